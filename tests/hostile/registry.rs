@@ -536,12 +536,13 @@ impl<'a> Life<'a> {
     }
 
     fn link_cause(&mut self) -> LinkCause {
-        match self.script.u8() % 6 {
+        match self.script.u8() % 7 {
             0 => LinkCause::TimedOut,
             1 => LinkCause::Down,
             2 => LinkCause::NoNetns(netns(0)),
             3 => LinkCause::NetnsChanged(netns(1)),
             4 => LinkCause::NoLink("eth0".to_owned()),
+            5 => LinkCause::NoPath(netns(0)),
             _ => LinkCause::Refused { doing: "open a packet socket", reason: "no".to_owned() },
         }
     }
@@ -549,6 +550,7 @@ impl<'a> Life<'a> {
     fn kernel_event(&mut self) -> KernelEvent {
         let (cookie, ifindex) = (Cookie((self.script.u8() % 5).into()), u32::from(self.script.u8() % 4));
         match self.script.u8() % 7 {
+            0 if ifindex == 3 => KernelEvent::PathGone { cookie },
             0 => KernelEvent::NetnsDied { cookie },
             1 => KernelEvent::LinkGone { cookie, ifindex },
             2 if ifindex == 3 => KernelEvent::Down { cookie, ifindex },

@@ -1,8 +1,10 @@
 //! A daemon that does not see the namespaces of running containers.
 
+use std::process::Command;
+
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::Dnsmasq;
-use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Need, Sight, sandbox};
+use netns_fixtures::{CallError, Capture, DEADLINE, Lab, Lan, Need, Process, Sight, sandbox};
 
 use crate::servers::short;
 
@@ -24,9 +26,12 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
     for sight in [Sight::Under(lab.home().state_dir()), Sight::Hidden] {
         lab.start_daemon_with(&sight)?;
         lab.wait_for_line("none of the network namespaces with a lease here is to be seen")?;
-        // Its renewals are due, and fail.
-        lab.wait_for_line("no sockets, trying again later")?;
-        assert_eq!(lab.daemon().list()?.len(), 3);
+        // The kernel knows them all.
+        for member in &members {
+            seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == member.address)?;
+            seen.rewind();
+        }
+        assert!(lab.daemon().list()?.iter().filter(|row| row["pathless"] == true).count() == 3);
         lab.kill9()?;
     }
     assert!(!seen.dhcp()?.iter().any(|message| message.kind == Kind::Release), "{seen}");
@@ -38,5 +43,49 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
         lab.check(member)?;
         lab.detach(member)?;
     }
+    Ok(server.wait_until_free()?)
+}
+
+#[test]
+fn a_container_to_whose_namespace_no_path_leads_keeps_its_lease_until_it_ends() -> Result<(), CallError> {
+    let needs = [Need::Program("dnsmasq"), Need::Program("umount")];
+    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, short::<netns_fixtures::server::DnsmasqProgram>())?;
+    let (pathless, other) = (lab.attach("c1")?, lab.attach("c2")?);
+    let address = pathless.address;
+    let mut sleep = Command::new("sleep");
+    sleep.arg("600");
+    let inside = Process::start(&pathless.container.netns, "a process inside", sleep)?;
+    let mut seen = Capture::start(&lab.lan.host, Lan::IFNAME)?;
+
+    let path = pathless.container.netns.path().to_string_lossy().into_owned();
+    lab.lan.host.run_command("umount", &["-l", &path], "")?;
+    for is_new in [false, true] {
+        if is_new {
+            lab.kill9()?;
+            lab.start_daemon()?;
+        }
+        lab.wait_for_line("extending the lease from the host's link")?;
+        for _ in 0..2 {
+            seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == address)?;
+        }
+    }
+    // Nothing but the process keeps the namespace, and its file goes too.
+    drop(pathless);
+    for _ in 0..2 {
+        seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == address)?;
+    }
+    let said = lab.daemon().operator(&["list"])?;
+    assert!(
+        said.contains("No path leads there any more") && said.contains(&format!("c1/eth0: was at {path}")),
+        "{said}"
+    );
+    assert!(!seen.dhcp()?.iter().any(|message| message.kind == Kind::Release), "{seen}");
+
+    inside.kill()?;
+    seen.wait_for_release(address, DEADLINE)?;
+    lab.check(&other)?;
+    lab.detach(&other)?;
     Ok(server.wait_until_free()?)
 }

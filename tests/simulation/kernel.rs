@@ -195,11 +195,17 @@ impl Kernel {
             Target::Host { ifname } => by_name(HOST, ifname),
             Target::Known(Link::Parent { ifindex, .. }) => Ok((HOST, *ifindex)),
             Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {
-                if at_path(path)? != *cookie {
-                    return Err(LinkCause::NetnsChanged(path.clone()));
-                }
                 let at = (*cookie, *ifindex);
-                self.link(at).map(|_| at).ok_or(LinkCause::NoLink(ifindex.to_string()))
+                let there = at_path(path).and_then(|found| match found == *cookie {
+                    true => Ok(()),
+                    false => Err(LinkCause::NetnsChanged(path.clone())),
+                });
+                match (there, self.link(at)) {
+                    (Ok(()), Some(_)) => Ok(at),
+                    (Ok(()), None) => Err(LinkCause::NoLink(ifindex.to_string())),
+                    (Err(_), Some(_)) => Err(LinkCause::NoPath(path.clone())),
+                    (Err(cause), None) => Err(cause),
+                }
             }
         }
     }

@@ -131,6 +131,9 @@ pub struct Binding {
     /// Until a lease that is `KEPT` is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_release: Option<u64>,
+    /// No path leads to the network namespace of its interface any more, which lives.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pathless: bool,
     /// What keeps a lease that is `RELEASING` from its server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_up_by: Option<String>,

@@ -363,8 +363,13 @@ pub struct Sockets {
 /// What the kernel told of a namespace or link, unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelEvent {
-    /// A namespace died, with all that was in it, or the path that it is known by is gone.
+    /// A namespace died, with all that was in it.
     NetnsDied {
+        /// The namespace.
+        cookie: Cookie,
+    },
+    /// The path that a namespace is known by leads to it no more. It may live on, or only the daemon's own sockets keep it.
+    PathGone {
         /// The namespace.
         cookie: Cookie,
     },

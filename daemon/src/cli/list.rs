@@ -29,8 +29,8 @@ pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
         return Ok(format!("{value:#}\n"));
     }
     let Bindings { bindings, pools, not_adopted, strangers, refused: _ } = serde_json::from_slice(&body)?;
-    let below = held_up(&bindings) + &misbelieved(&bindings) + &reserved(&pools) + &unadopted(&not_adopted);
-    Ok(table(&bindings) + &below + &left_over(&strangers))
+    let below = held_up(&bindings) + &pathless(&bindings) + &misbelieved(&bindings);
+    Ok(table(&bindings) + &below + &reserved(&pools) + &unadopted(&not_adopted) + &left_over(&strangers))
 }
 
 /// Returns what holds up the return of leases, for below the table; empty if nothing does.
@@ -41,6 +41,18 @@ fn held_up(bindings: &[Binding]) -> String {
         let head = if text.is_empty() { "\nBeing given back, but held up:\n" } else { "" };
         let end = binding.seconds_to_expiry.map(|seconds| format!(" (the lease ends by itself in {seconds} s)"));
         let line = format!("{}: for {seconds} s, {what}{}", binding.attachment, end.unwrap_or_default());
+        writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
+    }
+    text
+}
+
+/// Returns which containers no path leads to, for below the table; empty if there are none.
+fn pathless(bindings: &[Binding]) -> String {
+    let mut text = String::new();
+    for binding in bindings.iter().filter(|binding| binding.pathless) {
+        let head = "\nNo path leads there any more; extended from the host until a DEL, a GC or the namespace's end:\n";
+        let head = if text.is_empty() { head } else { "" };
+        let line = format!("{}: was at {}", binding.attachment, binding.link.netns.as_deref().unwrap_or_default());
         writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
     }
     text
@@ -178,6 +190,7 @@ mod tests {
             seconds_to_t2: Some(3_145),
             seconds_to_expiry: Some(3_595),
             seconds_to_release: None,
+            pathless: false,
             held_up_by: None,
             seconds_held_up: None,
             told: None,
@@ -234,6 +247,14 @@ mod tests {
             misbelieved(&[told("10.0.0.24/16")]),
             "\nDocker shows another address, which it was told first:\nlan/c1/eth0: 10.0.0.24/16, and has 10.0.0.23/24\n"
         );
+    }
+
+    #[test]
+    fn what_no_path_leads_to_stands_below() {
+        assert_eq!(pathless(&[binding("c1")]), "");
+        let text = pathless(&[binding("c1"), Binding { pathless: true, ..binding("c2") }]);
+        assert!(text.starts_with("\nNo path leads there any more") && !text.contains("c1/"), "{text}");
+        assert!(text.contains("\nlan/c2/eth0: was at /run/netns/"), "{text}");
     }
 
     #[test]

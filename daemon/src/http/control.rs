@@ -47,6 +47,7 @@ fn binding(row: &Row) -> control::Binding {
         seconds_to_t2: seconds(row.t2),
         seconds_to_expiry: seconds(row.expires),
         seconds_to_release: seconds(row.kept),
+        pathless: row.pathless,
         held_up_by: row.held_up.as_ref().map(|(_, what)| what.clone()),
         seconds_held_up: row.held_up.as_ref().map(|(since, _)| since.as_secs()),
         told: row.told,

@@ -34,6 +34,7 @@ pub(super) fn code(failure: &Failure) -> Code {
             | LinkCause::NoDirectory(_)
             | LinkCause::NotANetns(_)
             | LinkCause::NotMounted(_)
+            | LinkCause::NoPath(_)
             | LinkCause::HostNetns(_)
             | LinkCause::NetnsChanged(_) => Code::InvalidEnvironment,
             LinkCause::NoLink(_) => Code::InvalidEnvironment,

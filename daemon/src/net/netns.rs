@@ -24,6 +24,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, fstatfs};
 use tracing::{debug, error};
 
+use super::census::Census;
 use super::failed;
 use super::netlink::{LinkAnswer, Netlink, Which, cookie_of, own_ns};
 use super::opened::Opened;
@@ -41,6 +42,7 @@ pub(super) struct Host {
     prefix: Option<PathBuf>,
     pub(super) registrar: Arc<Registrar>,
     pub(super) reaper: Reaper,
+    census: Census,
 }
 
 impl Host {
@@ -49,7 +51,7 @@ impl Host {
         let ns = Arc::new(own_ns()?);
         let cookie = Netlink::open()?.cookie()?;
         let prefix = Some(prefix).filter(|prefix| !prefix.as_os_str().is_empty() && prefix != Path::new("/"));
-        Ok(Self { ns, cookie, prefix, registrar, reaper })
+        Ok(Self { ns, cookie, prefix, registrar, reaper, census: Census::default() })
     }
 
     /// Watches from now on for a namespace's path to go. Without that, its death is noticed only when no socket is left
@@ -147,6 +149,8 @@ fn is_bare(file: &OwnedFd) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Alive,
+    /// The path does not lead there. The number means it still, or another one.
+    Pathless,
     Dead,
     Unclear,
 }
@@ -195,15 +199,18 @@ impl Worker {
     pub(super) fn open(&mut self, link: &Link, want: Sockets) -> Result<Opened, LinkCause> {
         let reaper = self.host.reaper.clone();
         match link {
-            Link::InNetns { path, cookie, .. } => self.within(path, |ns| {
-                let opened = Opened::new(link, want, reaper)?;
-                match cookie_of(&opened.packet).map_err(unidentified)? {
-                    found if found == *cookie => {
-                        Ok(Opened { process: Process::of(path, ns), ..opened.bind(link, want)? })
+            Link::InNetns { path, cookie, .. } => {
+                let opened = self.within(path, |ns| {
+                    let opened = Opened::new(link, want, reaper)?;
+                    match cookie_of(&opened.packet).map_err(unidentified)? {
+                        found if found == *cookie => {
+                            Ok(Opened { process: Process::of(path, ns), ..opened.bind(link, want)? })
+                        }
+                        _ => Err(LinkCause::NetnsChanged(path.clone())),
                     }
-                    _ => Err(LinkCause::NetnsChanged(path.clone())),
-                }
-            }),
+                });
+                opened.map_err(|cause| self.unseen(link, cause))
+            }
             Link::Parent { ifindex, mac, vlan, port: true } => self.open_port(*ifindex, *vlan, *mac, want),
             Link::Parent { .. } => Opened::new(link, want, reaper)?.bind(link, want),
         }
@@ -249,8 +256,9 @@ impl Worker {
             Target::OfServer(at, mac) => {
                 self.apply_within(&at.netns, Expected::of(at), Which::Station(&at.ifname, *mac), steps, goes_on)
             }
-            Target::Known(Link::InNetns { path, cookie, ifindex, .. }) => {
-                self.apply_within(path, Expected::This(*cookie), Which::Index(*ifindex), steps, goes_on)
+            Target::Known(link @ Link::InNetns { path, cookie, ifindex, .. }) => {
+                let view = self.apply_within(path, Expected::This(*cookie), Which::Index(*ifindex), steps, goes_on);
+                view.map_err(|cause| self.unseen(link, cause))
             }
             Target::Known(Link::Parent { ifindex, .. }) => self.apply_here(Which::Index(*ifindex), steps, goes_on),
             Target::Host { ifname } => {
@@ -263,10 +271,11 @@ impl Worker {
     /// Looks at a link, and with `routes` at those over it too, if it is a container's.
     pub(super) fn look(&mut self, target: &Target, routes: bool) -> Result<LinkView, LinkCause> {
         match target {
-            Target::Known(Link::InNetns { path, cookie, ifindex, .. }) if routes => {
-                self.visit(path, Expected::This(*cookie), |netlink, cookie, _| {
+            Target::Known(link @ Link::InNetns { path, cookie, ifindex, .. }) if routes => {
+                let view = self.visit(path, Expected::This(*cookie), |netlink, cookie, _| {
                     netlink.view_with_routes(Which::Index(*ifindex), cookie)
-                })
+                });
+                view.map_err(|cause| self.unseen(link, cause))
             }
             target => self.apply(target, &[], |_| true),
         }
@@ -347,6 +356,15 @@ impl Worker {
         }
     }
 
+    /// Lists the links on a wire in all namespaces that have a number.
+    fn all_wired(&mut self) -> Result<Vec<(i32, LinkAnswer)>, LinkCause> {
+        let mut all = Vec::new();
+        for number in self.numbers()? {
+            all.extend(self.wired_at(number)?.into_iter().map(|link| (number, link)));
+        }
+        Ok(all)
+    }
+
     /// Looks at a link of the host alone.
     pub(super) fn host_link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
         self.here()?.link(which)
@@ -357,7 +375,39 @@ impl Worker {
         self.apply_within(path, Expected::NotHost, Which::Index(ifindex), &[], |_| true)
     }
 
-    /// Finds out whether a namespace is alive: whether it still has its number, or the path leads to it.
+    /// Returns why a link that was seen before cannot be reached. Where its path does not lead there, the kernel is asked whether it
+    /// is where it was.
+    fn unseen(&mut self, link: &Link, cause: LinkCause) -> LinkCause {
+        let Link::InNetns { path, .. } = link else { return cause };
+        match cause.is_unseen().then(|| self.is_numbered(link)) {
+            Some(Ok(true)) => LinkCause::NoPath(path.clone()),
+            Some(Ok(false)) | None => cause,
+            Some(Err(unclear)) => unclear,
+        }
+    }
+
+    /// Returns whether the kernel knows a link's namespace by a number, and the link in it. A daemon that has not heard of the
+    /// namespace since it started, or since messages were lost, looks through all that have numbers.
+    fn is_numbered(&mut self, link: &Link) -> Result<bool, LinkCause> {
+        let Link::InNetns { path, cookie, ifindex, mac } = link else { return Ok(false) };
+        let host = Arc::clone(&self.host);
+        let known = host.registrar.book().number_of(*cookie);
+        let numbers = match known {
+            Some(number) => vec![number],
+            None => host.census.of((*ifindex, *mac), || self.all_wired())?,
+        };
+        for number in numbers {
+            let is_anothers = host.registrar.book().cookie(Some(number)).is_some_and(|other| other != *cookie);
+            let is_it = |there: &LinkAnswer| there.index == *ifindex && (known.is_some() || there.mac == Some(*mac));
+            if !is_anothers && self.wired_at(number)?.iter().any(is_it) {
+                host.registrar.book().found(number, *cookie, path);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Finds out whether a namespace is alive: whether it still has its number, and the path leads to it.
     ///
     /// Its number alone is no proof of life: the next namespace may already have it.
     pub(super) fn find(&mut self, number: i32, path: &Path, cookie: Cookie) -> Found {
@@ -371,7 +421,7 @@ impl Worker {
         });
         match there {
             Ok(_) => Found::Alive,
-            Err(cause) if cause.is_gone() => Found::Dead,
+            Err(cause) if cause.is_gone() => Found::Pathless,
             Err(cause) => {
                 debug!(?cookie, %cause, "cannot find out whether a namespace is alive");
                 Found::Unclear

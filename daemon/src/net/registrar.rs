@@ -195,6 +195,23 @@ impl Book {
         self.named.iter().filter(|(_, named)| is_named(named)).map(|(nsid, _)| *nsid).collect()
     }
 
+    /// Returns the number that means a namespace.
+    pub(super) fn number_of(&self, cookie: Cookie) -> Option<i32> {
+        self.named.iter().find(|(_, named)| named.cookie == cookie).map(|(nsid, _)| *nsid)
+    }
+
+    /// Records which namespace a number means, as the kernel showed, unless either is known otherwise.
+    pub(super) fn found(&mut self, nsid: i32, cookie: Cookie, path: &Path) {
+        if !self.named.contains_key(&nsid) && self.known.insert(cookie) {
+            self.named.insert(nsid, Named { cookie, path: path.to_owned(), checking: Checking::No });
+        }
+    }
+
+    /// Returns which namespace a number means, and the path by which it is known.
+    pub(super) fn at(&self, nsid: i32) -> Option<(Cookie, PathBuf)> {
+        self.named.get(&nsid).map(|named| (named.cookie, named.path.clone()))
+    }
+
     /// Returns what to check to find out whether `nsid` is alive, unless that is under way.
     pub(super) fn check(&mut self, nsid: i32) -> Option<(Cookie, PathBuf)> {
         let named = self.named.get_mut(&nsid)?;

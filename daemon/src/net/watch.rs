@@ -87,7 +87,7 @@ impl Watch {
             match heard {
                 Ok(Heard::Gone(names)) => {
                     let doubted = self.teller.registrar.book().named(&names);
-                    doubted.into_iter().for_each(|number| self.teller.doubt(number));
+                    doubted.into_iter().for_each(|number| self.teller.doubt(number, false));
                 }
                 Ok(Heard::TooMuch) => self.teller.lost(&mut self.teller.room(1).await),
                 Ok(Heard::Nothing) => {}
@@ -219,7 +219,7 @@ impl Teller {
                 self.answered(message.sequence_number(), nsid_in(payload), room);
             }
             NLMSG_ERROR if message.port_number() == self.registrar.port => self.refused(message, room),
-            libc::RTM_DELNSID => nsid_in(payload).into_iter().for_each(|nsid| self.doubt(nsid)),
+            libc::RTM_DELNSID => nsid_in(payload).into_iter().for_each(|nsid| self.doubt(nsid, true)),
             kind @ (libc::RTM_NEWLINK | libc::RTM_DELLINK) => {
                 let cookie = self.registrar.book().cookie(from);
                 let docker = self.registrar.docker;
@@ -313,20 +313,23 @@ impl Teller {
         }
     }
 
-    /// Checks whether the namespace of that number is alive, and reports if not.
-    fn doubt(&self, number: i32) {
-        let Some((cookie, path)) = self.registrar.book().check(number) else { return };
+    /// Checks whether the namespace of that number is alive, and reports if not. `freed`: the kernel told that it frees the number,
+    /// which may be another's by now; else its path may be gone.
+    fn doubt(&self, number: i32, freed: bool) {
+        let asked = if freed { self.registrar.book().check(number) } else { self.registrar.book().at(number) };
+        let Some((cookie, path)) = asked else { return };
         let look = self.pool.run(move |worker| worker.find(number, &path, cookie));
         let teller = self.clone();
         let alarm = Alarm::new("the task that looks whether a namespace lives", &self.events);
         tokio::spawn(async move {
             let _alarm = alarm;
             let found = look.await.unwrap_or(Found::Unclear);
-            debug!(?cookie, number, ?found, "a namespace's number was freed");
+            debug!(?cookie, number, freed, ?found, "a namespace's number was freed, or its path may be gone");
             match found {
-                Found::Alive if teller.registrar.book().checked(number, cookie) => teller.doubt(number),
+                Found::Alive if freed && teller.registrar.book().checked(number, cookie) => teller.doubt(number, true),
                 Found::Alive => {}
-                Found::Dead => {
+                Found::Pathless if !freed => teller.tell(KernelEvent::PathGone { cookie }, &mut teller.room(1).await),
+                Found::Dead | Found::Pathless => {
                     if teller.registrar.book().buried(number, cookie) {
                         teller.tell(KernelEvent::NetnsDied { cookie }, &mut teller.room(1).await);
                     }

@@ -393,7 +393,7 @@ impl World {
     pub(super) fn tell(&mut self, event: Option<KernelEvent>) {
         let Some(event) = event else { return };
         let (cookie, ifindex) = match &event {
-            KernelEvent::NetnsDied { cookie } => (*cookie, None),
+            KernelEvent::NetnsDied { cookie } | KernelEvent::PathGone { cookie } => (*cookie, None),
             KernelEvent::LinkGone { cookie, ifindex }
             | KernelEvent::Carrier { cookie, ifindex, .. }
             | KernelEvent::Down { cookie, ifindex }

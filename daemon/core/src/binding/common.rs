@@ -59,6 +59,8 @@ pub(crate) struct Common {
     pub(crate) link: Link,
     /// The address that Docker was told, or is about to be.
     pub(crate) answered: Option<Ipv4Net>,
+    /// No path leads to its interface's namespace any more, which lives: it speaks from the LAN's link.
+    pub(crate) is_hidden: bool,
     /// The host's link that broadcasts go over, or all that is sent, where that is so and it was found.
     pub(super) parent: Option<Box<Link>>,
     pub(super) exchange: Exchange,
@@ -112,8 +114,22 @@ impl Common {
     pub(super) fn new(id: BindingId, holder: Holder) -> Self {
         let Holder { attachment, identity, profile, link, answered } = holder;
         let (exchange, persistence, permit) = (Exchange::default(), Persistence::default(), Permit::default());
-        let (parent, guard, told) = (None, None, Told::default());
-        Self { id, attachment, identity, profile, link, answered, parent, exchange, persistence, permit, guard, told }
+        let (is_hidden, parent, guard, told) = (false, None, None, Told::default());
+        Self {
+            id,
+            attachment,
+            identity,
+            profile,
+            link,
+            answered,
+            is_hidden,
+            parent,
+            exchange,
+            persistence,
+            permit,
+            guard,
+            told,
+        }
     }
 
     /// Returns whether the leased address is on the interface, as far as is known.
@@ -223,15 +239,20 @@ impl Common {
         self.link.in_netns().is_none()
     }
 
-    /// Returns whether its broadcasts go over a link of the host.
-    pub(crate) fn broadcasts_on_host(&self) -> bool {
-        self.profile.on_parent || self.is_on_host()
+    /// Returns whether all that it says goes over a link of the host.
+    pub(super) fn is_outside(&self) -> bool {
+        self.is_on_host() || self.is_hidden
     }
 
-    /// Opens sockets on the binding's own link, or on the LAN's where it lives there, or the profile wants broadcasts to go over
-    /// that.
+    /// Returns whether its broadcasts go over a link of the host.
+    pub(crate) fn broadcasts_on_host(&self) -> bool {
+        self.profile.on_parent || self.is_outside()
+    }
+
+    /// Opens sockets on the binding's own link, or on the LAN's where it speaks from there, or the profile wants broadcasts to go
+    /// over that.
     pub(super) fn open(&mut self, want: Sockets, broadcasts: bool, cx: &mut Cx<'_>) {
-        let on_host = self.is_on_host() || self.profile.on_parent && broadcasts;
+        let on_host = self.is_outside() || self.profile.on_parent && broadcasts;
         let parent = self.identity.lan.parent().filter(|_| on_host);
         match (parent, &self.parent) {
             (None, _) => self.exchange.open(self.id, &self.link, want, cx),
@@ -264,7 +285,7 @@ impl Common {
 
     /// Records the LAN's link that was looked for.
     pub(super) fn found_line(&mut self, view: &LinkView) {
-        let mac = if self.is_on_host() { self.link.mac() } else { view.mac };
+        let mac = if self.is_outside() { self.link.mac() } else { view.mac };
         let found = Link::parent_of(&self.identity.lan, view, mac);
         if self.is_on_host() {
             self.link = found.clone();

@@ -154,6 +154,7 @@ impl Binding {
             t2: times[1],
             expires: times[2],
             kept: until(self.kept_until()),
+            pathless: self.is_hidden,
             held_up: self.releasing_now().and_then(|release| release.held_up(now)),
             link: self.link.clone(),
         }

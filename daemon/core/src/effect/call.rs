@@ -316,6 +316,8 @@ pub struct Row {
     pub expires: Option<Duration>,
     /// Until a lease that is kept for its container to return goes back.
     pub kept: Option<Duration>,
+    /// No path leads to the namespace of its interface any more, which lives.
+    pub pathless: bool,
     /// What keeps the RELEASE of one that is RELEASING, and for how long something has.
     pub held_up: Option<(Duration, String)>,
     /// Where its packets go.

@@ -11,6 +11,8 @@ use crate::wire::Mac;
 pub(crate) enum News<'a> {
     /// The interface is gone for good.
     Gone(LinkCause),
+    /// No path leads to its namespace any more, which lives.
+    Hidden(LinkCause),
     /// It is down: the kernel has taken its routes.
     Down,
     /// It is up.

@@ -23,6 +23,11 @@ pub enum LinkCause {
          mount propagation (Kubernetes: mountPropagation: HostToContainer; Docker: rslave; on the host: mount --make-shared)"
     )]
     NotMounted(PathBuf),
+    /// No path leads to the namespace any more, and the kernel knows it still, with the link in it.
+    #[error(
+        "no path leads to the network namespace that was at {0}, which lives: its file was unmounted, renamed or removed"
+    )]
+    NoPath(PathBuf),
     /// The path leads to the namespace that the daemon itself runs in.
     #[error("{0} is the host's own network namespace")]
     HostNetns(PathBuf),
@@ -79,7 +84,7 @@ impl LinkCause {
         match self {
             Self::NoNetns(_) | Self::NetnsChanged(_) => true,
             // A file on which the namespace was mounted, or is, where this daemon does not see that.
-            Self::NotANetns(_) | Self::NotMounted(_) => false,
+            Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_) => false,
             Self::NoDirectory(_) | Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => false,
             Self::Down | Self::MacTaken(_) | Self::Refused { .. } | Self::NoDescriptor { .. } | Self::TimedOut => false,
         }
@@ -87,6 +92,8 @@ impl LinkCause {
 
     /// Returns whether the namespace was not seen, for whatever reason: it may be gone, or out of this daemon's sight.
     pub fn is_unseen(&self) -> bool {
-        self.is_missing() || matches!(self, Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_))
+        let is_hidden =
+            matches!(self, Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_));
+        self.is_missing() || is_hidden
     }
 }

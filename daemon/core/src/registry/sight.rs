@@ -4,7 +4,8 @@
 //! every one of them, and would give back the leases of containers that run. So missing is not gone. A namespace whose path
 //! leads to it no more is gone where another one that holds a lease is seen in the same directory, and it is missing still
 //! after that. Where none is seen, nothing is given back before a DEL, a GC, the kernel's word or the lease's end; looks go on,
-//! and what is seen again goes on where it stood.
+//! and what is seen again goes on where it stood. What no path leads to and the kernel still knows is not missing
+//! ([`LinkCause::NoPath`](crate::link::LinkCause::NoPath)).
 //!
 //! That goes for a single one too. The last container of a host that ended while no daemon ran, without a DEL, may so keep its
 //! address until the lease's end, or the next ADD, which shows that this daemon sees: nobody is worse off for that. An address
@@ -118,7 +119,8 @@ impl Registry {
                 _ => tracing::error!(
                     %directory, leases,
                     "none of the network namespaces with a lease here is to be seen: is the host's directory mounted for this daemon, \
-                     and is --host-prefix right? Their leases are kept until their end, a DEL or a GC, but not renewed before they are seen"
+                     and is --host-prefix right? Their leases are kept until their end, a DEL or a GC, and renewed only where the kernel \
+                     knows the namespace, from the host's link"
                 ),
             }
         }

@@ -63,6 +63,7 @@ impl Registry {
     pub(super) fn kernel(&mut self, now: Now, event: KernelEvent) {
         match event {
             KernelEvent::NetnsDied { cookie } => self.gone(now, cookie, None),
+            KernelEvent::PathGone { cookie } => self.hidden(now, cookie),
             KernelEvent::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
             KernelEvent::Carrier { cookie, ifindex, up } => {
                 let at = (cookie, ifindex);
@@ -159,6 +160,17 @@ impl Registry {
         self.admissions_gone(now, cookie, ifindex);
     }
 
+    /// No path leads to a namespace any more, which may live on. A look by the path of each binding shows that.
+    fn hidden(&mut self, now: Now, cookie: Cookie) {
+        for id in self.interfaces.bindings(cookie, None) {
+            let path = self.bindings.get(id).and_then(|binding| binding.link.netns()).map(Path::to_owned);
+            let Some(path) = path else { continue };
+            self.with(now, id, |binding, cx| binding.on_news(News::Hidden(LinkCause::NoPath(path)), cx));
+            self.audit_one(id);
+        }
+        self.admissions_gone(now, cookie, None);
+    }
+
     /// Returns the bindings of a link that should carry an address.
     fn with_address(&self, cookie: Cookie, ifindex: u32, address: IpAddr) -> Vec<BindingId> {
         let expects = |id: &BindingId| {
@@ -242,7 +254,9 @@ impl Registry {
         // What it shows may be older than what is known by now: it counts for nothing but that the link is there.
         let outdated = asked.is_some_and(|asked| asked.is_none() || by_now.is_some_and(|now| asked != Some(now)));
         let mut backoff = self.audit.failures.remove(&id).unwrap_or_default();
-        let counts = !outdated && self.sight.takes_voucher(id);
+        // Where no path led before, the kernel was asked, and knows it no more.
+        let was_hidden = self.bindings.get(id).is_some_and(|binding| binding.is_hidden);
+        let counts = !outdated && (self.sight.takes_voucher(id) || was_hidden);
         self.timers.set(Key::Audit(id), None);
         match outcome {
             Outcome::Inspected(Err(cause)) if cause.is_gone() && (counts || !cause.is_missing()) => {
@@ -283,6 +297,9 @@ impl Registry {
                 }
                 self.audit.failures.insert(id, backoff);
                 self.timers.set(Key::Audit(id), Some((at, Why::Work)));
+                if let LinkCause::NoPath(_) = cause {
+                    self.with(now, id, |binding, cx| binding.on_news(News::Hidden(cause), cx));
+                }
             }
             Outcome::Inspected(Err(_))
             | Outcome::Persisted(_)

@@ -27,6 +27,7 @@ fn row(lan: Lan, link: Link) -> Row {
         t2: Some(Duration::from_millis(1999)),
         expires: None,
         kept: None,
+        pathless: false,
         held_up: None,
         link,
     }

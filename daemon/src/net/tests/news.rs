@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use leasehold_core::link::{ByName, KernelEvent, Link, LinkView, Step, Target};
+use leasehold_core::link::{ByName, KernelEvent, Link, LinkCause, LinkView, Step, Target};
 use netlink_packet_core::NLM_F_REQUEST;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
@@ -141,7 +141,7 @@ fn a_namespace_dies_though_exchanges_ran_in_it() {
 }
 
 #[test]
-fn a_namespace_whose_path_goes_is_gone_though_an_exchange_holds_it() {
+fn a_namespace_whose_path_goes_is_told_of_and_its_death_afterwards() {
     in_lab(async |mut lab: Lab| {
         let (netns, directory) = (Netns::new(), tempfile::tempdir().unwrap());
         netns.veth("host0");
@@ -152,14 +152,25 @@ fn a_namespace_whose_path_goes_is_gone_though_an_exchange_holds_it() {
         let eth0 = Target::Named(ByName { netns: path.clone(), ifname: "eth0".to_owned(), host_too: false });
         let view = lab.apply(eth0.clone(), &[Step::Up]).await.1.unwrap();
         let (cookie, ifindex, mac) = (view.cookie, view.ifindex, view.mac);
-        lab.open(Link::InNetns { path: path.clone(), cookie, ifindex, mac }, PLAIN).await.unwrap();
+        let link = Link::InNetns { path: path.clone(), cookie, ifindex, mac };
+        let exchange = lab.open(link.clone(), PLAIN).await.unwrap();
         std::fs::remove_file(other).unwrap();
         for _ in 0..10 {
             lab.inspect(eth0.clone()).await.unwrap();
         }
-        assert!(!left_over(&mut lab).iter().any(is_death));
-        std::fs::remove_file(path).unwrap();
+        let is_gone = |event: &KernelEvent| is_death(event) || matches!(event, KernelEvent::PathGone { .. });
+        assert!(!left_over(&mut lab).iter().any(is_gone));
+        std::fs::remove_file(&path).unwrap();
+        lab.kernel(KernelEvent::PathGone { cookie }).await;
+        let no_path = LinkCause::NoPath(path.clone());
+        assert_eq!(lab.inspect(Target::Known(link.clone())).await, Err(no_path.clone()), "the kernel knows the link");
+        assert_eq!(lab.open(link.clone(), PLAIN).await.map(drop), Err(no_path));
+        let other = Link::InNetns { path: path.clone(), cookie, ifindex: ifindex + 1, mac };
+        assert_eq!(lab.inspect(Target::Known(other)).await, Err(LinkCause::NoNetns(path.clone())), "another link");
+        lab.net.close(None, exchange);
+        drop(netns);
         lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+        assert_eq!(lab.inspect(Target::Known(link)).await, Err(LinkCause::NoNetns(path)));
     });
 }
 

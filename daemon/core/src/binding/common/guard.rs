@@ -223,7 +223,7 @@ impl Common {
             return;
         }
         self.close_guard(cx);
-        if let Some(address) = leased.filter(|_| !self.is_on_host()) {
+        if let Some(address) = leased.filter(|_| !self.is_outside()) {
             self.guard_lease(address, false, cx);
         }
     }

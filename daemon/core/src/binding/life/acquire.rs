@@ -510,7 +510,7 @@ impl Living for Acquire {
 
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
-            News::Gone(cause) => self.fail_link(common, cause, cx),
+            News::Gone(cause) | News::Hidden(cause) => self.fail_link(common, cause, cx),
             News::Free => self.size_after_all(common, cx),
             // What it carries is not this binding's yet.
             News::Down

@@ -150,7 +150,7 @@ impl Hold {
     /// is said with it from here would lead others astray.
     fn is_addressed(&self, common: &Common, cx: &Cx<'_>) -> bool {
         let presence = common.presence(cx.interfaces);
-        presence.is_addressed() && !(presence == Presence::Unknown && self.is_settling())
+        presence.is_addressed() && !common.is_hidden && !(presence == Presence::Unknown && self.is_settling())
     }
 }
 
@@ -294,7 +294,7 @@ impl Hold {
         let want = Sockets {
             chaddr: common.identity.chaddr,
             arp,
-            hold_port: leased.filter(|_| common.presence(cx.interfaces).on_link()),
+            hold_port: leased.filter(|_| common.presence(cx.interfaces).on_link() && !common.is_hidden),
         };
         common.open(want, self.client.broadcasts(), cx);
     }
@@ -522,6 +522,7 @@ impl Living for Hold {
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
             News::Gone(cause) => return self.on_gone(common, cause, cx),
+            News::Hidden(cause) => return self.on_hidden(common, cause, cx),
             News::Down => self.on_down(common, cx),
             News::Up => self.on_set_up(cx.now.boot),
             News::Free => self.has_work(),

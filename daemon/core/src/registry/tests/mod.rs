@@ -17,6 +17,7 @@ mod elsewhere;
 mod events;
 mod extend;
 mod grace;
+mod hidden;
 mod holders;
 mod interface;
 mod keep;

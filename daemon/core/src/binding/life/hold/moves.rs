@@ -1,4 +1,5 @@
-//! A held lease that moves: from the LAN's link onto the interface that it is for, once that is found, and back when that goes.
+//! A held lease that moves: from the LAN's link onto the interface that it is for, once that is found, and back when that goes; and
+//! to the LAN's link for as long as no path leads to the interface's namespace.
 //!
 //! Lease, timers and identity stay. What was under way over the sockets of the previous place begins anew at the next.
 
@@ -14,7 +15,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::grant::Grant;
 use crate::interface::Presence;
-use crate::link::{Link, LinkView};
+use crate::link::{Link, LinkCause, LinkView};
 use crate::outbox::{Task, Waiter};
 use crate::time::Instant;
 
@@ -163,20 +164,47 @@ impl Hold {
         self.move_to(common, link, cx)
     }
 
+    /// Goes on from the LAN's link: no path leads to the interface's namespace any more, which lives, or which only our own sockets
+    /// keep. A lease that came before its interface lives there anyway.
+    pub(super) fn on_hidden(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        if common.attachment.is_found_later() {
+            return self.on_gone(common, cause, cx);
+        }
+        if std::mem::replace(&mut common.is_hidden, true) {
+            return SAME;
+        }
+        tracing::info!(attachment = %common.attachment, %cause, "extending the lease from the host's link");
+        self.talk_anew(common, cx)
+    }
+
+    /// Goes on inside, if a path leads to the interface's namespace again.
+    pub(super) fn on_found_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        if !std::mem::take(&mut common.is_hidden) {
+            return SAME;
+        }
+        tracing::info!(attachment = %common.attachment, "a path leads to the network namespace again");
+        self.talk_anew(common, cx)
+    }
+
     fn move_to(&mut self, common: &mut Common, link: Link, cx: &mut Cx<'_>) -> Next {
         let id = common.id;
-        let was_talking = !common.exchange.is_closed() || common.permit != Permit::None;
-        common.end_exchange(cx);
         cx.out.forget_all(|waiter| *waiter == Waiter::Binding(id, Task::Work));
         cx.interfaces.leave(&common.link, id);
         cx.interfaces.enter(&link, id);
         common.link = link;
+        self.client.set_station(common.station());
+        self.record_again();
+        self.talk_anew(common, cx)
+    }
+
+    /// Begins over other sockets what was under way.
+    fn talk_anew(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        let was_talking = !common.exchange.is_closed() || common.permit != Permit::None;
+        common.end_exchange(cx);
         // It is found by its name where it is needed.
         common.parent = None;
-        self.client.set_station(common.station());
         let leased = self.client.lease().map(Lease::ip);
         common.guard_moved(leased, cx);
-        self.record_again();
         match was_talking && !self.client.seek_anew(cx.now.boot) {
             true => self.event(common, Event::Unopened, cx),
             false => SAME,

@@ -99,6 +99,7 @@ impl Hold {
         back: Option<Duration>,
         cx: &mut Cx<'_>,
     ) -> Next {
+        self.on_found_again(common, cx)?;
         self.client.set_mtu(view.mtu);
         back.into_iter().for_each(|lost| self.on_carrier_back(common, lost, cx));
         for there in &view.addresses {

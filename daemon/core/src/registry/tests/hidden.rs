@@ -1,0 +1,125 @@
+//! Containers that run on when no path leads to their network namespace any more.
+
+use super::super::*;
+use super::rig::*;
+use crate::dhcpv4::profile::Detection;
+use crate::effect::Failure;
+use crate::link::{KernelEvent, Link};
+
+/// The namespace of `a` has lost its path a while after its ADD, and lives.
+fn hidden() -> Rig {
+    let mut rig = Rig::new(8);
+    rig.profile.detection = Detection::Off;
+    rig.add("a", 1, "a");
+    rig.run_until(1020.0);
+    rig.loses_path();
+    rig.opened.clear();
+    rig.sent.clear();
+    rig
+}
+
+impl Rig {
+    fn is_pathless(&mut self) {
+        self.missing = LinkCause::NoPath;
+        self.live.remove(&1);
+    }
+
+    fn loses_path(&mut self) {
+        self.is_pathless();
+        self.input(Input::Kernel(KernelEvent::PathGone { cookie: Cookie(1) }));
+    }
+
+    fn speaks_from_host(&self) -> bool {
+        !self.opened.is_empty() && self.opened.iter().all(|link| matches!(link, Link::Parent { .. }))
+    }
+}
+
+#[test]
+fn a_lease_is_extended_from_the_host_while_no_path_leads_to_its_namespace() {
+    let mut rig = hidden();
+    assert!(rig.rows()[0].pathless);
+    rig.run_until(1400.0);
+    assert_eq!((rig.state("a"), rig.sends(7)), (vec!["BOUND"], 0));
+    assert!(rig.sent.len() > 3 && rig.sent.iter().all(|sent| *sent == (3, ANY)), "INIT-REBOOT: {:?}", rig.sent);
+    assert!(rig.speaks_from_host(), "{:?}", rig.opened);
+}
+
+#[test]
+fn sockets_inside_are_closed_when_the_path_of_their_namespace_goes() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    assert_eq!(rig.open.len(), 1, "it listens for conflicts");
+    rig.loses_path();
+    assert_eq!((rig.open.len(), rig.state("a")), (0, vec!["BOUND"]));
+}
+
+#[test]
+fn a_del_a_gc_and_the_kernels_word_end_what_no_path_leads_to() {
+    for end in 0..4 {
+        let mut rig = hidden();
+        match end {
+            0 => _ = rig.del("a"),
+            1 => _ = rig.request(Call::Collect { network: "lan".into(), keep: vec![] }),
+            2 => rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 })),
+            _ => rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) })),
+        }
+        rig.run_until(1025.0);
+        assert_eq!((rig.sends(7), rig.rows().len()), (1, 0), "{end}");
+    }
+}
+
+#[test]
+fn what_no_path_leads_to_outlives_lost_messages_and_a_restart() {
+    for restarts in [false, true] {
+        let mut rig = hidden();
+        rig.add("b", 2, "b");
+        match restarts {
+            false => rig.input(Input::Kernel(KernelEvent::Missed)),
+            true => rig.restart(),
+        }
+        rig.run_until(1400.0);
+        assert_eq!((rig.state("a"), rig.state("b"), rig.sends(7)), (vec!["BOUND"], vec!["BOUND"], 0), "{restarts}");
+        assert_eq!(rig.rows().iter().filter(|row| row.pathless).count(), 1);
+    }
+}
+
+#[test]
+fn what_no_path_leads_to_has_ended_when_the_kernel_knows_it_no_more() {
+    let mut rig = hidden();
+    rig.missing = LinkCause::NoNetns;
+    rig.run_until(1090.0);
+    assert_eq!((rig.sends(7), rig.rows().len()), (1, 0));
+}
+
+#[test]
+fn a_path_that_leads_there_again_is_taken() {
+    let mut rig = hidden();
+    rig.live.insert(1);
+    rig.run_until(1090.0);
+    assert!(!rig.rows()[0].pathless);
+    rig.opened.clear();
+    rig.run_until(1300.0);
+    assert!(rig.opened.iter().all(|link| matches!(link, Link::InNetns { .. })) && !rig.opened.is_empty());
+    assert_eq!(rig.state("a"), ["BOUND"]);
+}
+
+#[test]
+fn a_path_that_went_unheard_is_missed_at_the_next_renewal() {
+    let mut rig = Rig::new(8);
+    rig.add("a", 1, "a");
+    rig.run_until(1020.0);
+    rig.is_pathless();
+    rig.run_until(1400.0);
+    assert_eq!((rig.state("a"), rig.rows()[0].pathless, rig.sends(7)), (vec!["BOUND"], true, 0));
+}
+
+#[test]
+fn a_newcomer_does_not_take_the_identity_of_what_lives_without_a_path() {
+    let mut rig = hidden();
+    let add = rig.add("b", 2, "a");
+    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Held { .. })), "{:?}", rig.answers[&add]);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    let add = rig.add("b", 2, "a");
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
+    assert_eq!(rig.rows().len(), 1);
+}

@@ -1,0 +1,48 @@
+//! Which links are in which namespaces, by the numbers that the host's namespace has for these.
+//!
+//! A namespace to which no path leads can be found by that alone. To look through all costs a message for each, so what was seen
+//! is good for a while: many are missed at once.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use leasehold_core::link::LinkCause;
+use leasehold_core::wire::Mac;
+
+use super::netlink::LinkAnswer;
+
+/// What is seen is good for so many times as long as it took to look.
+const SHARE: u32 = 20;
+
+/// The links in all namespaces that have a number, as they were seen last.
+#[derive(Debug, Default)]
+pub(super) struct Census(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    until: Option<Instant>,
+    /// The numbers of the namespaces that have a link of this index and Ethernet address.
+    links: HashMap<(u32, Mac), Vec<i32>>,
+}
+
+impl Census {
+    /// Returns the numbers of the namespaces that may have a link of this index and Ethernet address, of those that `look` finds with
+    /// their links.
+    pub(super) fn of(
+        &self,
+        link: (u32, Mac),
+        look: impl FnOnce() -> Result<Vec<(i32, LinkAnswer)>, LinkCause>,
+    ) -> Result<Vec<i32>, LinkCause> {
+        let mut seen = self.0.lock().expect("nothing panics while it holds the census");
+        let began = Instant::now();
+        if seen.until.is_none_or(|until| began > until) {
+            let mut links: HashMap<_, Vec<_>> = HashMap::new();
+            for (number, there) in look()? {
+                there.mac.into_iter().for_each(|mac| links.entry((there.index, mac)).or_default().push(number));
+            }
+            *seen = Seen { until: Some(Instant::now() + began.elapsed() * SHARE), links };
+        }
+        Ok(seen.links.get(&link).cloned().unwrap_or_default())
+    }
+}
