@@ -175,9 +175,17 @@ fn a_path_that_was_made_again_leads_to_another_namespace() {
         second.veth("host1");
         std::fs::remove_file(&path).unwrap();
         symlink(second.path(), &path).unwrap();
+        let no_path = LinkCause::NoPath(path.clone());
+        assert_eq!(
+            lab.apply(Target::Known(link.clone()), &[Step::Up]).await,
+            (0, Err(no_path.clone())),
+            "the first lives"
+        );
+        assert_eq!(lab.open(link.clone(), PLAIN).await, Err(no_path));
+        let Link::InNetns { path, cookie, ifindex, mac } = link else { unreachable!() };
+        let link = Link::InNetns { path: path.clone(), cookie, ifindex: ifindex + 1, mac };
         let changed = LinkCause::NetnsChanged(path.clone());
-        assert_eq!(lab.apply(Target::Known(link.clone()), &[Step::Up]).await, (0, Err(changed.clone())));
-        assert_eq!(lab.open(link.clone(), PLAIN).await, Err(changed));
+        assert_eq!(lab.open(link.clone(), PLAIN).await, Err(changed), "without that link");
         assert!(!lab.inspect(eth0_at(&path)).await.unwrap().up);
 
         std::fs::remove_file(&path).unwrap();
