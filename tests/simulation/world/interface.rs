@@ -267,7 +267,8 @@ impl World {
         let missing = routes.iter().find(|route| !wire.routes().iter().any(|there| is_route(there, route)));
         let excess = carried.into_iter().find(|there| !routes.iter().any(|route| is_route(there, route)));
         // A route that the kernel refused to put on, or to take off, is not tried again, and an MTU perhaps not for an hour.
-        let missing = missing.filter(|_| !self.links_fail);
+        // What a container lacked that was adopted, somebody may have removed.
+        let missing = missing.filter(|_| !self.links_fail && actor.stranded.is_none());
         let excess = excess.filter(|_| !self.links_fail);
         let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && !self.links_fail);
         let wrong_mtu = mtu.filter(|mtu| u32::from(*mtu) != wire.mtu);
