@@ -164,9 +164,8 @@ impl Binding {
     pub(crate) fn deadline(&self, interfaces: &Interfaces) -> Option<(Instant, Why)> {
         let work = self.held_now().and_then(|_| self.common.work(interfaces)?.retry_at()).map(|at| (at, Why::Work));
         let store = self.common.persistence.retry_at().map(|at| (at, Why::Store));
-        let look = self.held_now().and_then(Hold::look_at).map(|at| (at, Why::Work));
-        let setup = self.held_now().and_then(Hold::setup_ends).map(|at| (at, Why::Work));
-        let all = [self.life.get().deadline(), work, look, setup, store, self.common.guard_deadline()];
+        let look = self.held_now().and_then(Hold::wakes_at).map(|at| (at, Why::Work));
+        let all = [self.life.get().deadline(), work, look, store, self.common.guard_deadline()];
         all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -177,7 +176,6 @@ impl Binding {
         }
         if let Life::Held(hold) = &mut self.life {
             hold.retry_work(&self.common, cx);
-            hold.end_setup(&self.common, cx);
             hold.look(&self.common, cx);
             hold.settle(&mut self.common, cx);
         }

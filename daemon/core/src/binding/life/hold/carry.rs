@@ -330,6 +330,7 @@ impl Hold {
     /// Tries again what failed, or waits no longer, when its time has come.
     pub(in crate::binding) fn retry_work(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let now = cx.now.boot;
+        self.end_setup(common, cx);
         if common.work_mut(cx).is_some_and(|work| work.take_retry(now)) {
             self.has_work();
         }

@@ -78,7 +78,7 @@ impl Hold {
     }
 
     /// Returns when Docker counts as through with the interface.
-    pub(in crate::binding) fn setup_ends(&self) -> Option<Instant> {
+    pub(super) fn setup_ends(&self) -> Option<Instant> {
         match self.came.as_deref()?.setup? {
             Setup::Down => None,
             Setup::Up(at) => Some(at),
@@ -86,7 +86,7 @@ impl Hold {
     }
 
     /// Goes on at the interface when Docker is through with it. Where the router has changed since it was told, it is to have that.
-    pub(in crate::binding) fn end_setup(&mut self, common: &Common, cx: &mut Cx<'_>) {
+    pub(super) fn end_setup(&mut self, common: &Common, cx: &mut Cx<'_>) {
         if self.setup_ends().is_none_or(|at| cx.now.boot < at) {
             return;
         }

@@ -231,8 +231,13 @@ impl Hold {
         self.look_at().is_some()
     }
 
+    /// Returns when the interface is to be looked at, or Docker counts as through with it.
+    pub(in crate::binding) fn wakes_at(&self) -> Option<Instant> {
+        self.look_at().into_iter().chain(self.setup_ends()).min()
+    }
+
     /// Returns when the interface is to be looked at for that.
-    pub(in crate::binding) fn look_at(&self) -> Option<Instant> {
+    fn look_at(&self) -> Option<Instant> {
         self.came.as_deref().and_then(|came| came.look_at)
     }
 
