@@ -162,3 +162,28 @@ fn each_capability_of_the_plugin_is_needed_and_no_other() -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[test]
+fn services_of_a_swarm_have_their_addresses_from_the_lan_by_config_from() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    host.create(NAME)?;
+    host.plugin(&["enable", NAME])?;
+    host.docker.docker(&["swarm", "init", "--advertise-addr", "127.0.0.1"])?;
+    let parent = format!("parent={}", Lan::IFNAME);
+    let config = ["network", "create", "--config-only", "--ipam-driver", "null", "-o", &parent, "-o", "grace=0"];
+    host.docker.docker(&[&config[..], &["lan-config"]].concat())?;
+    let from = ["network", "create", "-d", DRIVER, "--scope", "swarm", "--config-from", "lan-config", "lan"];
+    host.docker.docker(&from)?;
+    let service = ["service", "create", "--detach", "--no-resolve-image", "--name", "web", "--network", "lan"];
+    host.docker.docker(&[&service[..], &["busybox", "/bin/busybox", "sleep", "1000000"]].concat())?;
+    let task = until_link(&host.lab.lan.host, "the service's container", DEADLINE, || {
+        let listed = host.docker.docker(&["ps", "--quiet", "--filter", "name=web"])?;
+        Ok(Some(listed.trim().to_owned()).filter(|id| !id.is_empty()))
+    })?;
+    host.docker.exec(&task, &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()])?;
+    only(&host.server, &[host.docker.address(&task, "lan")?])?;
+    host.docker.docker(&["service", "rm", "web"])?;
+    host.server.wait_until_free()?;
+    host.docker.docker(&["swarm", "leave", "--force"]).map(drop)
+}
