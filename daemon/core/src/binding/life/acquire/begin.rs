@@ -63,11 +63,10 @@ impl Acquire {
         };
         if adopts.is_some() {
             client.not_waited_for();
-        }
-        client.set_mtu(view.mtu);
-        if came_up.is_some() {
+        } else if came_up.is_some() {
             client.repeat_first();
         }
+        client.set_mtu(view.mtu);
         let insists = match adopts {
             Some(address) => Some(address.addr()),
             None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
