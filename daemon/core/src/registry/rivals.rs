@@ -121,6 +121,8 @@ impl Registry {
         let (view, identity) = (view.clone(), admission.identity(view));
         let gone = match &seen {
             Err(cause) if cause.is_unseen() && self.is_again(attachment, rival) => true,
+            // Of a container that has just ended our own sockets may keep the namespace for a moment.
+            Err(LinkCause::NoPath(_)) => true,
             Err(cause) => cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)),
             Ok(_) => false,
         };
