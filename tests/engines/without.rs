@@ -1,7 +1,7 @@
 //! Our network driver without what a LAN mostly has: a router, or addresses from DHCP at all.
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
-use netns_fixtures::{Error, Lan, sandbox};
+use netns_fixtures::{DEADLINE, Error, Lan, sandbox, until_link};
 
 use crate::docker::{Host, LAN, needs, only};
 
@@ -17,8 +17,11 @@ fn where_no_router_is_named_docker_adds_none_of_its_own() -> Result<(), Error> {
     host.docker.keep("web", &LAN)?;
     let address = host.address("web")?;
     host.pings("web")?;
-    let routes = host.docker.exec("web", &["ip", "route"])?;
-    assert!(routes.contains("192.0.2.0/24 via 10.7.0.9") && !routes.contains("default"), "{routes}");
+    let routes = until_link(&host.docker.netns("web")?, "the lease's route", DEADLINE, || {
+        let routes = host.docker.exec("web", &["ip", "route"])?;
+        Ok(routes.contains("192.0.2.0/24 via 10.7.0.9").then_some(routes))
+    })?;
+    assert!(!routes.contains("default"), "{routes}");
     only(&server, &[address])?;
     // It would be by docker_gwbridge.
     host.only_links(&before)?;
