@@ -1,5 +1,4 @@
-//! The registry's life by the script: calls, hang-ups, outcomes, frames and kernel messages in any order, with known
-//! and unknown ids.
+//! The registry's life by the script: calls, hang-ups, outcomes, frames and kernel messages in any order, of any id.
 
 mod docker;
 
@@ -29,9 +28,8 @@ use super::script::Script;
 
 /// Lets a registry live through a script.
 ///
-/// Inputs with an unknown id are only counted. A request is answered once, and always in the end. Frames leave by open
-/// sockets only, and sockets are closed once. A time-out that has passed is gone once it is served. The effects of one
-/// input are bounded.
+/// Inputs with an unknown id are only counted. A request is answered once, and always in the end. Frames leave by open sockets only,
+/// and sockets are closed once. A time-out that has passed is gone once it is served. The effects of one input are bounded.
 ///
 /// # Panics
 /// If any of this does not hold.
@@ -567,10 +565,9 @@ impl<'a> Life<'a> {
 /// A look at a link with everything in order.
 fn view(target: &Target) -> LinkView {
     let number = |path: &PathBuf| path.to_string_lossy().bytes().last().unwrap_or_default() - b'0';
+    let inside = |netns| (number(netns), 2, Mac([2, 0, 0, 0, 1, number(netns)]));
     let (cookie, ifindex, mac) = match target {
-        Target::Named(ByName { netns, .. }) | Target::OfServer(ByName { netns, .. }, _) => {
-            (number(netns), 2, Mac([2, 0, 0, 0, 1, number(netns)]))
-        }
+        Target::Named(ByName { netns, .. }) | Target::OfServer(ByName { netns, .. }, _) => inside(netns),
         Target::Known(Link::InNetns { path, ifindex, mac, .. }) => (number(path), *ifindex, *mac),
         Target::Known(Link::Parent { ifindex, mac, .. }) => (99, *ifindex, *mac),
         Target::Host { .. } => (99, 3, Mac([2, 0, 0, 0, 9, 9])),

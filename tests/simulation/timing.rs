@@ -48,12 +48,14 @@ impl Times {
 struct Client {
     /// The last two leases: an ACK that comes at the turn of a phase may not have counted.
     leases: VecDeque<Times>,
+    /// When it heard of the last one.
+    heard: u64,
     /// When it last asked all servers for a lease that it has, where it has said nothing else since.
     claimed: Option<u64>,
     /// The last message: what for, its xid and the server that it asks, when, and which of its kind in a row it was.
     last: Option<(Purpose, Asked, u64, u32)>,
     discovers: VecDeque<u64>,
-    /// Somebody asked for it, and it has not repeated its first message yet.
+    /// Somebody asked for it, and it has not repeated a message soon since. What its predecessor still sends counts for nothing.
     fresh: bool,
     /// It went on at another place: what it had begun to ask for at the one before it counts from there.
     moved: bool,
@@ -81,11 +83,12 @@ impl Timing {
         self.healed = Some(now);
     }
 
-    /// A client knows of a lease: by an ACK that it heard, or by its record.
-    pub(crate) fn knows(&mut self, who: (usize, ClientKey), times: Times) {
+    /// A client knows of a lease: by an ACK that it hears, or by its record.
+    pub(crate) fn knows(&mut self, now: u64, who: (usize, ClientKey), times: Times) {
         let client = self.clients.entry(who).or_default();
         if client.leases.back() != Some(&times) {
             client.leases.push_back(times);
+            client.heard = now;
             // The lease counts from its first REQUEST, maybe long before the one that was answered: its T1 may be soon.
             (client.last, client.claimed) = (None, None);
             while client.leases.len() > 2 {
@@ -104,6 +107,13 @@ impl Timing {
         let client = self.clients.entry(who.clone()).or_default();
         (client.last, client.claimed, client.fresh) = (None, None, true);
         client.discovers.clear();
+    }
+
+    /// A server refuses what a client asked for: if that is offered and asked for once more, it is no repetition.
+    pub(crate) fn refused(&mut self, who: &(usize, ClientKey)) {
+        if let Some(client) = self.clients.get_mut(who) {
+            client.last = client.last.filter(|(purpose, ..)| *purpose != Purpose::Select);
+        }
     }
 
     /// A client begins anew at another place what it is at.
@@ -137,7 +147,7 @@ impl Timing {
         let is_first = matches!(purpose, Purpose::Discover | Purpose::Reboot) && nth == 2;
         let soon =
             is_first && client.fresh && gap.is_some_and(|gap| gap + GRAIN >= SOON && gap + GRAIN < backoff(1, 8));
-        client.fresh &= client.last.is_none();
+        client.fresh &= !soon;
         client.last = Some((purpose, asked, now, if soon { 1 } else { nth }));
         client.claimed = matches!(purpose, Purpose::Reboot | Purpose::Rebind).then_some(now);
         if soon {
@@ -193,7 +203,7 @@ impl Client {
         let floor = ((until - from) / 16 * 15 / 8).clamp(SECOND, 60 * SECOND);
         match gap {
             Some(gap) if gap + GRAIN < floor => Err(format!("{purpose:?} again after {gap} µs, least {floor}")),
-            None if healed.is_some_and(|healed| lease.start > healed) && now > from + PROMPT => {
+            None if healed.is_some_and(|healed| lease.start > healed) && now > from.max(self.heard) + PROMPT => {
                 Err(format!("{purpose:?} {} s late, of {lease:?}", (now - from) / SECOND))
             }
             _ => Ok(()),

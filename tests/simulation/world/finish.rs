@@ -209,8 +209,9 @@ impl World {
         if row.expires == Some(Duration::ZERO) {
             return self.fail(Rule::LeaseLost, lost("the daemon's lease has ended"));
         }
-        // A lease without end is never asked for again, so its holder cannot know that the server forgot it.
-        let forgotten = self.plan.lease == u32::MAX && actor.excused;
+        // A lease without end is never asked for again, so its holder cannot know that the server forgot it, or has given another
+        // address since to a client that it does not tell apart.
+        let forgotten = self.plan.lease == u32::MAX && (actor.excused || self.has_another(row, rows));
         if !forgotten && !self.is_granted(actor.lan, lease.ip(), &row.identity.client_id, row.identity.chaddr) {
             return self.fail(Rule::LeaseLost, lost(&format!("no server knows of {}", lease.address)));
         }

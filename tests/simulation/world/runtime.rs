@@ -481,10 +481,11 @@ impl World {
         }
     }
 
-    /// The one who holds an address may lose it through no fault of the daemon's.
+    /// The one who holds an address may lose it through no fault of the daemon's. One of Docker's is told it before it runs.
     pub(super) fn excuse(&mut self, lan: usize, address: Ipv4Addr, why: &'static str) {
         for actor in self.actors.iter_mut().filter(|actor| actor.lan == lan) {
-            if actor.told.as_ref().is_some_and(|lease| lease.ip() == address) && actor.phase == Phase::Live {
+            let holds = matches!(actor.phase, Phase::Adding | Phase::Live);
+            if holds && actor.told.as_ref().is_some_and(|lease| lease.ip() == address) {
                 actor.excused = true;
                 self.stats.count(why);
             }

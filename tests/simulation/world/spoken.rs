@@ -105,7 +105,7 @@ impl World {
             Some(((lan, key_of(&record.identity.client_id)), times))
         });
         for (who, times) in known.collect::<Vec<_>>() {
-            self.timing.knows(who, times);
+            self.timing.knows(self.now, who, times);
         }
     }
 
@@ -131,6 +131,7 @@ impl World {
         // One that came by a relay may not be the last word.
         if is_nak && message.giaddr.is_unspecified() {
             self.refused_by_rogue.remove(&(lan, key.clone()));
+            self.timing.refused(&(lan, key.clone()));
             let named = |holder: &Holder| key_of(&holder.client_id) == key;
             self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
         }
@@ -142,7 +143,7 @@ impl World {
             let Some(((xid, _), sent)) = self.latest.get(&(lan, message.key())).copied() else { return };
             if xid == message.xid {
                 if let Some(times) = Times::of(&message, sent) {
-                    self.timing.knows((lan, message.key()), times);
+                    self.timing.knows(self.now, (lan, message.key()), times);
                 }
                 let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
                 let until = seconds.map(|seconds| sent + u64::from(seconds) * SECOND);
