@@ -238,8 +238,13 @@ impl Registry {
     /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by now,
     /// or went with that; or its link is gone.
     fn await_inside(&mut self, now: Now, id: &DockerId) {
-        let record = self.endpoints.by_id.get(id).and_then(Endpoint::rests);
-        let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id));
+        let Some(record) = self.endpoints.by_id.get(id).and_then(Endpoint::rests) else { return };
+        // One that dockerd forgot says nothing of the container for which the same lease waits with another endpoint.
+        let has_its_lease = |other: &EndpointRecord| (other.mac, &other.source) == (record.mac, &record.source);
+        if self.endpoints.by_id.values().filter_map(Endpoint::waits).any(has_its_lease) {
+            return;
+        }
+        let lease = self.lease_of(record, now.boot).map(|(_, of)| of.id);
         lease.into_iter().for_each(|lease| self.await_interface_soon(now, lease));
     }
 

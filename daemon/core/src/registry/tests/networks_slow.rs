@@ -53,6 +53,20 @@ fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
     }
 }
 
+/// dockerd was killed after the first had its container, and has forgotten it: that is nowhere any more.
+#[test]
+fn a_forgotten_endpoint_does_not_hurry_the_container_that_is_to_have_its_lease() {
+    let mut rig = with_network();
+    let pool = "192.0.2.0/24;;parent=br0";
+    rig.told_endpoint("e1", pool);
+    rig.link_leaves(&endpoint());
+    rig.told_endpoint("e2", pool);
+    let began = rig.at.as_secs_f64();
+    rig.request(Call::List);
+    rig.run_until(began + STRAY - 1.0);
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
+}
+
 /// It starts none of the containers that the one before it was about to.
 #[test]
 fn a_dockerd_that_starts_leaves_a_minute_to_what_waits_for_a_container() {
