@@ -68,6 +68,8 @@ pub(crate) struct Actor {
     pub(crate) netns: Option<Cookie>,
     /// Where its link is.
     pub(crate) at: Option<At>,
+    /// When Docker last moved that there.
+    pub(crate) appeared: Micros,
     /// What it is doing.
     pub(crate) phase: Phase,
     /// What ADD was answered.
@@ -270,6 +272,7 @@ impl Actor {
             },
             netns: None,
             at: None,
+            appeared: 0,
             phase: Phase::Idle,
             told: None,
             told_at: 0,

@@ -230,7 +230,12 @@ impl World {
         let ends = |call: &Call| matches!(call, Call::Add(_)) || failed && add_of(call).is_some();
         let Some(asked) = self.requests.get(&id).filter(|asked| ends(&asked.call)) else { return };
         let Some((index, generation)) = asked.by else { return };
-        if self.actors.get(index).is_none_or(|actor| actor.generation != generation) {
+        let Some(actor) = self.actors.get(index) else { return };
+        if actor.generation != generation {
+            // What it declined is not to be laid to the ADD of the next container, which waited for its turn.
+            if let Some(who) = self.who(actor) {
+                self.claims.declines.remove(&who);
+            }
             return;
         }
         let leased = if let Answer::Leased { lease, .. } = answer { Some(lease.ip()) } else { None };

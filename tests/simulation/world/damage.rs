@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use leasehold_core::effect::{Add, Adoptee};
 use leasehold_core::record::{Record, RecordState};
+use netns_fixtures::model::Knows;
 
 use super::World;
 use super::actor::{Phase, Role};
@@ -37,15 +38,17 @@ impl World {
             actor.excused |= actor.stranded == Some(false);
         }
         // An answer that is on its way yet tells of a lease that is lost too: of its end nobody will know.
-        let on_its_way = self.requests.values().filter(|asked| asked.role == Role::Add && asked.answered);
+        let tells = |role: &Role| matches!(role, Role::Add | Role::Join);
+        let on_its_way = self.requests.values().filter(|asked| tells(&asked.role) && asked.answered);
         for (index, generation) in on_its_way.filter_map(|asked| asked.by) {
             let Some(actor) = self.actors.get_mut(index) else { continue };
             if (actor.generation, actor.phase) == (generation, Phase::Adding) {
                 (actor.stranded, actor.excused) = (Some(false), true);
             }
         }
-        if self.plan.sharers > 1 {
-            // Until it is adopted nobody knows that its identity is held: another may take it, and give it back.
+        if self.plan.sharers > 1 || self.plan.knows != Knows::ClientId {
+            // Until it is adopted nobody knows that its identity is held: another may take it, and give it back. So may whoever is
+            // the same client to a server.
             self.watch.holders.clear();
         }
         self.store.durable.clear();

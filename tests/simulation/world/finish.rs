@@ -6,7 +6,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::OnChange;
-use leasehold_core::effect::{Answer, Call, RequestId, Row};
+use leasehold_core::effect::{Answer, Call, Failure, RequestId, Row};
 use leasehold_core::event as journal;
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::wire::Mac;
@@ -229,7 +229,9 @@ impl World {
         let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address] };
         let answer = self.inquire(check);
         let kept = self.keeps_another_mask(index, told.address);
-        if matches!(answer, Some(Answer::Checked)) != (same && !kept) {
+        // One of an earlier lease that the kernel refused to take off is in the way of the route of this one, for good.
+        let lacks_route = matches!(answer, Some(Answer::Failed(Failure::NoRoute { .. }))) && self.links_fail;
+        if matches!(answer, Some(Answer::Checked)) != (same && !kept) && !lacks_route {
             self.fail(Rule::LeaseLost, format!("CHECK of {attachment} with {}: {answer:?}", told.address));
         }
         self.examine_interface(index);

@@ -214,7 +214,8 @@ impl World {
             let Some(wire) = actor.at.and_then(|at| self.kernel.link(at)) else { continue };
             for address in wire.addresses().iter().map(Ipv4Net::addr) {
                 let until = self.heard.get(&(actor.lan, address, Some(actor.client_key()))).copied().flatten();
-                if let Some(until) = until.filter(|until| until + A_WHILE < self.now) {
+                // Docker puts it on each interface that it moves in, and the daemon waits until it is through with that.
+                if let Some(until) = until.filter(|until| (*until).max(actor.appeared) + A_WHILE < self.now) {
                     let since = (self.now - until) / SECOND;
                     let detail = format!("{} carries {address}, whose lease ended {since} s ago", actor.attachment);
                     return self.fail(Rule::Interface, detail);

@@ -135,7 +135,7 @@ impl World {
         };
         self.note(|| format!("actor {index} has its link at {at:?}"));
         self.begins_anew(index);
-        self.actors[index].at = Some(at);
+        (self.actors[index].at, self.actors[index].appeared) = (Some(at), self.now);
         self.squatted.appeared(&self.actors[index].attachment, self.now);
         // What somebody took off was on another interface.
         self.actors[index].stays_off = false;
