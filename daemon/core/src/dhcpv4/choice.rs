@@ -91,6 +91,8 @@ impl Client {
         let State::Selecting { tx, second, .. } = &mut self.state else { return };
         let tx = *tx;
         let Some((offer, _)) = second.take() else { return };
+        // Its next offers wait only if it fails once more: in a crowd, who waits comes too late for what is offered to others too.
+        self.count().shunned.retain(|shunned| *shunned != offer.server);
         self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out);
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fastrand::Rng;
 
@@ -285,6 +286,8 @@ fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers()
             assert_eq!(asked(&stage.next(Timer::Choose, &["REQUEST"]).1), [GOOD]);
         } else if waited_for {
             assert_eq!(stage.next(Timer::Choose, &["REQUEST"]).0, at(0.3), "there is no other");
+            let xid = sent(&stage.client.refuse(at(0.3), Duration::ZERO).frames[0]).xid();
+            assert_eq!(asked(&stage.answer(at(0.3), &Reply::new(OFFER, xid, 600))), [SERVER]);
         }
     }
 }
