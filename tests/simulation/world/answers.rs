@@ -217,8 +217,10 @@ impl World {
             }
             // Its server offers it nothing else.
             Failure::Conflict { .. } | Failure::Conflicts { .. } if self.has_stubborn_squatters() => true,
-            // Nor does the other server acknowledge anything.
-            Failure::NoAck { .. } if self.plan.deaf && (self.has_claims() || self.has_stubborn_squatters()) => true,
+            // Nor does the other server acknowledge anything, nor the good ones before they are asked to broadcast.
+            Failure::NoAck { .. } if self.plan.deaf => {
+                self.has_claims() || self.has_stubborn_squatters() || self.plan.flag_only
+            }
             // A server that thinks for seconds before each offer leaves no time for several that are declined, nor do strict
             // probes, nor does the wait for what another has.
             Failure::Conflict { .. }
