@@ -217,19 +217,19 @@ impl World {
             }
             // Its server offers it nothing else.
             Failure::Conflict { .. } | Failure::Conflicts { .. } if self.has_stubborn_squatters() => true,
-            // Nor does the other server acknowledge anything, nor the good ones before they are asked to broadcast.
-            Failure::NoAck { .. } if self.plan.deaf => {
-                self.has_claims() || self.has_stubborn_squatters() || self.plan.flag_only
-            }
             // A server that thinks for seconds before each offer leaves no time for several that are declined, nor do strict
-            // probes, nor does the wait for what another has.
+            // probes, nor one that acknowledges nothing, nor the wait for what another has. Nor do servers that answer to the
+            // broadcast flag alone, where many wait for their turns.
             Failure::Conflict { .. }
             | Failure::Conflicts { .. }
             | Failure::Nak { .. }
             | Failure::NoOffer { .. }
             | Failure::NoAck { .. } => {
-                let slow = self.plan.offer_delay > Duration::ZERO || self.plan.detection == Detection::Strict;
-                (!self.plan.squatters.is_empty() || self.has_claims()) && slow || self.has_namesake(index)
+                let is_strict = self.plan.detection == Detection::Strict;
+                let slow = self.plan.offer_delay > Duration::ZERO || is_strict || self.plan.deaf;
+                (!self.plan.squatters.is_empty() || self.has_claims()) && slow
+                    || self.plan.flag_only && (self.plan.deaf || self.actors.len() > 100)
+                    || self.has_namesake(index)
             }
             _ => false,
         };
