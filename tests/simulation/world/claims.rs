@@ -28,6 +28,8 @@ const MOST_OF_ONE: usize = 3;
 const PAUSE: Micros = 60 * SECOND;
 /// DECLINEs are in a row when the next comes within this.
 const ROW: Micros = 1200 * SECOND;
+/// An ADD that the host has slept through ends within this, at the latest.
+const AWAKE: Micros = 60 * SECOND;
 
 /// What a station of no container begins its Ethernet address with, by kind.
 const SQUATTER: u8 = 0xdd;
@@ -70,7 +72,9 @@ impl World {
         if self.plan.proxy {
             // Where a control may be cut short its claim stands.
             let faults = self.plan.link_faults > 0 || self.plan.flapping > 0 || self.plan.suspends.is_some();
-            if faults || self.plan.storms.is_some() || self.plan.partitions.is_some() {
+            // So it may where an ADD has slept through the rest of its time.
+            let awoke = self.resumed > 0 && self.now < self.resumed + AWAKE;
+            if faults || awoke || self.plan.storms.is_some() || self.plan.partitions.is_some() {
                 self.claimed.insert((lan, question.target, mac(PROXY)), self.now);
             }
             let reply = arp(mac(PROXY).0, question.sender_mac, &answer_to(question, mac(PROXY)));

@@ -1,7 +1,10 @@
 //! Clocks that jump: the wall clock is set, and the host sleeps while its boot clock goes on.
 
 use super::actor::Phase;
+use leasehold_core::network::LinkOwner;
+
 use super::ledger::Excuse;
+use super::wired::may_stay;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::plan::pick;
 
@@ -60,10 +63,16 @@ impl World {
         self.now += asleep;
         self.resumed = self.now;
         self.watch.resumed(asleep);
+        // Dockerd may move a link just as the daemon finds that it was left for too long, and ends its lease.
+        let late = self.kernel.own().filter(|(own, _)| self.now - own.came >= may_stay(own));
+        let late = late.map(|(own, _)| own.owner.clone()).collect::<Vec<_>>();
         // An interface that was between two namespaces has been nowhere for all that time.
         for actor in self.actors.iter_mut().filter(|actor| actor.docker && actor.phase == Phase::Live) {
             if actor.at.is_none() {
                 (actor.excused, actor.stranded) = (true, Some(false));
+                if actor.endpoint.iter().any(|id| late.contains(&LinkOwner::Endpoint(id.clone()))) {
+                    self.watch.holders.remove(&actor.attachment);
+                }
             }
         }
         // What a client heard before is no older to it than it was: it slept too.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, Row};
 use leasehold_core::event::Event;
-use leasehold_core::record::Record;
+use leasehold_core::record::{Record, RecordState};
 use leasehold_core::registry::Config;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
@@ -71,7 +71,8 @@ impl World {
         let (grace, key) = (self.grace_of(index), self.key_of(index));
         // A lease that is looked for goes back at once, and so does what was lost and is asked for again.
         let certain = !self.may_lapse && !self.store_fails && self.plan.squatters.is_empty() && self.plan.sharers == 1;
-        if grace > SLACK && certain && self.actors[index].told.is_some() {
+        let is_held = self.record_of(&self.actors[index]).is_some_and(|record| record.state != RecordState::Seeking);
+        if grace > SLACK && certain && is_held && self.actors[index].told.is_some() {
             self.stats.count("kept");
             self.returning.kept.entry(key).or_insert(self.now + grace - SLACK);
         }

@@ -136,6 +136,11 @@ impl World {
             self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
         }
         if message.kind() == Some(Kind::Ack) {
+            // Whoever else was offered the same asks for it no more, and anew where it is offered once more.
+            let others = self.offers_of(lan, message.yiaddr).map(|(to, _)| to.clone()).filter(|to| *to != key);
+            for other in others.collect::<Vec<_>>() {
+                self.timing.refused(&(lan, other));
+            }
             // An ACK that comes after the end comes too late.
             let was_told = |actor: &Actor| actor.told.as_ref().is_some_and(|lease| lease.ip() == message.yiaddr);
             let concerned = (0..self.actors.len()).filter(|index| was_told(&self.actors[*index]));
