@@ -9,7 +9,7 @@ impl Client {
         self.state.asked_in_vain().filter(|tx| now >= tx.next).map_or(0, |tx| tx.sent)
     }
 
-    /// Has the client listen on and send nothing until [`Event::Opened`] comes: it is not its turn to ask again.
+    /// Has the client listen on and send nothing until [`Event::Opened`](super::Event::Opened) comes: it is not its turn to ask again.
     pub fn waits(&mut self) {
         self.line = Line::Opening;
     }
