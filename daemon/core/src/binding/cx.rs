@@ -31,7 +31,7 @@ impl Cx<'_> {
         change(self.out, self.interfaces, waiter, link, steps);
     }
 
-    /// Returns whether a link is being changed, on whosever behalf.
+    /// Returns whether a link is being changed, for whichever binding.
     pub(super) fn is_changing(&self, link: &Link) -> bool {
         link.in_netns().is_some_and(|at| self.interfaces.is_changing(at))
     }

@@ -239,7 +239,7 @@ impl Interfaces {
         self.in_netns(cookie).any(|(_, interface)| interface.mac == mac && !interface.seats.is_empty())
     }
 
-    /// Returns whether an interface is being changed, on whosever behalf.
+    /// Returns whether an interface is being changed, for whichever binding.
     pub(crate) fn is_changing(&self, at: At) -> bool {
         self.all.get(&at).is_some_and(|interface| interface.change.is_some())
     }

@@ -94,8 +94,8 @@ impl Admission {
         self.add.place.has_carrier(view)
     }
 
-    /// Returns whether an interface lacks the address that its container is to be adopted with. One to which another link stands
-    /// in, under its name, was bereft of it: KubeVirt does so for its virtual machines.
+    /// Returns whether an interface lacks the address that its container is to be adopted with. KubeVirt moves the
+    /// address away, and leaves a stand-in under the old name.
     pub(super) fn lacks_address(&self, view: &LinkView) -> Option<Ipv4Net> {
         let is_hidden = self.known_by == Some(view.mac) && view.ifname != self.add.place.ifname();
         self.adopts.filter(|address| !view.addresses.contains(&(*address).into()) && !is_hidden)
