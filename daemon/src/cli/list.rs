@@ -29,86 +29,74 @@ pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
         return Ok(format!("{value:#}\n"));
     }
     let Bindings { bindings, pools, not_adopted, strangers, refused: _ } = serde_json::from_slice(&body)?;
-    let below = held_up(&bindings) + &pathless(&bindings) + &misbelieved(&bindings);
-    Ok(table(&bindings) + &below + &reserved(&pools) + &unadopted(&not_adopted) + &left_over(&strangers))
+    let notes = held_up(&bindings) + &pathless(&bindings) + &misbelieved(&bindings);
+    Ok(table(&bindings) + &notes + &reserved(&pools) + &unadopted(&not_adopted) + &left_over(&strangers))
 }
 
-/// Returns what holds up the return of leases, for below the table; empty if nothing does.
+/// Returns a heading with these lines, for below the table; empty if there are none.
+fn below(head: &str, lines: impl Iterator<Item = String>) -> String {
+    let lines: String = lines.map(|line| line + "\n").collect();
+    if lines.is_empty() { lines } else { format!("\n{head}\n{lines}") }
+}
+
+fn escaped(line: &str) -> String {
+    line.escape_debug().to_string()
+}
+
+/// Returns what holds up the return of leases.
 fn held_up(bindings: &[Binding]) -> String {
-    let mut text = String::new();
-    for binding in bindings {
-        let (Some(what), Some(seconds)) = (&binding.held_up_by, binding.seconds_held_up) else { continue };
-        let head = if text.is_empty() { "\nBeing given back, but held up:\n" } else { "" };
+    let line = |binding: &Binding| {
+        let (what, seconds) = (binding.held_up_by.as_ref()?, binding.seconds_held_up?);
         let end = binding.seconds_to_expiry.map(|seconds| format!(" (the lease ends by itself in {seconds} s)"));
-        let line = format!("{}: for {seconds} s, {what}{}", binding.attachment, end.unwrap_or_default());
-        writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
-    }
-    text
+        Some(escaped(&format!("{}: for {seconds} s, {what}{}", binding.attachment, end.unwrap_or_default())))
+    };
+    below("Being given back, but held up:", bindings.iter().filter_map(line))
 }
 
-/// Returns which containers no path leads to, for below the table; empty if there are none.
+/// Returns which containers no path leads to.
 fn pathless(bindings: &[Binding]) -> String {
-    let mut text = String::new();
-    for binding in bindings.iter().filter(|binding| binding.pathless) {
-        let head = "\nNo path leads there any more; extended from the host until a DEL, a GC or the namespace's end:\n";
-        let head = if text.is_empty() { head } else { "" };
-        let line = format!("{}: was at {}", binding.attachment, binding.link.netns.as_deref().unwrap_or_default());
-        writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
-    }
-    text
+    let line = |binding: &Binding| {
+        escaped(&format!("{}: was at {}", binding.attachment, binding.link.netns.as_deref().unwrap_or_default()))
+    };
+    let head = "No path leads there any more; extended from the host until a DEL, a GC or the namespace's end:";
+    below(head, bindings.iter().filter(|binding| binding.pathless).map(line))
 }
 
-/// Returns which containers have another address than Docker was told, for below the table; empty if none has.
+/// Returns which containers have another address than Docker was told.
 fn misbelieved(bindings: &[Binding]) -> String {
-    let mut text = String::new();
-    for binding in bindings {
-        let (Some(told), Some(address)) = (binding.told, binding.address) else { continue };
-        if told.addr() != address.addr() {
-            let head = if text.is_empty() { "\nDocker shows another address, which it was told first:\n" } else { "" };
-            let line = format!("{}: {told}, and has {address}", binding.attachment);
-            writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
-        }
-    }
-    text
+    let line = |binding: &Binding| {
+        let (told, address) = (binding.told?, binding.address?);
+        let differs = told.addr() != address.addr();
+        differs.then(|| escaped(&format!("{}: {told}, and has {address}", binding.attachment)))
+    };
+    below("Docker shows another address, which it was told first:", bindings.iter().filter_map(line))
 }
 
-/// Returns the addresses that Docker's networks keep from their containers, for below the table; empty if there are none.
+/// Returns the addresses that Docker's networks keep from their containers.
 fn reserved(pools: &[Pool]) -> String {
-    let mut text = String::new();
-    for Pool { id, reserved, gateway: _ } in pools.iter().filter(|pool| !pool.reserved.is_empty()) {
-        let head = if text.is_empty() { "\nReserved in Docker's networks; no lease is behind these:\n" } else { "" };
+    let line = |Pool { id, reserved, gateway: _ }: &Pool| {
         let addresses: Vec<_> = reserved.iter().map(Ipv4Addr::to_string).collect();
-        let line = format!("{id}: {}", addresses.join(", "));
-        writeln!(text, "{head}{}", line.escape_debug()).expect("a String takes everything");
-    }
-    text
+        escaped(&format!("{id}: {}", addresses.join(", ")))
+    };
+    let pools = pools.iter().filter(|pool| !pool.reserved.is_empty());
+    below("Reserved in Docker's networks; no lease is behind these:", pools.map(line))
 }
 
-/// Returns the running containers whose leases the daemon does not hold, for below the table; empty if there are none.
+/// Returns the running containers whose leases the daemon does not hold. Reasons keep their quotation marks.
 fn unadopted(not_adopted: &[NotAdopted]) -> String {
-    let mut text = String::new();
-    for NotAdopted { attachment, reason } in not_adopted {
-        let head = if text.is_empty() { "\nNot adopted; nobody renews their leases:\n" } else { "" };
-        let line = format!("{attachment}: {reason}");
-        let shown: String = line.split('"').map(|part| part.escape_debug().to_string()).collect::<Vec<_>>().join("\"");
-        writeln!(text, "{head}{shown}").expect("a String takes everything");
-    }
-    text
+    let line = |NotAdopted { attachment, reason }: &NotAdopted| {
+        format!("{attachment}: {reason}").split('"').map(escaped).collect::<Vec<_>>().join("\"")
+    };
+    below("Not adopted; nobody renews their leases:", not_adopted.iter().map(line))
 }
 
 /// What stands above the links that another store's daemon made.
-const LEFT_OVER: &str = "
-Made for Docker by another leasehold, or by one whose store is lost. If no other runs on this host, delete them:
-";
+const LEFT_OVER: &str =
+    "Made for Docker by another leasehold, or by one whose store is lost. If no other runs on this host, delete them:";
 
-/// Returns the links that nobody deletes, for below the table, each with the command that does; empty if there are none.
+/// Returns the links that nobody deletes, each with the command that does.
 fn left_over(strangers: &[String]) -> String {
-    let mut text = String::new();
-    for link in strangers {
-        let head = if text.is_empty() { LEFT_OVER } else { "" };
-        writeln!(text, "{head}ip link delete {}", link.escape_debug()).expect("a String takes everything");
-    }
-    text
+    below(LEFT_OVER, strangers.iter().map(|link| format!("ip link delete {}", escaped(link))))
 }
 
 const HEAD: [&str; 11] =
