@@ -130,7 +130,7 @@ impl Dns {
 }
 
 impl Route {
-    fn new(destination: IpNet, via: Option<IpAddr>) -> Self {
+    pub(crate) fn new(destination: IpNet, via: Option<IpAddr>) -> Self {
         Self { destination, via, metric: None, mtu: None, advmss: None, table: None, scope: None, late: false }
     }
 

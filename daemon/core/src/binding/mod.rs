@@ -400,8 +400,7 @@ impl Binding {
 
     /// Returns whether the leased address never came onto the interface, as far as is known.
     pub(crate) fn never_came(&self, interfaces: &Interfaces) -> bool {
-        let presence = self.common.presence(interfaces);
-        presence == Presence::Elsewhere || presence == Presence::Unknown && self.is_settling()
+        self.held_now().is_some_and(|hold| hold.never_came(&self.common, interfaces))
     }
 
     /// Returns whether the leased address, if it is still there, is to be announced: the interface's Ethernet address has changed.

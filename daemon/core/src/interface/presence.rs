@@ -23,7 +23,7 @@ pub(crate) enum Presence {
 impl Presence {
     /// Returns whether it is on the interface, or is expected to be.
     pub(crate) fn on_link(self) -> bool {
-        !matches!(self, Self::Missing | Self::TakenOff | Self::Elsewhere)
+        self != Self::Missing && !self.is_left()
     }
 
     /// Returns whether what is on the interface is its owner's to say until the next ADD.
@@ -33,7 +33,7 @@ impl Presence {
 
     /// Returns whether servers can answer to it.
     pub(crate) fn is_addressed(self) -> bool {
-        !matches!(self, Self::Missing | Self::TakenOff | Self::Elsewhere | Self::Awaited)
+        self.on_link() && self != Self::Awaited
     }
 
     /// Returns what a record says of it.

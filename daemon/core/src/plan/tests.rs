@@ -285,16 +285,7 @@ fn an_interface_carries_two_families_side_by_side() {
     let v4 = Grant::v4(&lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]), &Profile::default());
     let via = |destination: &str, via: &str| {
         let (destination, via) = (destination.parse().expect("a subnet"), via.parse().expect("an address"));
-        Route {
-            destination,
-            via: Some(via),
-            metric: None,
-            mtu: None,
-            advmss: None,
-            table: None,
-            scope: None,
-            late: false,
-        }
+        Route::new(destination, Some(via))
     };
     let v6 = |host: &str, router: &str| Grant {
         addresses: vec![host.parse().expect("an address")],

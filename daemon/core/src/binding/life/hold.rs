@@ -22,7 +22,7 @@ use crate::dhcpv4::profile::OnChange;
 use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{News, Presence};
+use crate::interface::{Interfaces, News, Presence};
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::record::{Former, Record, RecordState};
 use crate::time::Instant;
@@ -149,8 +149,14 @@ impl Hold {
     /// Returns whether servers can answer to the leased address. Before it was seen on the interface it may be elsewhere, and what
     /// is said with it from here would lead others astray.
     fn is_addressed(&self, common: &Common, cx: &Cx<'_>) -> bool {
-        let presence = common.presence(cx.interfaces);
-        presence.is_addressed() && !common.is_hidden && !(presence == Presence::Unknown && self.is_settling())
+        let is_there = common.presence(cx.interfaces).is_addressed() && !self.never_came(common, cx.interfaces);
+        is_there && !common.is_hidden
+    }
+
+    /// Returns whether the leased address never came onto the interface, as far as is known.
+    pub(in crate::binding) fn never_came(&self, common: &Common, interfaces: &Interfaces) -> bool {
+        let presence = common.presence(interfaces);
+        presence == Presence::Elsewhere || presence == Presence::Unknown && self.is_settling()
     }
 }
 

@@ -124,16 +124,7 @@ impl Host {
 fn grant(address: &str, gateway: &str) -> Grant {
     let (address, via): (IpNet, std::net::IpAddr) = (address.parse().unwrap(), gateway.parse().unwrap());
     let default = if via.is_ipv4() { "0.0.0.0/0" } else { "::/0" };
-    let route = Route {
-        destination: default.parse().unwrap(),
-        via: Some(via),
-        metric: None,
-        mtu: None,
-        advmss: None,
-        table: None,
-        scope: None,
-        late: false,
-    };
+    let route = Route::new(default.parse().unwrap(), Some(via));
     Grant { addresses: vec![address], gateway: Some(via), routes: vec![route], ..Grant::default() }
 }
 
