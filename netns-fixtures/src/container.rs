@@ -48,8 +48,9 @@ impl Container {
         Ok(())
     }
 
-    /// Adds a second interface, `cluster0`, that owns the default route, as with Multus.
-    pub fn add_cluster_network(&self) -> Result<(), Error> {
+    /// Adds a second interface, `cluster0`, that owns the default route, as with Multus. Returns its router's namespace, with which
+    /// it ends.
+    pub fn add_cluster_network(&self) -> Result<Netns, Error> {
         const ROUTER: Ipv4Addr = Ipv4Addr::new(172, 31, 0, 1);
         let sandbox = self.netns.sandbox();
         let router = Netns::new(sandbox, &format!("{}-cluster", self.id))?;
@@ -58,7 +59,8 @@ impl Container {
         router.set_up("eth0")?;
         self.netns.set_up("cluster0")?;
         self.netns.add_address("cluster0", Ipv4Net::new_assert(Ipv4Addr::new(172, 31, 0, 2), 24))?;
-        self.netns.add_route("cluster0", Ipv4Net::default(), Some(ROUTER))
+        self.netns.add_route("cluster0", Ipv4Net::default(), Some(ROUTER))?;
+        Ok(router)
     }
 
     /// Loads nftables rules that drop every packet that the namespace's IP stack sends, receives or forwards.

@@ -76,7 +76,7 @@ fn a_second_network_below_cni_1_1_0_has_its_routes_whole_and_leaves_the_default_
     ]);
     let plugin = lab.shim.under(PathBuf::from(MACVLAN));
     let container = Container::new("c1", Netns::new(&sandbox, "c1")?, "net1", [0; 6]);
-    container.add_cluster_network()?;
+    let _cluster = container.add_cluster_network()?;
     let result = plugin.add(&container, &lab.config)?;
     let whole = [
         "default via 172.31.0.1 dev cluster0",

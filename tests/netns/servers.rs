@@ -175,23 +175,23 @@ fn a_lease_of_ten_seconds_is_held<P: Program>(sandbox: &Sandbox) -> Result<(), C
 }
 
 fn a_lease_is_renewed_beside_another_default_route<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
-    is_renewed_amid::<P>(sandbox, Container::add_cluster_network)
+    is_renewed_amid::<P, _>(sandbox, Container::add_cluster_network)
 }
 
 fn a_lease_is_renewed_behind_a_firewall<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
-    is_renewed_amid::<P>(sandbox, Container::drop_everything)
+    is_renewed_amid::<P, _>(sandbox, Container::drop_everything)
 }
 
 /// What else is in a container's namespace must not matter.
-fn is_renewed_amid<P: Program>(
+fn is_renewed_amid<P: Program, T>(
     sandbox: &Sandbox,
-    surround: fn(&Container) -> Result<(), Error>,
+    surround: fn(&Container) -> Result<T, Error>,
 ) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
     let server = Server::<P>::start(&lab.lan, short::<P>())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     let container = lab.lan.container("c1")?;
-    surround(&container)?;
+    let _surroundings = surround(&container)?;
     let asked = Instant::now();
     let member = lab.add(container)?;
     assert!(asked.elapsed() < Duration::from_secs(10), "ADD took {:?}", asked.elapsed());
