@@ -87,7 +87,7 @@ impl Now {
     }
 }
 
-/// Returns a duration as a person is told it: to the millisecond.
+/// Returns a duration for people to read: to the millisecond.
 pub(crate) fn whole_millis(duration: Duration) -> Duration {
     Duration::from_millis(duration.as_millis() as u64)
 }

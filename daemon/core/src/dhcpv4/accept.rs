@@ -1,11 +1,11 @@
 //! What a client believes: which answers are its own, and which leases are usable.
 //!
-//! The codec has dropped what is wrong by itself; here is what is wrong in its context:
+//! The codec has dropped what is wrong in itself; this module refuses what is wrong in its context:
 //!
 //! | value | outcome |
 //! |---|---|
 //! | yiaddr 0.0.0.0, 127/8, 224/4, 240/4, the network or broadcast address of its own mask | refused whole |
-//! | yiaddr equal to the server identifier, or to giaddr | refused whole: who answers has it, and conflict detection may be off |
+//! | yiaddr equal to the server identifier, or to giaddr | refused whole: the sender has it, and conflict detection may be off |
 //! | yiaddr equal to siaddr, or to a router | taken: the boot server or router may be a DHCP client itself |
 //! | subnet mask missing or not contiguous | the mask of the address's class (RFC 950), as other clients do |
 //! | lease time missing, or below 6 s | refused whole |
@@ -13,27 +13,26 @@
 //! | router outside the subnet | kept: valid with an on-link route |
 //! | router that is the network or broadcast address of the subnet | that route dropped |
 //! | router, DNS or NTP server equal to the leased address | that one dropped |
-//! | 121 or 249 of which no route is left | as if absent |
-//! | MTU below 1280 | dropped, and told of: IPv6 would stop on the link (RFC 8200 §5) by the word of any server of the LAN |
+//! | 121 or 249 without any usable route | as if absent |
+//! | MTU below 1280 | dropped, and reported: any server on the LAN could stop IPv6 on the link (RFC 8200 §5) |
 //! | server identifier missing | refused whole (RFC 2131 table 3: MUST) |
 //!
 //! # What an ACK leaves out
-//! Some servers (MikroTik's) answer a renewal with the lease's times alone, though the client asks for everything again. Taken
-//! at its word such an ACK turns a /16 into its class's /8 and takes the default route and the name servers away, which is what
-//! becomes of the clients that read each ACK by itself (systemd-networkd, n-dhcp4). So as long as the address stays:
-//! * An ACK that says *nothing* of the interface's configuration extends the lease and changes nothing else.
+//! Some servers (MikroTik) answer a renewal with the lease's times alone, though the client asks for everything again. Taken at
+//! its word, such an ACK turns a /16 into its class's /8 and removes the default route and the name servers, as happens to
+//! clients that read each ACK by itself (systemd-networkd, n-dhcp4). So as long as the address stays:
+//! * An ACK that says *nothing* about the interface's configuration extends the lease and changes nothing else.
 //! * An ACK without a mask (1) leaves the mask as it was: no address is without one, so it cannot have been withdrawn.
-//! * From an ACK that says anything else, what is missing has been withdrawn, and goes. It is the answer to the parameter
-//!   request list, which holds everything that a lease can have, and a server MUST return what it is configured with for it
-//!   (RFC 2131 §4.3.1). To keep single values as well would make it impossible to take a route, a name server or an MTU back
-//!   from containers that run.
+//! * From an ACK that says anything else, what is missing has been withdrawn, and goes. It answers the parameter request list,
+//!   which holds everything that a lease can have, and a server MUST return what it is configured with for it (RFC 2131 §4.3.1).
+//!   If single values were kept too, nobody could take a route, a name server or an MTU away from running containers.
 //!
-//! * What could not be read of it has not been withdrawn: an option that is malformed leaves its value as it was, and where the
-//!   message is cut (or says in vain where more options are) so does each that is missing. An option that is whole and of no use,
-//!   such as a router that is no host's address, says that there is none.
+//! * What could not be read has not been withdrawn. A malformed option leaves its value as it was; if the message is cut (or
+//!   fails to say where more options are), so does each missing option. An option that is whole but useless, such as a router
+//!   that is not a host's address, says that there is none.
 //!
-//! What counts as before is the lease that is extended or confirmed, and for the first ACK the offer (RFC 2131 §4.3.1: the two
-//! SHOULD NOT conflict).
+//! The values "before" are those of the lease that is extended or confirmed, and for the first ACK those of the offer (RFC 2131
+//! §4.3.1: the two SHOULD NOT conflict).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -48,10 +47,10 @@ use crate::wire::Mac;
 use crate::wire::message::{Message, MessageType};
 use crate::wire::option::{BadOption, DroppedOption, Options, WireRoute, can_be_host, code};
 
-/// IPv6 wants this much of every link (RFC 8200 §5).
+/// IPv6 needs at least this MTU on every link (RFC 8200 §5).
 const MIN_MTU: u16 = 1280;
 
-/// Why an answer, well formed, is not believed: the cause, and behind a colon what it was.
+/// Why a well-formed answer is not believed: the cause, and after a colon the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
     /// It answers another transaction.
@@ -60,13 +59,13 @@ pub enum Refusal {
     /// It is for another client.
     #[error("chaddr of another client")]
     OtherChaddr,
-    /// It is for another port than a client's (RFC 2131 §4.1).
+    /// It is not for a client's port (RFC 2131 §4.1).
     #[error("answer to another UDP port than a client's, 68: {0}")]
     OtherPort(u16),
     /// It repeats a client identifier that is not ours (RFC 6842 §3).
     #[error("client identifier of another client")]
     OtherClientId,
-    /// The message is not one that the state waits for.
+    /// The state does not wait for such a message.
     #[error("message type not waited for: {kind} while {state}")]
     Unexpected {
         /// The message.
@@ -85,10 +84,10 @@ pub enum Refusal {
     OtherServer {
         /// Its server identifier.
         server: Ipv4Addr,
-        /// That of the server that was asked.
+        /// The server that was asked.
         asked: Ipv4Addr,
     },
-    /// yiaddr is no address that a host can have.
+    /// yiaddr is not an address that a host can have.
     #[error("yiaddr is not a host's address: {0}")]
     BadAddress(Ipv4Addr),
     /// yiaddr is the network or broadcast address of its own mask.
@@ -100,7 +99,7 @@ pub enum Refusal {
     /// yiaddr is giaddr.
     #[error("yiaddr is the address of the relay that it came by: {0}")]
     OfRelay(Ipv4Addr),
-    /// The server acknowledged another address than was asked for.
+    /// The server acknowledged an address that the client did not ask for.
     #[error("acknowledged another address than was asked for: {acknowledged}, not {asked}")]
     OtherAddress {
         /// What the ACK grants.
@@ -111,15 +110,15 @@ pub enum Refusal {
     /// No lease time (RFC 2131 table 3).
     #[error("lease time missing")]
     NoLeaseTime,
-    /// The lease had ended before its ACK came.
+    /// The lease ended before its ACK came.
     #[error("acknowledged a lease that has ended since")]
     Ended,
-    /// A lease of so few seconds.
+    /// The lease is too short, in seconds.
     #[error("a lease time of {0} s, too short to hold: 6 s is the least")]
     ShortLease(u32),
 }
 
-/// Whose answers are ours.
+/// Which answers are ours.
 pub(crate) struct Expect<'a> {
     pub(crate) xid: u32,
     pub(crate) chaddr: Mac,
@@ -140,8 +139,8 @@ pub(crate) fn addressee(message: &Message, expect: &Expect<'_>) -> Result<Ipv4Ad
     message.options.server_id.ok_or(Refusal::NoServerId)
 }
 
-/// Returns the lease that an OFFER or ACK describes, as of a REQUEST sent at `start`. `before`: what the client was granted or
-/// offered before.
+/// Returns the lease that an OFFER or ACK describes, for a REQUEST sent at `start`. `before`: what the client was last granted
+/// or offered.
 pub(crate) fn lease(
     message: &Message,
     server: Ipv4Addr,
@@ -173,7 +172,7 @@ pub(crate) fn lease(
     })
 }
 
-/// Returns a lease with what an answer says of the interface's configuration.
+/// Returns a lease with what an answer says about the interface's configuration.
 fn said(options: &Options, address: Ipv4Net) -> Lease {
     let (gateway, routes) = routes(options, address);
     let others = |list: &[Ipv4Addr]| list.iter().copied().filter(|a| *a != address.addr()).collect();
@@ -190,7 +189,7 @@ fn said(options: &Options, address: Ipv4Net) -> Lease {
     }
 }
 
-/// Returns a lease with the values of the one before where the answer that it comes of has some which could not be read.
+/// Returns the lease, with the values of `before` where the answer had some that could not be read.
 fn with_unread(mut lease: Lease, options: &Options, before: &Lease) -> Lease {
     if !before.routes.is_empty() && has_unread_routes(options) {
         (lease.gateway, lease.routes) = (before.gateway, before.routes.clone());
@@ -216,7 +215,7 @@ fn with_unread(mut lease: Lease, options: &Options, before: &Lease) -> Lease {
     lease
 }
 
-/// Returns whether routes could not be read that would count: those of the first of 121, 249, and 33 with 3, which is there.
+/// Returns whether the routes that count could not be read: the first present of 121, 249, and 33 with 3.
 fn has_unread_routes(options: &Options) -> bool {
     for (code, list) in
         [(code::CLASSLESS_ROUTES, &options.classless_routes), (code::MICROSOFT_ROUTES, &options.microsoft_routes)]
@@ -232,7 +231,7 @@ fn has_unread_routes(options: &Options) -> bool {
     no_router && options.is_unread(code::ROUTER) || no_statics && options.is_unread(code::STATIC_ROUTE)
 }
 
-/// Returns what is dropped of an answer from which this lease comes, beside what was malformed.
+/// Returns what was dropped from the answer with this lease, besides malformed options.
 pub(crate) fn dropped(options: &Options, lease: &Lease) -> Vec<DroppedOption> {
     let small = options.mtu.filter(|mtu| *mtu < MIN_MTU).map(|mtu| (code::INTERFACE_MTU, BadOption::MtuForIpv6(mtu)));
     let of_all = options.routers.iter().filter(|router| is_of_all(**router, lease.address));
@@ -240,7 +239,7 @@ pub(crate) fn dropped(options: &Options, lease: &Lease) -> Vec<DroppedOption> {
     small.into_iter().chain(routers).map(|(code, cause)| DroppedOption { code, cause }).collect()
 }
 
-/// Returns whether an answer says nothing of the interface's configuration.
+/// Returns whether an answer says nothing about the interface's configuration.
 fn is_bare(options: &Options) -> bool {
     let Options { subnet_mask, routers, dns, ntp, hostname, domain, search, mtu, .. } = options;
     let Options { broadcast_address, static_routes, classless_routes, microsoft_routes, .. } = options;
@@ -268,7 +267,7 @@ fn address(yiaddr: Ipv4Addr, mask: Option<u8>) -> Result<Ipv4Net, Refusal> {
     }
 }
 
-/// Returns whether an address is the subnet's own, or that of all its hosts. A /31 has neither (RFC 3021), a /32 is a host.
+/// Returns whether an address is the network or broadcast address of the subnet. A /31 has neither (RFC 3021), a /32 is a host.
 fn is_of_all(address: Ipv4Addr, subnet: Ipv4Net) -> bool {
     subnet.prefix_len() < 31 && (address == subnet.network() || address == subnet.broadcast())
 }
@@ -293,7 +292,7 @@ fn route(wire: &WireRoute) -> Route {
     Route { destination: wire.destination, via: wire.via }
 }
 
-/// Refuses a message that is of none of the kinds that a state waits for.
+/// Refuses a message of a kind that a state does not wait for.
 pub(crate) fn expect_kind(message: &Message, kinds: &[MessageType], state: StateName) -> Result<(), Refusal> {
     if kinds.contains(&message.kind) { Ok(()) } else { Err(Refusal::Unexpected { kind: message.kind, state }) }
 }

@@ -1,4 +1,4 @@
-//! What a client makes of an answer, by state (RFC 2131 §4.4.1 to §4.4.5).
+//! What a client does with an answer, by state (RFC 2131 §4.4.1 to §4.4.5).
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum Refused {
     /// Its frame cannot be read.
     #[error(transparent)]
     Unreadable(#[from] BadFrame),
-    /// It is no well-formed answer.
+    /// It is not a well-formed answer.
     #[error(transparent)]
     Malformed(#[from] BadMessage),
     /// It is not believed.
@@ -113,8 +113,8 @@ impl Client {
                 let lease = lease.clone();
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                // Of a pair either may answer (RFC 2131 §4.4.5 goes by the xid). Only its own server was asked, or may refuse the
-                // lease yet.
+                // Either server of a pair may answer (RFC 2131 §4.4.5 goes by the xid). Only the lease's own server was asked,
+                // or may refuse the lease yet.
                 if message.kind == MessageType::Nak && server != lease.server {
                     return Err(Refusal::OtherServer { server, asked: lease.server }.into());
                 }
@@ -142,20 +142,20 @@ impl Client {
         }
     }
 
-    /// Returns what a server offers.
+    /// Returns the lease that a server offers.
     fn offer(&mut self, now: Instant, message: &Message, server: Ipv4Addr, udp: &Udp<'_>) -> Result<Lease, Refusal> {
         let offer = accept::lease(message, server, udp.source_mac, now, None)?;
         self.count().answers += 1;
         Ok(offer)
     }
 
-    /// Returns the lease whose very address an extension asks for: in INIT-REBOOT form it does.
+    /// Returns the lease, if the extension asks for this very address, as INIT-REBOOT form does.
     fn confirms(&self, lease: Arc<Lease>) -> Option<Arc<Lease>> {
         (!self.addressed).then_some(lease)
     }
 
-    /// Carries an ACK out that answers a DISCOVER (RFC 4039). One of another address than the only one that will do is not
-    /// wanted, but its server holds it.
+    /// Handles an ACK to a DISCOVER (RFC 4039). If only another address will do, the ACK is unwanted, but its server holds the
+    /// lease.
     fn settle_rapid(
         &mut self,
         now: Instant,
@@ -174,8 +174,8 @@ impl Client {
         Ok(())
     }
 
-    /// Carries an ACK or NAK out, from a server that may send it, to a REQUEST sent at `start`. `asked` is the lease
-    /// whose very address was asked for; an extension may bring another address.
+    /// Handles an ACK or NAK to a REQUEST sent at `start`, from a server that may send it. `asked` is the lease whose very
+    /// address was asked for; an extension may bring another address.
     fn settle(
         &mut self,
         now: Instant,
@@ -215,9 +215,9 @@ impl Client {
 
     /// Keeps a NAK that may not be the last word.
     ///
-    /// One of another server than the lease's is right where the client has come to another LAN (RFC 2131 §3.2), which its own
-    /// server does not reach; else it is a stray server's, and often the first answer. One that came by a relay may have an ACK
-    /// beside it: where two relays of two subnets serve one wire, the server refuses what it gets from one of them.
+    /// A NAK from a server other than the lease's is right if the client has moved to another LAN (RFC 2131 §3.2), out of reach
+    /// of its own server; otherwise it comes from a stray server, and often first. A NAK through a relay may be followed by an
+    /// ACK: if relays of two subnets serve one wire, the server refuses what one of them forwards.
     fn keep_nak(&mut self, server: Ipv4Addr, message: &Message) {
         let Some(kept) = self.state.kept_nak() else { return };
         *kept = Some(Box::new(Nak { server, message: message.options.message.clone() }));
@@ -242,8 +242,8 @@ impl Client {
         }
     }
 
-    /// Goes back to INIT (RFC 2131 §3.1 step 4, §3.2 step 3). The first time at once; a server that refuses what it
-    /// has just offered is asked again after a growing pause.
+    /// Goes back to INIT (RFC 2131 §3.1 step 4, §3.2 step 3): the first time at once, but a server that refuses what it has just
+    /// offered is asked again after a growing pause.
     fn on_nak(
         &mut self,
         now: Instant,
@@ -280,7 +280,7 @@ impl Client {
     }
 }
 
-/// Returns whether a message is a NAK that came by a relay.
+/// Returns whether a message is a NAK that came through a relay.
 fn is_relayed_nak(message: &Message) -> bool {
     message.kind == MessageType::Nak && !message.giaddr.is_unspecified()
 }

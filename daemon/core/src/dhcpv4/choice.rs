@@ -1,9 +1,9 @@
-//! Which offer a client asks for, and what it asks for when nothing comes of that.
+//! Which offer a client asks for, and what it does when that comes to nothing.
 //!
-//! The first offer is as good as any, unless it is of another address than the wanted one, or of a server that has failed the
-//! client since its caller began to wait: that one never acknowledges, refuses what it offers, or offers what is in use, and often
-//! answers first. Such an offer waits a moment for a better one. One that comes while another is asked for is kept until that
-//! is granted.
+//! The first offer is as good as any, except one of an unwanted address, or one from a server that has failed the client since
+//! its caller began to wait: such a server never acknowledges, refuses what it offers, or offers what is in use, and it often
+//! answers first. These offers wait a moment for a better one. An offer that comes while another is being requested is kept
+//! until that is granted.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::timing;
 use super::{Client, Output};
 use crate::time::Instant;
 
-/// An offer of which nothing comes.
+/// An offer that came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
     /// The server.
@@ -25,12 +25,12 @@ pub struct Missed {
     pub miss: Miss,
 }
 
-/// Why nothing comes of an offer.
+/// Why an offer came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Miss {
     /// Only another address will do.
     Unwanted {
-        /// Which.
+        /// The only address that will do.
         wanted: Ipv4Addr,
     },
     /// The server did not acknowledge it.
@@ -45,7 +45,7 @@ pub enum Miss {
     },
 }
 
-/// Servers that have failed a client, at most: the latest.
+/// How many servers that failed a client are remembered: the latest ones.
 const MOST_SHUNNED: usize = 8;
 
 impl Client {
@@ -53,7 +53,7 @@ impl Client {
     pub(super) fn on_offer(&mut self, now: Instant, offer: Lease, out: &mut Output) {
         let State::Selecting { tx, wanted, second } = &self.state else { return };
         if let Some(wanted) = self.insists.filter(|wanted| *wanted != offer.ip()) {
-            // The right server may look first whether anybody uses it, for three seconds as dnsmasq does.
+            // The right server may check first whether anybody uses the address, for three seconds as dnsmasq does.
             out.missed = Some(Missed { server: offer.server, address: offer.ip(), miss: Miss::Unwanted { wanted } });
             return;
         }
@@ -61,7 +61,7 @@ impl Client {
         let kept = second.as_ref().map(|(kept, until)| (self.fault(kept, wanted), *until));
         let fault = self.fault(&offer, wanted);
         if fault == Fault::None {
-            // The REQUEST is the first message of its own, under the same xid.
+            // The REQUEST begins its own count of messages, under the same xid.
             return self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(offer), out);
         }
         if let State::Selecting { second, .. } = &mut self.state
@@ -72,7 +72,7 @@ impl Client {
         }
     }
 
-    /// Keeps an offer that comes while another server's is asked for.
+    /// Keeps an offer that comes while another server's offer is being requested.
     pub(super) fn keep_spare(&mut self, offer: Lease) {
         let is_wanted = self.insists.is_none_or(|wanted| wanted == offer.ip());
         let State::Requesting { beside, .. } = &self.state else { return };
@@ -86,17 +86,17 @@ impl Client {
         }
     }
 
-    /// Makes do with the offer that has waited for a better one.
+    /// Takes the offer that has waited for a better one.
     pub(super) fn choose(&mut self, now: Instant, out: &mut Output) {
         let State::Selecting { tx, second, .. } = &mut self.state else { return };
         let tx = *tx;
         let Some((offer, _)) = second.take() else { return };
-        // Its next offers wait only if it fails once more: in a crowd, who waits comes too late for what is offered to others too.
+        // Its next offers wait only if it fails once more: in a crowd, a client that waits loses what is offered to others too.
         self.count().shunned.retain(|shunned| *shunned != offer.server);
         self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out);
     }
 
-    /// Sends the first REQUEST for an offer. What waited for a better one is kept.
+    /// Sends the first REQUEST for an offer. An offer that waited for a better one is kept.
     fn select(&mut self, now: Instant, before: Transaction, offer: Arc<Lease>, out: &mut Output) {
         let tx = self.request(now, before, &offer, out);
         let second = if let State::Selecting { second, .. } = &mut self.state { second.take() } else { None };
@@ -104,7 +104,7 @@ impl Client {
         self.state = State::Requesting { tx, offer, taken: None, beside };
     }
 
-    /// Sends REQUEST for an offer. It bears the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).
+    /// Sends REQUEST for an offer, with the xid and secs of the last DISCOVER (RFC 2131 §4.4.1).
     pub(super) fn request(
         &mut self,
         now: Instant,
@@ -119,7 +119,7 @@ impl Client {
         tx
     }
 
-    /// Gives an offer up that its server has not acknowledged. While a caller waits the next is asked for at once.
+    /// Gives up an offer that its server has not acknowledged. While a caller waits, the next is requested at once.
     pub(super) fn on_unacknowledged(&mut self, now: Instant, out: &mut Output) {
         let State::Requesting { tx, offer, .. } = &self.state else { return };
         let miss = Miss::Unacknowledged { sent: tx.sent };
@@ -134,7 +134,7 @@ impl Client {
         self.state = State::Init { at: now + pause, wanted: None };
     }
 
-    /// Asks for the offer that was kept, now that nothing comes of the one that was asked for. Returns whether there is one.
+    /// Requests the offer that was kept, after the first came to nothing. Returns whether there is one.
     pub(super) fn asks_another(&mut self, now: Instant, out: &mut Output) -> bool {
         let State::Requesting { tx, offer, beside, .. } = &mut self.state else { return false };
         let (tx, server, spare) = (*tx, offer.server, beside.take().and_then(|beside| beside.spare));
@@ -144,7 +144,7 @@ impl Client {
         true
     }
 
-    /// Has the offers of a server wait for those of others, as long as a caller waits.
+    /// Makes the offers of a server wait for those of others, as long as a caller waits.
     pub(super) fn shun(&mut self, server: Ipv4Addr) {
         if self.waited_for {
             let shunned = &mut self.count().shunned;
@@ -172,9 +172,9 @@ impl Client {
 /// Why an offer waits for a better one, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
-    /// It does not.
+    /// It does not wait.
     None,
-    /// It is of another address than the wanted one.
+    /// It offers an unwanted address.
     OtherAddress,
     /// Its server has failed the client: the higher, the later.
     Shunned(usize),

@@ -1,4 +1,4 @@
-//! Asking for more time of a lease that is held: RENEWING and REBINDING (RFC 2131 §4.4.5).
+//! Extending a lease that is held: RENEWING and REBINDING (RFC 2131 §4.4.5).
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ impl Client {
                 (State::Bound { .. }, Phase::Renewing { .. } | Phase::Rebinding { .. }) => {
                     self.state = State::Renewing { lease, extension: Extension::due(now) };
                 }
-                // What goes to all servers may leave by another link than what went to one, and at its turn.
+                // A message to all servers may leave by another link than one to a single server, and waits for its own turn.
                 (State::Renewing { extension, .. }, Phase::Rebinding { .. }) => {
                     let extension = extension.rebinding(now);
                     out.anew = self.line != Line::Closed;
                     self.line = Line::Closed;
                     self.state = State::Rebinding { lease, extension };
                 }
-                // It was asked for before its time, in vain: T1 comes.
+                // It was asked early, in vain: now T1 comes.
                 (State::Renewing { extension, .. }, Phase::Held { .. }) if extension.was_in_vain(now) => {
                     self.state = State::Bound { lease };
                 }
@@ -43,15 +43,15 @@ impl Client {
         }
     }
 
-    /// Returns until when a try to extend the lease waits for its turn: half of what is left of its phase at most, so that RENEW
-    /// leaves well before T2, and REBIND before the end. `None` where it has one, or there is no such try.
+    /// Returns until when a try to extend the lease waits for its turn: at most half of what is left of its phase, so that RENEW
+    /// leaves well before T2, and REBIND before the end. `None` if it has its turn, or there is no such try.
     pub fn waits_for_turn(&self, now: Instant) -> Option<Instant> {
         let (extension, end) = self.state.extending()?;
         let left = end.filter(|_| !extension.turn)?.saturating_since(now);
         Some(now + left / 2)
     }
 
-    /// Gives a try to extend the lease its turn, at `at`. Where none comes in time, chance spreads what waits.
+    /// Gives a try to extend the lease its turn, at `at`. If no turn comes in time, the waiting tries are spread at random.
     pub fn extend_at(&mut self, now: Instant, at: Option<Instant>) {
         let Some(by) = self.waits_for_turn(now) else { return };
         let chance = self.rng.u64(0..=by.saturating_since(now).as_micros() as u64);
@@ -61,8 +61,8 @@ impl Client {
         }
     }
 
-    /// Goes on after its sockets were closed. A try to extend the lease begins anew, and may be answered as the one before. What
-    /// is overdue waits a little.
+    /// Goes on after its sockets were closed. A try to extend the lease begins anew, and answers to the last one still count.
+    /// What is overdue waits a little.
     pub fn begin_again(&mut self, now: Instant) {
         self.line = Line::Closed;
         let Some((_, limit)) = self.state.extending() else { return };
@@ -98,8 +98,8 @@ impl Client {
         }
     }
 
-    /// Sends REQUEST to the server. Without an Ethernet address it goes to where the last ACK came from, in the first
-    /// half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast,
+    /// Sends REQUEST to the server. Without an Ethernet address for it, the REQUEST goes to where the last ACK came from in the
+    /// first half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast,
     /// though no router forwards one.
     pub(super) fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
         let State::Renewing { lease, extension } = &mut self.state else { return };

@@ -1,8 +1,7 @@
 //! The tries to extend a lease that is held: how far they are, and under which xid.
 //!
-//! A server may be late: dnsmasq pings each address that it offers for 3 s, and does nothing else meanwhile. All REQUESTs of
-//! a phase bear one xid (RFC 2131 §4.1), so that an answer to any of them counts, and each is listened for longer than the
-//! one before.
+//! A server may be late: dnsmasq pings each address that it offers for 3 s, and does nothing else meanwhile. All REQUESTs of a
+//! phase bear one xid (RFC 2131 §4.1), so that an answer to any of them counts, and each is listened for longer than the last.
 
 use std::net::Ipv4Addr;
 
@@ -15,16 +14,15 @@ use crate::time::Instant;
 /// The tries to extend one lease, from T1 on.
 #[derive(Clone, Debug)]
 pub(crate) struct Extension {
-    /// How far the next try is, or the last one.
+    /// How far the next or the last try is.
     pub(super) step: Step,
-    /// The xid of the phase, and when its first REQUEST was sent. The lease counts from there: an ACK may answer any of
-    /// them.
+    /// The xid of the phase, and when its first REQUEST was sent. The lease counts from there: an ACK may answer any of them.
     pub(super) asked: Option<(u32, Instant)>,
     /// When the first REQUEST of both phases was sent: `secs` counts from there (RFC 2131 table 1).
     began: Option<Instant>,
     /// REQUESTs sent in both phases.
     sent: u32,
-    /// The next try has its turn.
+    /// Whether the next try has its turn.
     pub(super) turn: bool,
 }
 
@@ -33,7 +31,7 @@ pub(crate) struct Extension {
 pub(crate) enum Step {
     /// Begins at this instant.
     Due(Instant),
-    /// The server's Ethernet address is looked for.
+    /// The server's Ethernet address is being looked for.
     Resolving(Resolver),
     /// REQUEST is out.
     Sent {
@@ -41,12 +39,12 @@ pub(crate) enum Step {
         until: Instant,
         /// When the next try begins.
         next: Instant,
-        /// In REBINDING: what another server than the lease's said, until then.
+        /// In REBINDING: a NAK from a server other than the lease's, kept until then.
         nak: Option<Box<Nak>>,
     },
 }
 
-/// A NAK of another server than the one that granted the lease, which waits for that one's answer.
+/// A NAK from a server that did not grant the lease, kept until the one that did has had its time to answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Nak {
     pub(crate) server: Ipv4Addr,
@@ -55,22 +53,22 @@ pub(crate) struct Nak {
 }
 
 impl Extension {
-    /// Returns one whose first try begins at `at`.
+    /// Returns an extension whose first try begins at `at`.
     pub(super) fn due(at: Instant) -> Box<Self> {
         Box::new(Self { step: Step::Due(at), asked: None, began: None, sent: 0, turn: false })
     }
 
-    /// Returns the same in REBINDING, where another server may answer: under another xid.
+    /// Returns the extension in REBINDING, under another xid, because another server may answer.
     pub(super) fn rebinding(&self, now: Instant) -> Box<Self> {
         Box::new(Self { step: Step::Due(now), asked: None, turn: false, ..*self })
     }
 
-    /// Lets the next try begin at `at`, for which it needs another turn.
+    /// Puts the next try off until `at`; it needs another turn.
     pub(super) fn put_off(&mut self, at: Instant) {
         (self.step, self.turn) = (Step::Due(at), false);
     }
 
-    /// Returns whether as many tries as there are before T1 have had their time to be answered.
+    /// Returns whether all tries that may be made before T1 have had their time to be answered.
     pub(super) fn was_in_vain(&self, now: Instant) -> bool {
         self.sent >= timing::MAX_EARLY && matches!(self.step, Step::Sent { until, .. } if now >= until)
     }

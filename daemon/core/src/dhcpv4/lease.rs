@@ -13,7 +13,7 @@ use crate::wire::Mac;
 /// A route that a server gave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// Where to.
+    /// The destination.
     pub destination: Ipv4Net,
     /// The next hop; `None` when the destination is on the link itself (0.0.0.0 in RFC 3442).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,10 +43,10 @@ pub struct Lease {
     /// Domain name servers (6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dns: Vec<Ipv4Addr>,
-    /// Domain name (15), checked to be a host name's alphabet.
+    /// Domain name (15), checked to have a host name's characters only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Domain search list (119), checked to be of a host name's alphabet.
+    /// Domain search list (119), checked to have a host name's characters only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
     /// NTP servers (42).
@@ -55,7 +55,7 @@ pub struct Lease {
     /// Interface MTU (26), in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// Host name (12), checked to be of a host name's alphabet.
+    /// Host name (12), checked to have a host name's characters only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
 }
@@ -72,7 +72,7 @@ pub struct Times {
 }
 
 impl Lease {
-    /// Returns a lease of which nothing is known but the address and since when it counts.
+    /// Returns a lease of which only the address and its start are known.
     pub fn unknown(address: Ipv4Net, start: Instant) -> Self {
         Self {
             address,
@@ -96,7 +96,7 @@ impl Lease {
         self.address.addr()
     }
 
-    /// Returns whether another lease grants the same, but for how long and as of when.
+    /// Returns whether another lease grants the same, apart from its start and times.
     pub fn grants_the_same(&self, other: &Self) -> bool {
         let timeless =
             |lease: &Self| Self { start: self.start, times: None, server_mac: Mac::default(), ..lease.clone() };
@@ -123,8 +123,8 @@ impl Lease {
         self.expires().is_some_and(|end| now >= end)
     }
 
-    /// Returns where a packet for the server goes first, as the kernel would have it: by the longest prefix among the lease's
-    /// subnet and its routes, of several by the first. `None` where none of them leads there.
+    /// Returns where a packet for the server goes first, as the kernel would send it: by the longest prefix among the lease's
+    /// subnet and its routes, the first of equals. `None` if none of them leads there.
     pub fn next_hop(&self) -> Option<Ipv4Addr> {
         let subnet = Route { destination: self.address, via: None };
         let leading = std::iter::once(&subnet).chain(&self.routes).filter(|r| r.destination.contains(&self.server));

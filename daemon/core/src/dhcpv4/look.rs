@@ -1,4 +1,4 @@
-//! Looking at what the servers of a LAN offer, without taking it: DISCOVER, and no REQUEST (RFC 2131 §4.4.1).
+//! Asking what the servers of a LAN offer, without taking it: DISCOVER, and no REQUEST (RFC 2131 §4.4.1).
 
 use std::net::Ipv4Addr;
 
@@ -25,12 +25,12 @@ pub struct Look {
     rng: Rng,
 }
 
-/// What a server offers of its LAN.
+/// What a server's offer says about its LAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// The server.
     pub server: Ipv4Addr,
-    /// The subnet, where the server said its mask.
+    /// The subnet, if the server named its mask.
     pub subnet: Option<Ipv4Net>,
     /// The router.
     pub router: Option<Ipv4Addr>,
@@ -53,7 +53,7 @@ impl Look {
         Some(self.sender.discover(self.xid, timing::secs(self.began, now), None))
     }
 
-    /// Returns whether a DISCOVER is due that is not the first.
+    /// Returns whether a DISCOVER other than the first is due.
     pub fn asks_again(&self, now: Instant) -> bool {
         self.tally.discovers > 0 && now >= self.next
     }
@@ -63,7 +63,7 @@ impl Look {
         self.next
     }
 
-    /// Returns what is believed of a datagram, if it is an OFFER to this look.
+    /// Returns what a datagram says, if it is an OFFER to this look and is believed.
     pub fn on_udp(&mut self, now: Instant, udp: &Udp<'_>) -> Result<Sight, Refused> {
         self.offer(now, udp).inspect_err(|refused| self.tally.count(refused.clone()))
     }
@@ -96,7 +96,7 @@ impl Look {
         }
         accept::expect_kind(&message, &[MessageType::Offer], StateName::Selecting)?;
         let lease = accept::lease(&message, server, udp.source_mac, now, None)?;
-        // The mask of an address's class is no more than a guess.
+        // The mask of an address's class would only be a guess.
         let subnet = message.options.subnet_mask.map(|_| lease.address.trunc());
         Ok(Sight { server, subnet, router: lease.gateway })
     }

@@ -10,12 +10,12 @@
 //! | RELEASE | leased | no | yes | no | leased, server |
 //! | DECLINE | 0 | yes | yes | no | 0, broadcast |
 //!
-//! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and
-//! REQUEST also bear what the profile says. The broadcast flag is set where the profile says so: our packet socket hears a
-//! unicast answer before the address is configured. What is addressed to a chaddr that the interface has no more it does not
-//! hear: there the flag is set too. As Kea answers to the Ethernet source all the same, each other try that has no answer leaves
-//! from the interface's own address there. And some servers and networks lose what is addressed to a station without an address:
-//! what asks for a lease for the third time in vain has the flag set, and keeps it where that helped.
+//! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and REQUEST
+//! also bear what the profile says. The profile sets the broadcast flag: our packet socket hears a unicast answer before the
+//! address is configured. It does not hear answers to a chaddr that the interface no longer has, so the flag is set then too.
+//! Kea answers to the Ethernet source all the same, so every second try without an answer leaves from the interface's own
+//! address then. Some servers and networks lose answers to a station without an address: after two messages in vain, a client
+//! that asks for a lease sets the flag, and keeps it if that helped.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ use crate::wire::option::{self, code};
 /// The options that a client asks for (55), in this order on the wire: 121 before 249 before 3 and 33 (RFC 3442).
 pub const REQUEST_LIST: [u8; 16] = [1, 121, 249, 3, 33, 6, 15, 26, 28, 42, 51, 54, 58, 59, 119, 12];
 
-/// The least that a client may say of the size of a message (57) (RFC 2132 §9.10): every host takes that much, in fragments.
+/// The least size of a message (57) that a client may name (RFC 2132 §9.10): every host takes that much, in fragments.
 const LEAST_SIZE: u16 = 576;
 
 /// The largest DHCP message that a client asks for (57): what fits a frame of 1,500 bytes after IP and UDP headers.
 const MOST_SIZE: u16 = 1472;
 
-/// So many messages in a row that ask for a lease bear no broadcast flag of their own.
+/// How many messages in a row ask for a lease before the broadcast flag is set.
 const WITHOUT_FLAG: u8 = 2;
 
 /// Bytes of the headers of IP and UDP.
@@ -45,23 +45,24 @@ const HEADERS: u32 = 28;
 const SERVER_PORT: u16 = 67;
 pub(super) const CLIENT_PORT: u16 = 68;
 
-/// What every message of one client bears, and the messages themselves, as frames.
+/// What every message of a client bears, and the messages themselves, as frames.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// The client's hardware address: chaddr and, as switches that snoop on DHCP compare the two, mostly Ethernet source.
+    /// The client's hardware address: chaddr, and mostly the Ethernet source, because switches that snoop on DHCP compare the
+    /// two.
     pub chaddr: Mac,
-    /// What ARP says the client's address belongs to: the same, unless its interface is known to have another by now.
+    /// The Ethernet address that ARP gives for the client's address: the same, unless the interface has got another one.
     pub station: Mac,
-    /// That is the Ethernet source of what is asked: some servers answer to that whatever the broadcast flag says.
+    /// Whether `station` is the Ethernet source of what is asked: some servers answer to that whatever the broadcast flag says.
     by_station: bool,
-    /// How many messages in a row have no answer yet. More than [`WITHOUT_FLAG`] have the broadcast flag set; where that helped it
-    /// stays at so many.
+    /// How many messages in a row have no answer yet. Above [`WITHOUT_FLAG`] the broadcast flag is set; if that helped, the
+    /// number stays.
     unanswered: u8,
     /// The largest DHCP message that the interface takes whole (57).
     max_size: u16,
     /// The client identifier (61).
     pub client_id: ClientId,
-    /// What the client says and wants beside.
+    /// What else the client says and wants.
     pub profile: Arc<Profile>,
 }
 
@@ -81,25 +82,25 @@ impl Sender {
         Self { chaddr, station: chaddr, by_station, unanswered, max_size: MOST_SIZE, client_id, profile }
     }
 
-    /// Returns the sender of a client whose interface has another Ethernet address by now.
+    /// Returns the sender of a client whose interface has got another Ethernet address.
     pub fn from_station(self, station: Mac) -> Self {
         Self { station, ..self }
     }
 
-    /// Has servers told the largest message that fits an interface with this MTU, in bytes (RFC 2132 §9.10). More than fits
-    /// one of 1,500 bytes is not asked for: routers on the way may have less.
+    /// Sets the largest message that servers may send, for an interface with this MTU, in bytes (RFC 2132 §9.10). It is at most
+    /// what fits an MTU of 1,500 bytes: routers on the way may have less.
     pub fn set_mtu(&mut self, mtu: u32) {
         let fits = u16::try_from(mtu.saturating_sub(HEADERS)).unwrap_or(MOST_SIZE);
         self.max_size = fits.clamp(LEAST_SIZE, MOST_SIZE);
     }
 
-    /// Records that something is about to be asked: from the other Ethernet address than before, if that had no answer.
+    /// Records that something is about to be asked, from the other Ethernet address if the last message had no answer.
     pub fn asks(&mut self) {
         self.by_station ^= self.unanswered > 0;
         self.unanswered = self.unanswered.saturating_add(1);
     }
 
-    /// Records that a lease is about to be extended from its address, in the same way; its answer needs no flag.
+    /// Records that a lease is about to be extended from its address, in the same way; the answer needs no flag.
     pub fn extends(&mut self) {
         self.by_station ^= self.unanswered > 0;
         self.unanswered = self.unanswered.max(1);
@@ -111,7 +112,7 @@ impl Sender {
         self.unanswered = if helped { WITHOUT_FLAG + 1 } else { 0 };
     }
 
-    /// Returns, once there is an answer, whether it came only when the broadcast flag was set; `None` where it always is.
+    /// Returns, once there is an answer, whether it came only with the broadcast flag set; `None` if the flag is always set.
     pub fn flag_helped(&self) -> Option<bool> {
         (!self.wants_broadcast()).then_some(self.is_flagged())
     }
@@ -121,7 +122,7 @@ impl Sender {
         self.unanswered > WITHOUT_FLAG
     }
 
-    /// Returns whether the broadcast flag is set in all that is asked.
+    /// Returns whether the broadcast flag is set in every message that asks.
     fn wants_broadcast(&self) -> bool {
         self.profile.broadcast || self.station != self.chaddr
     }
@@ -177,7 +178,7 @@ impl Sender {
         self.unicast(leased, hop, &message)
     }
 
-    /// Refuses an address that somebody else uses (RFC 2131 §4.4.1; broadcast: §4.4.4).
+    /// Refuses an address that another station uses (RFC 2131 §4.4.1; broadcast: §4.4.4).
     pub fn decline(&self, xid: u32, address: Ipv4Addr, server: Ipv4Addr) -> Vec<u8> {
         let message = ClientMessage {
             requested: Some(address),
@@ -188,20 +189,20 @@ impl Sender {
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
-    /// A DISCOVER or REQUEST: it says what the client wants to hear.
+    /// A DISCOVER or REQUEST, which lists the options that the client wants.
     fn asking<'a>(&'a self, kind: MessageType, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
         let request_list = self.profile.request.as_deref().unwrap_or(&REQUEST_LIST);
         let (broadcast, max_size) = (self.is_flagged() || self.wants_broadcast(), Some(self.max_size));
         ClientMessage { secs, broadcast, request_list, max_size, extra: said, ..self.plain(kind, xid) }
     }
 
-    /// A REQUEST from the leased address, to which its answer comes by unicast whatever the flag says (RFC 2131 §4.1).
+    /// A REQUEST from the leased address; its answer comes there by unicast whatever the flag says (RFC 2131 §4.1).
     fn extending<'a>(&'a self, leased: Ipv4Addr, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
         let broadcast = self.wants_broadcast();
         ClientMessage { ciaddr: leased, broadcast, ..self.asking(MessageType::Request, xid, secs, said) }
     }
 
-    /// Returns the options in which the client says more of itself.
+    /// Returns the options that say more about the client.
     fn said(&self) -> Vec<(u8, Vec<u8>)> {
         let profile = &self.profile;
         let text = |code: u8, text: &Option<String>| text.as_ref().map(|text| (code, text.clone().into_bytes()));

@@ -1,8 +1,8 @@
 //! The DHCPv4 client of RFC 2131: one lease of one interface.
 //!
-//! A [`Client`] gets events and the time, and returns what to send, whether sockets are wanted, and at turning points a
-//! [`Verdict`]. It knows no ids, no namespaces and no store. Its sockets are the caller's: while [`Output::listen`] is
-//! true they are to be open, else closed; the client sends only after [`Event::Opened`].
+//! A [`Client`] gets events and the time, and returns what to send, whether it wants sockets, and at turning points a
+//! [`Verdict`]. It knows no ids, no namespaces and no store. The caller owns its sockets: they should be open while
+//! [`Output::listen`] is true, else closed; the client sends only after [`Event::Opened`].
 
 pub mod accept;
 mod answer;
@@ -56,7 +56,7 @@ pub enum Event<'a> {
     Unopened,
     /// A UDP datagram to port 68 came in.
     Udp(&'a Udp<'a>),
-    /// A frame came in that is no datagram of IPv4 which can be read. It bears what an answer to this client does.
+    /// A frame came in that cannot be read as an IPv4 datagram. It bears what an answer to this client does.
     Unreadable {
         /// Why it cannot be read.
         cause: BadFrame,
@@ -65,9 +65,9 @@ pub enum Event<'a> {
     },
     /// An ARP packet came in.
     Arp(&'a Arp),
-    /// Somebody else uses the address that is asked for or held.
+    /// Another station uses the address that is being requested or held.
     Conflict {
-        /// Who, by Ethernet address.
+        /// Its Ethernet address.
         by: Mac,
     },
 }
@@ -79,20 +79,20 @@ pub struct Output {
     pub frames: Vec<Vec<u8>>,
     /// A turning point.
     pub verdict: Option<Verdict>,
-    /// Whether the sockets are to be open from now on.
+    /// Whether the sockets should be open from now on.
     pub listen: bool,
-    /// An offer of which nothing comes.
+    /// An offer that came to nothing.
     pub missed: Option<Missed>,
     /// Why the answer that came in was refused.
     pub refused: Option<Refused>,
-    /// What was dropped of the ACK that a verdict comes of.
+    /// What was dropped from the ACK behind a verdict.
     pub dropped: Vec<DroppedOption>,
-    /// The sockets that are open are to be closed first: what comes next goes over others.
+    /// Whether to close the open sockets first: what comes next goes over others.
     pub anew: bool,
 }
 
 impl Output {
-    /// Puts what another event leads to in the place of what this one did.
+    /// Replaces what this event did by what a later one leads to.
     pub(crate) fn replace(&mut self, later: Self) {
         (self.frames, self.verdict, self.listen) = (later.frames, later.verdict, later.listen);
     }
@@ -103,11 +103,11 @@ impl Output {
 pub enum Verdict {
     /// There is a lease where there was none, or an earlier lease was confirmed.
     Won(Arc<Lease>),
-    /// The lease was extended; whatever came with it may have changed.
+    /// The lease was extended; its other values may have changed.
     Kept(Arc<Lease>),
-    /// There is no lease any more. The client looks for a new one, over other sockets: those that are open are closed.
+    /// The lease is gone. The client looks for a new one, over other sockets: the open ones are closed.
     Lost(Arc<Lease>, Loss),
-    /// Another address than the wanted one was committed, and none but that would do.
+    /// A server committed an address that will not do.
     Unwanted {
         /// The server.
         server: Ipv4Addr,
@@ -121,10 +121,10 @@ pub enum Verdict {
 /// Why a lease was lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Loss {
-    /// It ended, and no server had extended it.
+    /// It ended before any server extended it.
     #[error("expired{}", .reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
     Expired {
-        /// What is known of why, for a person.
+        /// What is known about the cause, for a person.
         reason: Option<String>,
     },
     /// A server refused it.
@@ -135,7 +135,7 @@ pub enum Loss {
         /// Its message (56), escaped.
         message: Option<String>,
     },
-    /// A server granted an address in its place that another client of this host has.
+    /// A server granted instead an address that another client of this host has.
     #[error("server {server} granted {address} in its place, which another attachment has")]
     Misplaced {
         /// The server.
@@ -143,16 +143,16 @@ pub enum Loss {
         /// What it granted.
         address: Ipv4Addr,
     },
-    /// Another client of this host has the address, too.
+    /// Another client of this host has the address too.
     #[error("{holder} has the address, too")]
     Double {
-        /// Which.
+        /// That client.
         holder: String,
     },
-    /// Somebody else uses the address. The server was told (DECLINE).
+    /// Another station uses the address. The server was told (DECLINE).
     #[error("{by} uses the address")]
     Conflict {
-        /// Who, by Ethernet address.
+        /// Its Ethernet address.
         by: Mac,
     },
 }
@@ -172,16 +172,16 @@ pub struct Client {
     state: State,
     line: Line,
     waited_for: bool,
-    /// The first message is repeated soon.
+    /// Whether the first message is repeated soon.
     repeats_first: bool,
     /// The only address that will do, until there is a lease.
     insists: Option<Ipv4Addr>,
-    /// What a server was asked to commit, as long as it may have done so without our knowing.
+    /// What a server was asked to commit, as long as it may have done so unknown to us.
     asked: Option<Arc<Lease>>,
-    /// Boxed: who holds a lease has none.
+    /// Boxed: a client that holds a lease has none.
     tally: Option<Box<Tally>>,
     rng: Rng,
-    /// The leased address is on the interface, or is about to be.
+    /// Whether the leased address is on the interface, or is about to be.
     addressed: bool,
     /// DECLINEs in a row.
     declines: u8,
@@ -195,7 +195,7 @@ impl Client {
         Self { insists, ..Self::new(sender, state, true, rng) }
     }
 
-    /// Returns a client in INIT-REBOOT that takes over an address which it knows nothing else of. No other will do.
+    /// Returns a client in INIT-REBOOT that takes over an address of which it knows nothing else. No other address will do.
     pub fn adopt(sender: Sender, address: Ipv4Net, now: Instant, rng: Rng) -> Self {
         let lease = Arc::new(Lease::unknown(address, now));
         Self { insists: Some(address.addr()), ..Self::reacquire(sender, lease, now, rng) }
@@ -207,7 +207,7 @@ impl Client {
         Self::new(sender, state, true, rng)
     }
 
-    /// Returns a client that goes on with a lease where it stands. What is overdue waits a little: a restart has many.
+    /// Returns a client that goes on with a lease where it was. What is overdue waits a little: a restart has many.
     pub fn resume(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
         let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
         let state = match timing::phase(&lease, now) {
@@ -223,14 +223,15 @@ impl Client {
         Self::new(sender, state, false, rng)
     }
 
-    /// Returns a client in INIT that looks for a lease soon; nobody waits for it.
+    /// Returns a client in INIT that looks for a lease soon; nobody is waiting.
     pub fn seek(sender: Sender, now: Instant, mut rng: Rng) -> Self {
         let at = now + timing::overdue_delay(now, None, &mut rng);
         Self::new(sender, State::Init { at, wanted: None }, false, rng)
     }
 
-    /// Begins discovery anew, soon, for the address that it was for: who did not answer may do so now. Returns whether it does:
-    /// an offer that is asked for goes before, and so does the time after a DECLINE. Then the sockets are to be closed.
+    /// Begins discovery anew, soon, for the same address: servers that were silent may answer now. An offer that is being
+    /// requested takes precedence, and so does the wait after a DECLINE. Returns whether it begins; if so, the sockets should be
+    /// closed.
     pub fn seek_anew(&mut self, now: Instant) -> bool {
         let declined = self.tally().declined.is_some();
         let begins = self.state.seek_anew(now + timing::overdue_delay(now, None, &mut self.rng), declined);
@@ -240,9 +241,9 @@ impl Client {
         begins
     }
 
-    /// Asks soon whether the lease is still this client's, over other sockets. Until a server answers it is used (RFC 2131 §3.2)
-    /// and asked for again and again: a port of a switch may not forward yet, and a server may be away. That it has ended is the
-    /// clock's.
+    /// Asks soon whether the lease is still this client's, over other sockets. Until a server answers, the lease is used (RFC
+    /// 2131 §3.2) and the question repeated: a switch port may not forward yet, and a server may be away. Only the clock ends
+    /// the lease.
     pub fn confirm(&mut self, now: Instant) {
         let Some(lease) = self.state.lease().filter(|lease| !lease.expired(now)).cloned() else { return };
         let at = now + timing::overdue_delay(now, lease.expires(), &mut self.rng);
@@ -250,7 +251,7 @@ impl Client {
         self.state = State::InitReboot { at, lease, silence: Silence::Keep };
     }
 
-    /// Uses this lease although no server answers (RFC 2131 §3.2), and goes on asking for it over other sockets.
+    /// Uses this lease although no server answers (RFC 2131 §3.2), and keeps asking for it over other sockets.
     pub fn trust(&mut self, lease: Arc<Lease>, now: Instant) {
         let at = now + timing::acquisition_wait(3, false, &mut self.rng);
         (self.line, self.waited_for, self.tally, self.insists) = (Line::Closed, false, None, None);
@@ -268,12 +269,12 @@ impl Client {
         Self { sender, state, line, waited_for, repeats_first, insists, asked, tally, rng, addressed, declines }
     }
 
-    /// Has the first message repeated soon: the way to the servers may not be open yet.
+    /// Makes the first message be repeated soon: the way to the servers may not be open yet.
     pub fn repeat_first(&mut self) {
         self.repeats_first = true;
     }
 
-    /// Takes an event in.
+    /// Handles an event.
     pub fn handle(&mut self, now: Instant, event: Event<'_>) -> Output {
         let mut out = Output::default();
         match event {
@@ -283,7 +284,7 @@ impl Client {
             Event::Udp(udp) => self.on_udp(now, udp, &mut out),
             Event::Unreadable { cause, from: _ } => self.on_refused(cause.into(), &mut out),
             Event::Arp(arp) => {
-                // After a suspend it may come before the clock is served: no RENEW follows the lease's end, or T2.
+                // After a suspend, an event may come before the clock is served: no RENEW follows the lease's end, or T2.
                 self.on_lease_clock(now, &mut out);
                 self.on_arp(now, arp, &mut out);
             }
@@ -299,7 +300,7 @@ impl Client {
         out
     }
 
-    /// Returns when the clock next matters, and why.
+    /// Returns the next deadline, and what it is for.
     pub fn deadline(&self) -> Option<(Instant, Timer)> {
         self.state.deadline(self.line == Line::Open, self.line == Line::Opening)
     }
@@ -309,12 +310,12 @@ impl Client {
         self.state.name()
     }
 
-    /// Returns whether what the client sends now is broadcast, not for one server.
+    /// Returns whether the client now sends broadcasts rather than to one server.
     pub fn broadcasts(&self) -> bool {
         !matches!(self.state, State::Renewing { .. }) || !self.addressed
     }
 
-    /// Returns whether what the client does, or is about to do, may end in another address.
+    /// Returns whether what the client does, or is about to do, may lead to another address.
     pub fn acquires(&self) -> bool {
         match self.state {
             State::Init { .. }
@@ -326,7 +327,7 @@ impl Client {
         }
     }
 
-    /// Returns whether the client waits for an offer, and has none.
+    /// Returns whether the client is waiting for its first offer.
     pub fn selects(&self) -> bool {
         matches!(self.state, State::Selecting { second: None, .. })
     }
@@ -336,30 +337,30 @@ impl Client {
         matches!(self.state, State::Init { at, .. } if now >= at)
     }
 
-    /// Puts off looking for one until `at`. The sockets are to be closed.
+    /// Puts discovery off until `at`. The sockets should be closed.
     pub fn hold_back(&mut self, at: Instant) {
         if let State::Init { at: due, .. } = &mut self.state {
             (*due, self.line) = (at, Line::Closed);
         }
     }
 
-    /// Tells the client that nobody else uses its address: the next conflict is the first in a row.
+    /// Tells the client that no other station uses its address: the next conflict is the first in a row.
     pub fn is_free(&mut self) {
         self.declines = 0;
     }
 
-    /// Tells the client whether the leased address is on the interface. Where it is not, no server can answer to it (ARP
-    /// for it finds nobody): the lease is extended by REQUESTs in INIT-REBOOT form, which servers answer like the others.
+    /// Tells the client whether the leased address is on the interface. If not, no server can answer to it (nobody answers ARP
+    /// for it): the lease is extended by REQUESTs in INIT-REBOOT form, which servers answer like the others.
     pub fn set_addressed(&mut self, addressed: bool) {
         self.addressed = addressed;
     }
 
-    /// Tells the client which Ethernet address its interface has. Others are to know the leased address by no other.
+    /// Tells the client which Ethernet address its interface has. Others should know the leased address by no other.
     pub fn set_station(&mut self, station: Mac) {
         self.sender.station = station;
     }
 
-    /// Tells the client which MTU its interface has, in bytes: answers are to fit it.
+    /// Tells the client which MTU its interface has, in bytes: answers must fit it.
     pub fn set_mtu(&mut self, mtu: u32) {
         self.sender.set_mtu(mtu);
     }
@@ -374,7 +375,7 @@ impl Client {
         self.state.lease().cloned()
     }
 
-    /// Returns the address that a server is being asked to commit, and whether somebody else is known to use it.
+    /// Returns the address that a server is being asked to commit, and whether another station is known to use it.
     pub fn requesting(&self) -> Option<(Ipv4Addr, bool)> {
         match &self.state {
             State::Requesting { offer, taken, .. } => Some((offer.ip(), taken.is_some())),
@@ -388,12 +389,12 @@ impl Client {
         }
     }
 
-    /// Returns, once there is an answer, whether it came only when the broadcast flag was set; `None` where it always is.
+    /// Returns, once there is an answer, whether it came only with the broadcast flag set; `None` if the flag is always set.
     pub fn flag_helped(&self) -> Option<bool> {
         self.sender.flag_helped()
     }
 
-    /// Returns what was tried since there last was a lease.
+    /// Returns what was tried since the last lease.
     pub fn tally(&self) -> &Tally {
         self.tally.as_deref().unwrap_or(&UNTRIED)
     }
@@ -405,7 +406,7 @@ impl Client {
         tally.last_unsent = Some(cause);
     }
 
-    /// Begins to count anew. Which servers failed the caller that waits is kept.
+    /// Begins to count anew. Which servers failed the waiting caller is kept.
     fn begin_tally(&mut self, naks: u32) {
         let shunned = self.tally.take().filter(|_| self.waited_for).map_or_else(Vec::new, |tally| tally.shunned);
         let is_new = naks == 0 && shunned.is_empty();
@@ -416,15 +417,15 @@ impl Client {
         self.tally.get_or_insert_default()
     }
 
-    /// Tells the client that no caller waits any more: it may take its time.
+    /// Tells the client that no caller is waiting any more: it may take its time.
     pub fn not_waited_for(&mut self) {
         self.waited_for = false;
         self.tally.iter_mut().for_each(|tally| tally.shunned.clear());
         self.tally.take_if(|tally| **tally == UNTRIED);
     }
 
-    /// Returns the lease that a server holds for this client, as far as can be known: the one held, or else the last
-    /// one that a server was asked to commit and did not refuse. Nobody owes what has ended: it may be another client's.
+    /// Returns the lease that, as far as is known, a server holds for this client: the one held, or else the last one that a
+    /// server was asked to commit and did not refuse. A lease that has ended is not owed: it may be another client's.
     pub fn owed(&self, now: Instant) -> Option<&Lease> {
         let lease = self.state.lease().or(self.asked.as_ref())?;
         Some(&**lease).filter(|lease| !lease.expired(now))
@@ -475,7 +476,7 @@ impl Client {
         }
     }
 
-    /// Goes on without the lease. The sockets are closed: those of the next exchange are others.
+    /// Goes on without the lease. The sockets are closed: the next exchange uses others.
     fn lose(&mut self, now: Instant, lease: Arc<Lease>, loss: Loss, out: &mut Output) {
         self.line = Line::Closed;
         self.state = State::Init { at: now, wanted: matches!(loss, Loss::Expired { .. }).then(|| lease.ip()) };
@@ -483,7 +484,7 @@ impl Client {
         out.verdict = Some(Verdict::Lost(lease, loss));
     }
 
-    /// Sends DISCOVER, the first one or the next one of `before`.
+    /// Sends DISCOVER, the first one or the one that follows `before`.
     fn discover(&mut self, now: Instant, wanted: Option<Ipv4Addr>, before: Option<Transaction>, out: &mut Output) {
         let before = before.map(|tx| tx.going_on(now, &mut self.rng));
         let tx = self.transact(now, before);
@@ -492,8 +493,8 @@ impl Client {
         self.state = State::Selecting { tx, wanted, second: None };
     }
 
-    /// Somebody else uses the address. One that is asked for is declined when it is granted (RFC 2131 figure 5), one
-    /// that is held at once.
+    /// Handles another station's use of the address. An address being requested is declined when it is granted (RFC 2131 figure
+    /// 5), a held one at once.
     fn on_conflict(&mut self, now: Instant, by: Mac, out: &mut Output) {
         self.set_taken(Some(UsedBy::Station(by)));
         if let Some(lease) = self.state.lease().cloned() {
@@ -507,11 +508,11 @@ impl Client {
         }
     }
 
-    /// Refuses an address that was granted, and goes back to INIT, for a pause that grows with each in a row.
+    /// Refuses an address that was granted, and goes back to INIT for a pause, which grows with each DECLINE in a row.
     fn decline(&mut self, now: Instant, lease: Arc<Lease>, by: Mac, out: &mut Output) {
         let (address, server) = (lease.ip(), lease.server);
         out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
-        // An address that is in use does not make a bad server.
+        // An address in use does not make the server a bad one.
         if self.declines > 0 {
             self.shun(server);
         }
@@ -523,7 +524,7 @@ impl Client {
         self.count().declined = Some((address, by));
     }
 
-    /// Sends REQUEST in INIT-REBOOT form, the first one or the next one of `before`, or stops waiting for an answer.
+    /// Sends REQUEST in INIT-REBOOT form, the first one or the one that follows `before`, or stops waiting for an answer.
     fn reboot(
         &mut self,
         now: Instant,
@@ -537,7 +538,7 @@ impl Client {
                 Silence::Discover => self.discover(now, Some(lease.ip()), None, out),
                 Silence::Keep => {
                     let pause = timing::acquisition_wait(3 + self.count().tried_in_vain(), false, &mut self.rng);
-                    // A short lease does not end in a pause.
+                    // A short lease must not end during a pause.
                     let left = lease.expires().map(|end| end.saturating_since(now) / 2);
                     let at = now + left.map_or(pause, |left| pause.min(left));
                     self.state = State::InitReboot { at, lease, silence };
@@ -551,7 +552,7 @@ impl Client {
         self.state = State::Rebooting { tx, lease, silence, nak };
     }
 
-    /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message on.
+    /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message later.
     fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
         let soon = before.is_none() && std::mem::take(&mut self.repeats_first);
         let (xid, began, late, sent) =
@@ -568,7 +569,7 @@ impl Client {
         Transaction { xid, began, late, over: false, secs, sent, soon, next, until }
     }
 
-    /// Puts off what waits for sockets that are not to be had.
+    /// Puts off what waits for sockets that cannot be had.
     fn on_unopened(&mut self, now: Instant) {
         self.line = Line::Closed;
         let in_vain = if self.acquires() { self.count().tried_in_vain() } else { 0 };

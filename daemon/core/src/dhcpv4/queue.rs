@@ -1,25 +1,25 @@
-//! A client whose messages have no answer: how often it has asked, and that it is to wait before it asks again.
+//! A client whose messages go unanswered: how often it has asked, and that it must wait before it asks again.
 
 use super::{Client, Line};
 use crate::time::Instant;
 
 impl Client {
-    /// Returns how many messages have asked for a lease in vain, where the next is due; else 0.
+    /// Returns how many messages have asked for a lease in vain, if the next is due; else 0.
     pub fn asked_in_vain(&self, now: Instant) -> u32 {
         self.state.asked_in_vain().filter(|tx| now >= tx.next).map_or(0, |tx| tx.sent)
     }
 
-    /// Has the client listen on and send nothing until [`Event::Opened`](super::Event::Opened) comes: it is not its turn to ask again.
+    /// Makes the client listen but send nothing until [`Event::Opened`](super::Event::Opened): it has to wait for its turn.
     pub fn waits(&mut self) {
         self.line = Line::Opening;
     }
 
-    /// Has the client go on sending, as an answer has come.
+    /// Lets the client send again, because an answer has come.
     pub fn waits_no_more(&mut self) {
         self.line = Line::Open;
     }
 
-    /// Has the client go on over other sockets: those that were open are closed.
+    /// Makes the client go on over other sockets: those that were open are closed.
     pub fn reopens(&mut self) {
         self.line = Line::Closed;
     }

@@ -1,5 +1,5 @@
-//! What a client lets go of: an acquisition that is given up, and an address that another client of this host has, which it
-//! hears of from its caller.
+//! What a client lets go of: an acquisition that is given up, and an address that, as its caller reports, another client of this
+//! host has.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use super::{Client, Event, Output};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// A lease that its server granted or extended so shortly before is not extended once more.
+/// A lease that its server granted or extended this recently is not extended again.
 const RECENT: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Takes no other address than this one, until there is a lease.
+    /// Takes no address but this one, until there is a lease.
     pub fn insist(&mut self, address: Ipv4Addr) {
         self.insists = Some(address);
     }
 
-    /// Gives up an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address: to be
-    /// sent on the same sockets at once.
+    /// Gives up an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address; it must be sent
+    /// on the same sockets at once.
     pub fn abort(&mut self, now: Instant) -> Option<Vec<u8>> {
         let lease = self.owed(now)?;
         let (leased, hop) = (lease.ip(), Hop { server: lease.server, mac: lease.server_mac });
         Some(self.sender.release(self.rng.u32(..), leased, hop))
     }
 
-    /// Does the same where somebody else is known to use that address: returns the DECLINE of it. A RELEASE would tell the
-    /// server that it is free for others.
+    /// Does the same if another station is known to use that address: returns its DECLINE. A RELEASE would tell the server that
+    /// the address is free for others.
     pub fn abort_in_conflict(&mut self, now: Instant) -> Option<Vec<u8>> {
         let lease = self.owed(now)?;
         let (address, server) = (lease.ip(), lease.server);
@@ -38,13 +38,13 @@ impl Client {
         Some(self.sender.decline(self.rng.u32(..), address, server))
     }
 
-    /// Lets go of what a server offers, or has just granted, without a word to it, and sends DISCOVER after a pause. While
-    /// that lasts an offer of another server is as good.
+    /// Lets go of what a server offers, or has just granted, without a word to it, and sends DISCOVER after a pause. During the
+    /// pause another server's offer is as good.
     pub fn refuse(&mut self, now: Instant, pause: Duration) -> Output {
         let next = now + pause;
         self.state = match &mut self.state {
             State::Requesting { tx, beside, .. } => {
-                // What comes then is another transaction; until then the offers of this one count.
+                // After the pause begins another transaction; until then offers of this one count.
                 let tx = Transaction { next, until: next.min(now + RECEIVE_WINDOW), sent: 0, soon: false, ..*tx };
                 let spare = beside.take().and_then(|beside| beside.spare);
                 let second = spare.map(|spare| (spare, now + timing::CHOICE));
@@ -63,28 +63,28 @@ impl Client {
         self.handle(now, Event::Clock)
     }
 
-    /// Has the address that is being asked for declined when it is granted: another client of this host has it, by Ethernet
-    /// address.
+    /// Makes the address that is being requested be declined when it is granted: another client of this host has it, with this
+    /// Ethernet address.
     pub fn is_taken_here(&mut self, by: Mac) {
         self.set_taken(Some(UsedBy::Here(by)));
     }
 
-    /// Has it kept after all: that other client has it no more.
+    /// Keeps that address after all: the other client no longer has it.
     pub fn is_taken_here_no_more(&mut self) {
         if matches!(self.state, State::Requesting { taken: Some(UsedBy::Here(_)), .. }) {
             self.set_taken(None);
         }
     }
 
-    /// Returns the pause before the next DISCOVER where no caller waits.
+    /// Returns the pause before the next DISCOVER when no caller waits.
     pub fn pause(&mut self) -> Duration {
         let sent = self.tally().discovers.max(1);
         timing::acquisition_wait(sent, self.waited_for, &mut self.rng)
     }
 
-    /// Extends the lease now, T1 or not, with or without an end: its server seems to have forgotten it, and RENEW says who has its
-    /// address (RFC 2131 §4.3.2: servers may believe that, and need not answer INIT-REBOOT). Not where that was asked a moment ago.
-    /// Without an answer it is tried again a few times, since nothing else may tell the server for long.
+    /// Extends the lease now, even before T1 or if it never ends: its server seems to have forgotten it, and RENEW says who has
+    /// its address (RFC 2131 §4.3.2: servers may believe that, and need not answer INIT-REBOOT). Does nothing if that was asked
+    /// a moment ago. Without an answer it tries a few more times, since nothing else may tell the server for a long time.
     pub fn renew_early(&mut self, now: Instant) {
         match &mut self.state {
             State::Bound { lease } | State::InitReboot { lease, silence: Silence::Keep, .. }

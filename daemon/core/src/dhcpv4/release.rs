@@ -1,4 +1,4 @@
-//! Giving a lease back (RFC 2131 §4.4.6): find the server's Ethernet address, send RELEASE, done. No answer exists.
+//! Giving a lease back (RFC 2131 §4.4.6): find the server's Ethernet address, send RELEASE, done. There is no answer.
 
 use fastrand::Rng;
 
@@ -15,7 +15,7 @@ pub struct Release {
     sender: Sender,
     lease: Lease,
     resolver: Option<Resolver>,
-    /// The server is looked for.
+    /// Whether the server is being looked for.
     asks: bool,
     xid: u32,
 }
@@ -27,29 +27,29 @@ pub enum ReleaseStep {
     Ask(Vec<u8>),
     /// Wait until the deadline or an answer.
     Wait,
-    /// Send this, the RELEASE: that was all.
+    /// Send this RELEASE, which ends it.
     Send {
         /// The frame.
         frame: Vec<u8>,
-        /// The server, or the router before it, answered ARP, or was not asked.
+        /// Whether the server, or the router before it, answered ARP, or was not asked.
         answered: bool,
     },
 }
 
 impl Release {
-    /// Begins to give `lease` back. `asker`: the Ethernet address that hears ARP.
+    /// Begins to give `lease` back. `asker`: the Ethernet address that hears ARP answers.
     pub fn new(sender: Sender, asker: Mac, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
         let resolver = lease.next_hop().map(|hop| Resolver::new((asker, lease.ip()), hop, now));
         Self { sender, lease, resolver, asks: true, xid: rng.u32(..) }
     }
 
-    /// Returns the same without ARP: another station has the address, and what names it from here would lead others astray.
+    /// Returns the same without ARP: another station has the address, and ARP that names it from here would mislead others.
     pub fn without_arp(self) -> Self {
         Self { resolver: None, asks: false, ..self }
     }
 
-    /// Goes on as the clock says. A server that ARP does not find gets its RELEASE in an Ethernet broadcast; one behind a
-    /// router gets it where the last ACK came from, since no router forwards what it got in a broadcast.
+    /// Goes on as the clock says. A server that ARP does not find gets its RELEASE in an Ethernet broadcast. For a server behind
+    /// a router, the RELEASE goes to where the last ACK came from, since no router forwards what it received in a broadcast.
     pub fn on_clock(&mut self, now: Instant) -> ReleaseStep {
         match self.resolver.as_mut().map(|resolver| resolver.on_clock(now)) {
             Some(Search::Ask(frame)) => ReleaseStep::Ask(frame),

@@ -12,7 +12,7 @@ use crate::wire::frame::Arp;
 /// ARP requests before a next hop counts as unresolved.
 const TRIES: u32 = 3;
 
-/// From one ARP request to the next. A DEL waits for all of them at most.
+/// From one ARP request to the next. A DEL waits at most for all of them.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// One next hop being looked for.
@@ -25,7 +25,7 @@ pub(crate) struct Resolver {
     pub(crate) next: Instant,
 }
 
-/// How the search stands.
+/// How far the search is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Search {
     /// Send this and wait.

@@ -12,18 +12,19 @@ use super::timing::{self, Timer};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// A state of the client. Boxed is what hardly any lease is at.
+/// A state of the client. What hardly any lease has is boxed.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     /// No lease; discovery begins at `at`, asking for `wanted`.
     Init { at: Instant, wanted: Option<Ipv4Addr> },
-    /// DISCOVER is out. An offer that is not the best, `second`, waits for a better one until then.
+    /// DISCOVER is out. `second`: an offer that is not the best, which waits until then for a better one.
     Selecting { tx: Transaction, wanted: Option<Ipv4Addr>, second: Option<(Box<Lease>, Instant)> },
-    /// An offer was taken, REQUEST is out. `taken`: somebody else uses the address, so an ACK is declined. `beside`: what else came.
+    /// An offer was taken, REQUEST is out. `taken`: another station uses the address, so an ACK is declined. `beside`: what else
+    /// came.
     Requesting { tx: Transaction, offer: Arc<Lease>, taken: Option<UsedBy>, beside: Option<Box<Beside>> },
     /// An earlier lease is to be confirmed, from `at` on.
     InitReboot { at: Instant, lease: Arc<Lease>, silence: Silence },
-    /// REQUEST in INIT-REBOOT form is out. `nak`: what another server than the lease's said.
+    /// REQUEST in INIT-REBOOT form is out. `nak`: a NAK from a server other than the lease's.
     Rebooting { tx: Transaction, lease: Arc<Lease>, silence: Silence, nak: Option<Box<Nak>> },
     /// A lease is held.
     Bound { lease: Arc<Lease> },
@@ -33,12 +34,12 @@ pub(crate) enum State {
     Rebinding { lease: Arc<Lease>, extension: Box<Extension> },
 }
 
-/// What comes beside the answer to a REQUEST.
+/// What comes besides the answer to a REQUEST.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
-    /// Another server's offer, for when nothing comes of the one that is asked for.
+    /// Another server's offer, in case the one that is being requested comes to nothing.
     pub(crate) spare: Option<Box<Lease>>,
-    /// What the server said by way of a relay.
+    /// A NAK that came through a relay.
     pub(crate) nak: Option<Box<Nak>>,
 }
 
@@ -85,12 +86,12 @@ impl fmt::Display for StateName {
     }
 }
 
-/// Who uses an address that is asked for, by Ethernet address.
+/// Who uses an address that is being requested, by Ethernet address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum UsedBy {
     /// A station that was heard.
     Station(Mac),
-    /// Another client of this host, which may lose it yet.
+    /// Another client of this host, which may still lose it.
     Here(Mac),
 }
 
@@ -108,7 +109,7 @@ impl UsedBy {
 pub enum Silence {
     /// Goes back to INIT: a caller waits for an address that is certain.
     Discover,
-    /// Uses the lease for what is left of it (RFC 2131 §3.2 step 4), and goes on asking.
+    /// Uses the lease for the rest of its time (RFC 2131 §3.2 step 4), and goes on asking.
     Keep,
 }
 
@@ -118,15 +119,15 @@ pub(crate) struct Transaction {
     pub(crate) xid: u32,
     /// When its first message was sent. A lease counts from there: an ACK may answer any of them.
     pub(crate) began: Instant,
-    /// How many seconds before that the client began to ask, under earlier ones.
+    /// How many seconds earlier the client began to ask, under earlier transactions.
     pub(crate) late: u16,
     /// The next DISCOVER has another xid, so that a lease counts anew.
     pub(crate) over: bool,
     /// The secs field of its last message.
     pub(crate) secs: u16,
-    /// Messages sent, but for one that is repeated soon.
+    /// Messages sent, not counting one that is repeated soon.
     pub(crate) sent: u32,
-    /// The only message so far is repeated soon.
+    /// Whether the only message so far is repeated soon.
     pub(crate) soon: bool,
     /// When the next is due.
     pub(crate) next: Instant,
@@ -135,7 +136,7 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// Returns the transaction whose next DISCOVER leaves now: the same, or another that goes on where this one ends.
+    /// Returns the transaction whose next DISCOVER leaves now: the same, or the one that follows it.
     pub(crate) fn going_on(self, now: Instant, rng: &mut Rng) -> Self {
         let late = self.late.saturating_add(timing::secs(self.began, now));
         match self.over || now >= self.began + timing::LONGEST_TRANSACTION {
@@ -171,7 +172,7 @@ impl State {
         }
     }
 
-    /// Returns whether sockets are wanted at `now`: something is to be sent, or may be answered.
+    /// Returns whether sockets are wanted at `now`, because something must be sent or may be answered.
     pub(crate) fn listens(&self, now: Instant) -> bool {
         match self {
             Self::Init { at, .. } | Self::InitReboot { at, .. } => now >= *at,
@@ -188,7 +189,7 @@ impl State {
         }
     }
 
-    /// Returns the transaction of a message for a lease to which no server has said anything.
+    /// Returns the transaction of a message for a lease that no server has answered.
     pub(crate) fn asked_in_vain(&self) -> Option<&Transaction> {
         match self {
             Self::Selecting { tx, second: None, .. } | Self::Rebooting { tx, nak: None, .. } => Some(tx),
@@ -202,7 +203,7 @@ impl State {
         }
     }
 
-    /// Returns the tries to extend the lease, and the end of their phase, where that is what the client is at.
+    /// Returns the tries to extend the lease, and the end of their phase, if the client is making such tries.
     pub(crate) fn extending(&self) -> Option<(&Extension, Option<Instant>)> {
         match self {
             Self::Renewing { extension, lease } => Some((extension, lease.t2())),
@@ -229,8 +230,8 @@ impl State {
         }
     }
 
-    /// Lets the next message begin anew, under another xid: what an ACK granted as of the first message of this one has ended.
-    /// The server's leases are shorter than they were, or it was away for longer than that.
+    /// Begins the next message anew, under another xid: a lease counted from the first message of this one has ended. The
+    /// server's leases have become shorter, or it was away longer than they last.
     pub(crate) fn forget_xid(&mut self) {
         if let Self::Selecting { tx, .. } = self {
             tx.over = true;
@@ -240,7 +241,7 @@ impl State {
         }
     }
 
-    /// Returns where a NAK waits that may not be the last word, if it may.
+    /// Returns where a NAK that may not be the last word is kept, if the state keeps one.
     pub(crate) fn kept_nak(&mut self) -> Option<&mut Option<Box<Nak>>> {
         match self {
             Self::Requesting { beside, .. } => Some(&mut beside.get_or_insert_default().nak),
@@ -253,8 +254,8 @@ impl State {
         }
     }
 
-    /// Returns whether the server of a lease has had its time to answer by `now`: elsewhere the window of the try; in
-    /// REBOOTING all tries, as one lost frame must not cost a lease that is in use. Where a caller waits for any lease, one.
+    /// Returns whether the server of a lease has had its time to answer by `now`: the window of the try, but in REBOOTING all
+    /// tries, because one lost frame must not cost a lease that is in use. If a caller waits for any lease, one try.
     pub(crate) fn has_heard_out(&self, now: Instant) -> bool {
         match self {
             Self::Requesting { tx, .. } => now >= tx.next,
@@ -269,7 +270,7 @@ impl State {
         }
     }
 
-    /// Begins discovery anew at `at`, unless something else goes on. `declined`: its beginning waits for good reason.
+    /// Begins discovery anew at `at`, unless something else is going on. `declined`: it waits for good reason.
     pub(crate) fn seek_anew(&mut self, at: Instant, declined: bool) -> bool {
         let wanted = match self {
             Self::Init { wanted, .. } if !declined => *wanted,
@@ -286,8 +287,8 @@ impl State {
         true
     }
 
-    /// Puts off what waits for sockets that are not to be had: until `retry`, or an extension until its next try, which is at T1
-    /// where it is asked for before.
+    /// Puts off what waits for sockets that cannot be had: until `retry`, or an extension until its next try, which is at T1 if
+    /// it is early.
     pub(crate) fn put_off(&mut self, now: Instant, retry: Instant) {
         match self {
             Self::Init { at, .. } | Self::InitReboot { at, .. } => *at = retry,
@@ -308,8 +309,8 @@ impl State {
         }
     }
 
-    /// Returns what is next to be done by the clock. `open`: the sockets are open, so the time to close them counts;
-    /// `opening`: what waits for the sockets is not due by the clock.
+    /// Returns what the clock does next. `open`: the sockets are open, so the time to close them counts; `opening`: what waits
+    /// for the sockets is not due by the clock.
     pub(crate) fn deadline(&self, open: bool, opening: bool) -> Option<(Instant, Timer)> {
         let window = |until: Instant, next: Instant, timer| match (open, opening) {
             (true, _) if until < next => Some((until, Timer::ReceiveWindow)),
@@ -320,7 +321,7 @@ impl State {
         let (own, limit) = match self {
             Self::Init { at, .. } => (due(*at, Timer::Discover), None),
             Self::InitReboot { at, .. } => (due(*at, Timer::Discover), self.lease().and_then(|lease| lease.expires())),
-            // While an offer waits nothing is sent again; and it waits on for the sockets.
+            // While an offer waits, nothing is sent again; and it keeps waiting until the sockets are open.
             Self::Selecting { second: Some((_, at)), .. } => {
                 return (!opening).then_some((*at, Timer::Choose));
             }
@@ -347,6 +348,6 @@ impl State {
 }
 
 fn earlier(a: Option<(Instant, Timer)>, b: Option<(Instant, Timer)>) -> Option<(Instant, Timer)> {
-    // Of two at once the lease's own turn is the reason.
+    // Of two at once, the lease's own deadline is the reason.
     [b, a].into_iter().flatten().min_by_key(|(at, _)| *at)
 }

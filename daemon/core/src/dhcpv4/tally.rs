@@ -7,7 +7,7 @@ use super::accept::Refusal;
 use crate::wire::Mac;
 use crate::wire::message::{BadMessage, MessageType};
 
-/// What was tried since there last was a lease, for whoever has to explain that there is none.
+/// What was tried since the last lease, to explain why there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// DISCOVERs sent.
@@ -16,15 +16,15 @@ pub struct Tally {
     pub answers: u32,
     /// Answers that were refused.
     pub refused: u32,
-    /// Why the last one was.
+    /// Why the last answer was refused.
     pub last_refusal: Option<Refused>,
-    /// Answers that came in and were to no message of these, or for another client.
+    /// Answers that matched none of these messages, or were for another client.
     pub strays: u32,
-    /// What told the last one from an answer.
+    /// What told the last stray from an answer.
     pub last_stray: Option<Refusal>,
     /// Messages that the link did not take.
     pub unsent: u32,
-    /// Why it did not take the last one.
+    /// Why it did not take the last message.
     pub last_unsent: Option<String>,
     /// The last offer that was taken, and the REQUESTs sent for it.
     pub requested: Option<(Ipv4Addr, Ipv4Addr, u32)>,
@@ -36,7 +36,7 @@ pub struct Tally {
     pub(super) shunned: Vec<Ipv4Addr>,
     /// NAKs in a row.
     pub(super) naks: u32,
-    /// Tries in a row that ended without a word: sockets were not to be had, or an offer was never acknowledged.
+    /// Tries in a row that ended without a word: sockets could not be had, or an offer was never acknowledged.
     pub(super) in_vain: u32,
 }
 
@@ -48,7 +48,7 @@ impl Tally {
                 self.strays += 1;
                 self.last_stray = Some(stray);
             }
-            // What a client sent, and a bridge or an access point gives back; and a second server's offer.
+            // A client's message that a bridge or an access point sends back, and a second server's offer.
             Refused::Malformed(BadMessage::NotAReply(_))
             | Refused::Unbelieved(Refusal::Unexpected { kind: MessageType::Offer, .. }) => {}
             Refused::Unbelieved(_) | Refused::Malformed(_) | Refused::Unreadable(_) => {
@@ -65,7 +65,7 @@ impl Tally {
         self.in_vain
     }
 
-    /// Returns what is known of why nothing came of the messages sent, for a person; `None`: nothing is.
+    /// Returns what is known about why the messages sent came to nothing, for a person; `None` if nothing is.
     pub fn reason(&self) -> Option<String> {
         let last = |cause: &Option<String>| cause.as_ref().map(|cause| format!(", the last because: {cause}"));
         match self {
@@ -103,7 +103,7 @@ fn number(count: u32, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The tally of who has not tried anything.
+/// The tally of a client that has not tried anything.
 pub(super) static UNTRIED: Tally = Tally {
     discovers: 0,
     answers: 0,

@@ -9,47 +9,46 @@ use super::lease::{Lease, Times};
 use crate::backoff::{doubled, jittered};
 use crate::time::Instant;
 
-/// How long a client listens after a message for which no caller waits.
+/// How long a client listens after a message that no caller waits for.
 ///
 /// A slow server behind a relay answers within a second; the sockets of an idle lease are closed after this.
 pub(crate) const RECEIVE_WINDOW: Duration = Duration::from_secs(4);
 
 /// The shortest lease that is held.
 ///
-/// One of a second would be extended twice a second for as long as its container lives, at the cost of two exchanges and
-/// two writes to disk, and be lost with the first answer that is. To use an address beyond the time for which it was
-/// granted, as clients with a least lease time of their own do, breaks RFC 2131 §4.4.5. So such a lease is not taken, and
-/// the ADD says why.
+/// A lease of one second would be extended twice a second as long as its container lives, at the cost of two exchanges and two
+/// writes to disk, and the first lost answer would lose it. To use an address beyond its lease, as clients with their own least
+/// lease time do, breaks RFC 2131 §4.4.5. So such a lease is not taken, and the ADD says why.
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_secs(6);
 
-/// The earliest T1: no server makes its clients extend a lease more often. A shorter one is as good as none.
+/// The earliest T1: no server may make its clients extend a lease more often. A shorter T1 is ignored.
 const EARLIEST_T1: Duration = Duration::from_secs(3);
 
-/// How long a client listens after a try to extend a lease at most, however many had no answer.
+/// The longest that a client listens after a try to extend a lease, however many tries had no answer.
 ///
-/// Known servers are up to 15 s late: dnsmasq, which pings an address before it offers it.
+/// Known servers are up to 15 s late: dnsmasq, which pings an address before offering it.
 const LONGEST_WINDOW: Duration = Duration::from_secs(32);
 
 /// From the first DECLINE to the next DISCOVER, when no caller waits (RFC 2131 §3.1 step 5).
 const DECLINE_WAIT: Duration = Duration::from_secs(10);
 
-/// The longest time from a DECLINE to the next DISCOVER, when no caller waits: known servers keep a declined address for
-/// that long at least (dnsmasq: ten minutes).
+/// The longest time from a DECLINE to the next DISCOVER, when no caller waits: known servers keep a declined address at least
+/// that long (dnsmasq: ten minutes).
 const LONGEST_DECLINE_WAIT: Duration = Duration::from_secs(600);
 
-/// The same while a caller waits, whose time is short: from the first DECLINE on, and at most.
+/// The same while a caller waits, whose time is short: after the first DECLINE, and the longest.
 const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(1600));
 
-/// How long an offer of another address than the wanted one waits for a better one, where it will do. Where it will not, the
-/// better one is waited for as long as the caller waits.
+/// How long an offer of an unwanted address waits for a better one, if it will do at all. If not, the client waits for a better
+/// one as long as its caller does.
 pub(crate) const CHOICE: Duration = Duration::from_millis(200);
 
-/// From a first message that may leave before the way to the servers is open, as a bridge's port forwards a moment after its link
-/// has carrier, to its repetition.
+/// How soon a first message is repeated if it may have left before the way to the servers was open: a bridge's port forwards a
+/// moment after its link has carrier.
 pub(crate) const SOON: Duration = Duration::from_millis(200);
 
-/// How long messages are sent under one xid. A lease that comes without an offer (RFC 4039) counts from the first of them, and an
-/// answer to any may be [`LONGEST_WINDOW`] late.
+/// How long messages are sent under one xid. A lease without an offer (RFC 4039) counts from the first of them, and an answer to
+/// any may be [`LONGEST_WINDOW`] late.
 pub(crate) const LONGEST_TRANSACTION: Duration = LONGEST_WINDOW;
 
 /// REQUESTs to one server before its offer is given up.
@@ -58,21 +57,22 @@ pub(crate) const MAX_REQUESTS: u32 = 3;
 /// REQUESTs in INIT-REBOOT form before the client stops waiting for an answer.
 pub(crate) const MAX_REBOOTS: u32 = 2;
 
-/// Tries to extend a lease before T1, as another client was offered its address. The last has been listened for after 28 s.
+/// Tries to extend a lease before T1, because another client was offered its address. The client has listened for the last after
+/// 28 s.
 pub(crate) const MAX_EARLY: u32 = 3;
 
 /// The longest time between two DISCOVERs while a caller waits.
 const CAP_WAITED_FOR: Duration = Duration::from_secs(8);
 
-/// The longest time between two DISCOVERs for which nobody waits.
+/// The longest time between two DISCOVERs while nobody waits.
 const CAP_BACKGROUND: Duration = Duration::from_secs(60);
 
 /// What a client's next deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// A pause before discovery is over.
+    /// The pause before discovery is over.
     Discover,
-    /// An offer of another address than the wanted one has waited for a better one.
+    /// An offer of an unwanted address has waited long enough for a better one.
     Choose,
     /// An unanswered message is sent again, or given up.
     Retransmit,
@@ -90,31 +90,31 @@ pub enum Timer {
 
 /// Returns the wait after the `sent`-th message (1 is the first) of an acquisition: 1, 2, 4, 8 s, each ±12.5 %.
 ///
-/// RFC 2131 §4.1 wants 4 s first and suggests ±1 s; that protects a server from a building that gets its power back.
-/// A container start cannot wait 4 s for one lost frame. The herd is held back elsewhere: acquisitions take permits.
+/// RFC 2131 §4.1 wants 4 s first and suggests ±1 s; that protects a server from a building that gets its power back. A container
+/// start cannot wait 4 s for one lost frame. Permits for acquisitions hold the herd back instead.
 pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Duration {
     let cap = if waited_for { CAP_WAITED_FOR } else { CAP_BACKGROUND };
     jittered(doubled(sent.saturating_sub(1), cap), rng)
 }
 
 /// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 1.6 s, so that
-/// ten of them fit into the time of an ADD, and the moments that offers of their server wait for another's; else 10, 20, 40 s … ten minutes.
+/// ten of them, and the moments that their server's offers wait for another's, fit into an ADD; else 10, 20, 40 s … ten minutes.
 pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
     let (first, most) = if waited_for { DECLINE_WAIT_OF_CALLER } else { (DECLINE_WAIT, LONGEST_DECLINE_WAIT) };
     (first * (1 << count.saturating_sub(1).min(8))).min(most)
 }
 
-/// Returns what `secs` of a message says of a process that began then (RFC 2131 table 1).
+/// Returns the `secs` of a message in a process that began then (RFC 2131 table 1).
 pub(crate) fn secs(began: Instant, now: Instant) -> u16 {
     now.saturating_since(began).as_secs().min(u16::MAX.into()) as u16
 }
 
-/// Returns when an extension is asked for again after a REQUEST at `now`, in the phase (RENEWING or REBINDING) that
-/// began at `began` and ends at `end`: at half of the remaining time, but no sooner than 60 s (RFC 2131 §4.4.5). No try leaves
-/// in the last second of a phase, where the answer would come too late.
+/// Returns when an extension is asked for again after a REQUEST at `now`, in the phase (RENEWING or REBINDING) from `began` to
+/// `end`: at half of the remaining time, but no sooner than 60 s (RFC 2131 §4.4.5). No try leaves in the last second of a phase,
+/// where the answer would come too late.
 ///
-/// Servers grant leases of seconds and minutes, where 60 s would leave one try or none. There the floor is an eighth
-/// of the phase, and one second at least.
+/// Servers grant leases of seconds and minutes, for which 60 s would leave one try or none. For these the floor is an eighth of
+/// the phase, and at least one second.
 pub(crate) fn next_extension(now: Instant, began: Instant, end: Instant) -> Instant {
     let phase = end.saturating_since(began);
     let floor = (phase / 8).clamp(Duration::from_secs(1), Duration::from_secs(60));
@@ -123,8 +123,8 @@ pub(crate) fn next_extension(now: Instant, began: Instant, end: Instant) -> Inst
     if next + Duration::from_secs(1) > end { end } else { next }
 }
 
-/// Returns how long an answer to the `sent`-th try to extend a lease (1 is the first) is listened for: it doubles with each
-/// that had none. One that is answered at once costs nothing by that.
+/// Returns how long the client listens for an answer to the `sent`-th try to extend a lease (1 is the first): twice as long with
+/// each try that had none. An answer that comes at once costs no more.
 pub(crate) fn extension_window(sent: u32) -> Duration {
     (RECEIVE_WINDOW * (1 << sent.saturating_sub(1).min(8))).min(LONGEST_WINDOW)
 }
@@ -141,7 +141,7 @@ pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option
     let default = Times { t1: end / 2, t2: end * 7 / 8, end };
     let sane = match (t1, t2) {
         (Some(t1), Some(t2)) => (t1, t2),
-        // One of the two alone is kept where it fits with the other's default.
+        // One of the two alone is kept if it fits the other's default.
         (Some(t1), None) => (t1, default.t2.as_secs() as u32),
         (None, Some(t2)) => (default.t1.as_secs() as u32, t2),
         (None, None) => return Some(default),
@@ -154,11 +154,11 @@ pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option
     }
 }
 
-/// Returns the times with T1 and T2 earlier by chance, by up to a sixteenth of what leads to them: leases that were granted
-/// together are not renewed together for ever (RFC 2131 §4.4.5).
+/// Returns the times with T1 and T2 earlier by chance, by up to a sixteenth: leases that were granted together must not be
+/// renewed together for ever (RFC 2131 §4.4.5).
 ///
-/// Never later than their server wants it. ISC dhcpd gives who renews early no more than the remaining time, but only in the
-/// first quarter of a lease (`dhcp-cache-threshold`).
+/// Never later than their server wants. ISC dhcpd gives clients that renew early only the remaining time, but only in the first
+/// quarter of a lease (`dhcp-cache-threshold`).
 pub(crate) fn spread(times: Times, rng: &mut Rng) -> Times {
     let mut earlier = |at: Duration, after: Duration| {
         let most = at.saturating_sub(after).as_micros() as u64 / 16;
@@ -168,11 +168,11 @@ pub(crate) fn spread(times: Times, rng: &mut Rng) -> Times {
     Times { t1, t2: earlier(times.t2, times.t1), end: times.end }
 }
 
-/// When what no caller waits for begins, so that not all hosts of a building ask at once (RFC 2131 §4.4.1).
+/// When work that no caller waits for begins, so that not all hosts of a building ask at once (RFC 2131 §4.4.1).
 const DESYNCHRONIZED: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(10);
 
-/// Returns how far the work that is overdue after a restart is put off, so that many leases do not ask at once: a random time
-/// between one second and ten, or a random part of half the time left until `limit` where that is less.
+/// Returns how far work that is overdue after a restart is put off, so that many leases do not ask at once: a random time
+/// between one second and ten, or a random part of half the time left until `limit` if that is less.
 pub(crate) fn overdue_delay(now: Instant, limit: Option<Instant>, rng: &mut Rng) -> Duration {
     let (least, most) = DESYNCHRONIZED.into_inner();
     let half = limit.map_or(most, |limit| limit.saturating_since(now) / 2);
@@ -180,7 +180,7 @@ pub(crate) fn overdue_delay(now: Instant, limit: Option<Instant>, rng: &mut Rng)
     Duration::from_micros(rng.u64(least.as_micros() as u64..=most.as_micros() as u64))
 }
 
-/// Returns the phase that a lease is in at `now`: how far it has come and until when that lasts.
+/// Returns the phase that a lease is in at `now`, and until when.
 pub(crate) fn phase(lease: &Lease, now: Instant) -> Phase {
     let (Some(t1), Some(t2), Some(end)) = (lease.t1(), lease.t2(), lease.expires()) else {
         return Phase::Held { until: None };
@@ -193,7 +193,7 @@ pub(crate) fn phase(lease: &Lease, now: Instant) -> Phase {
     }
 }
 
-/// Returns from when until when a lease is in RENEWING, if it has come to that by `now`. One without end never does.
+/// Returns from when until when a lease is in RENEWING, if it has come to that by `now`. A lease without end never does.
 pub(crate) fn renewing(lease: &Lease, now: Instant) -> Option<(Instant, Instant)> {
     lease.t1().zip(lease.t2()).filter(|(t1, _)| now >= *t1)
 }

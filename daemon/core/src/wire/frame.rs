@@ -1,8 +1,8 @@
 //! Ethernet frames: UDP over IPv4, and ARP.
 //!
-//! Leaves out what it is that a UDP payload says, and whether a frame is for us: ports and addresses are the
-//! caller's to compare. Fragments are refused, not collected: no DHCP server that answers a client on its wire
-//! sends them, and collecting would be state that a stranger can grow.
+//! It does not read UDP payloads, nor decide whether a frame is for us: callers compare ports and addresses. Fragments are
+//! refused, not collected: no DHCP server that answers a client on its wire sends them, and a stranger could make collected
+//! fragments grow.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +12,7 @@ use super::read::Reader;
 #[cfg(test)]
 mod tests;
 
-/// What the kernel said of a frame beside its bytes.
+/// What the kernel said about a frame besides its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeta {
     /// The frame never was on a wire and its UDP checksum is not finished (`TP_STATUS_CSUMNOTREADY`).
@@ -21,7 +21,7 @@ pub struct FrameMeta {
     pub vlan: u16,
     /// The frame was addressed to another host's Ethernet address (`PACKET_OTHERHOST`).
     pub other_host: bool,
-    /// The frame was longer than any that is taken, and its end is missing.
+    /// The frame was longer than any that is accepted, and its end is missing.
     pub cut: bool,
 }
 
@@ -82,7 +82,7 @@ pub struct Arp {
     pub target: Ipv4Addr,
 }
 
-/// Why a frame was refused: the cause, and behind a colon what it was.
+/// Why a frame was refused: the cause, and after a colon the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum BadFrame {
     /// No whole Ethernet header.
@@ -97,7 +97,7 @@ pub enum BadFrame {
     /// A tag is in its bytes: 802.1Q, or a second one behind the one that the kernel took out.
     #[error("frame with a VLAN tag inside")]
     Tagged,
-    /// Its source is a group address, which sends nothing (IEEE 802.3 §3.2.3).
+    /// Its source is a group address, from which nobody sends (IEEE 802.3 §3.2.3).
     #[error("frame from a group address: {0}")]
     GroupSource(Mac),
     /// Neither IPv4 nor ARP.
@@ -106,7 +106,7 @@ pub enum BadFrame {
     /// No whole ARP packet.
     #[error("ARP packet too short")]
     ArpTooShort,
-    /// ARP of other address families than IPv4 on Ethernet.
+    /// ARP of address families other than IPv4 on Ethernet.
     #[error("ARP not for IPv4 on Ethernet")]
     ArpFamily,
     /// Neither an ARP request nor a reply.
@@ -115,7 +115,7 @@ pub enum BadFrame {
     /// No whole IPv4 header without options.
     #[error("IPv4 packet too short for its header")]
     Ipv4TooShort,
-    /// EtherType says IPv4, the header another version.
+    /// EtherType says IPv4, the header says another version.
     #[error("another IP version in an IPv4 frame: {0}")]
     IpVersion(u8),
     /// The header length is below 20 bytes, or its options reach past the packet.
@@ -127,10 +127,10 @@ pub enum BadFrame {
     /// The IPv4 header checksum is wrong.
     #[error("wrong IPv4 header checksum")]
     Ipv4Checksum,
-    /// A part of a datagram.
+    /// A fragment of a datagram.
     #[error("IPv4 fragment")]
     Fragment,
-    /// Another protocol than UDP.
+    /// A protocol other than UDP.
     #[error("not UDP: IP protocol {0}")]
     Protocol(u8),
     /// No whole UDP header.
@@ -146,7 +146,7 @@ pub enum BadFrame {
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_ARP: u16 = 0x0806;
-/// 802.1Q, 802.1ad, and the tag that was used for stacking before 802.1ad.
+/// 802.1Q, 802.1ad, and the stacking tag from before 802.1ad.
 const ETHERTYPES_TAG: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 const PROTOCOL_UDP: u8 = 17;
 const IPV4_HEADER: usize = 20;
@@ -157,18 +157,18 @@ const UDP_HEADER: usize = 8;
 const TOS: u8 = 0xc0;
 /// The Internet's default (RFC 1700, IP parameters). Relays and unicast to an off-link server need more than 1.
 const TTL: u8 = 64;
-/// Don't fragment, offset 0, as the kernel's own UDP sockets send. With it the identification may be 0 for ever: a
-/// datagram that cannot be fragmented needs none (RFC 6864 §4.1). Ours fit every link that carries DHCP.
+/// Don't fragment, offset 0, as the kernel's own UDP sockets send. With it the identification may always be 0: a datagram that
+/// cannot be fragmented needs none (RFC 6864 §4.1). Ours fit every link that carries DHCP.
 const FLAGS_DF: u16 = 0x4000;
 const MORE_FRAGMENTS_OR_OFFSET: u16 = 0x3fff;
 
 /// Reads a frame, from its Ethernet header on.
 ///
-/// What follows the IPv4 packet or the ARP packet is padding and ignored; IPv4 options are accepted and skipped.
+/// Whatever follows the IPv4 or ARP packet is padding and ignored; IPv4 options are accepted and skipped.
 ///
-/// Of `meta`, an unfinished checksum skips the UDP check, and a VLAN is refused, for it is another wire than the one
-/// the socket is on. A frame to another host is *not* refused: in a namespace it is to be ignored (a promiscuous link
-/// shows what others get) unless it is to an address that the link had before, on a parent link it is the wanted one (the
+/// Two values of `meta` matter here: an unfinished checksum skips the UDP check, and a VLAN is refused, because it is not the
+/// wire that the socket is on. A frame to another host is *not* refused: in a namespace it should be ignored (a promiscuous link
+/// shows what others get) unless it goes to an address that the link had before; on a parent link it is the wanted one (the
 /// container's own address is not the parent's). So the caller looks at [`FrameMeta::other_host`], or at `destination_mac`.
 pub fn decode(bytes: &[u8], meta: FrameMeta) -> Result<Frame<'_>, BadFrame> {
     if meta.vlan != 0 {
@@ -284,7 +284,7 @@ impl Udp<'_> {
     /// The longest payload that one IPv4 packet holds.
     pub const MAX_PAYLOAD: usize = u16::MAX as usize - IPV4_HEADER - UDP_HEADER;
 
-    /// Returns the frame, with both checksums. Not padded: the device pads what is shorter than its wire wants.
+    /// Returns the frame, with both checksums. Not padded: the device pads short frames.
     ///
     /// # Panics
     /// If the payload is longer than [`Udp::MAX_PAYLOAD`]. No message of ours comes near it.
@@ -300,7 +300,7 @@ impl Udp<'_> {
         }
         frame.extend(self.payload);
         let sum = checksum(&[&pseudo_header(self.source, self.destination, udp_length), &frame[start..]]);
-        // 0 on the wire means "not computed"; its other spelling in ones' complement stands for it (RFC 768).
+        // 0 on the wire means "not computed"; its other form in ones' complement stands for it (RFC 768).
         let sum = if sum == 0 { 0xffff } else { sum };
         frame[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
         frame
@@ -308,8 +308,8 @@ impl Udp<'_> {
 }
 
 impl Arp {
-    /// Returns a broadcast request: who has `target`? With 0.0.0.0 as `sender` it is a probe, with `target` as `sender`
-    /// an announcement (RFC 5227 §2.1.1, §2.3).
+    /// Returns a broadcast request: who has `target`? With 0.0.0.0 as `sender` it is a probe, with `target` as `sender` an
+    /// announcement (RFC 5227 §2.1.1, §2.3).
     pub fn request(sender_mac: Mac, sender: Ipv4Addr, target: Ipv4Addr) -> Self {
         Self {
             op: ArpOp::Request,
@@ -361,7 +361,7 @@ fn ipv4_header(source: Ipv4Addr, destination: Ipv4Addr, udp_length: u16) -> [u8;
     header
 }
 
-/// Returns what the UDP checksum covers beside the datagram (RFC 768).
+/// Returns what the UDP checksum covers besides the datagram (RFC 768).
 fn pseudo_header(source: Ipv4Addr, destination: Ipv4Addr, udp_length: u16) -> [u8; 12] {
     let mut header = [0; 12];
     header[..4].copy_from_slice(&source.octets());

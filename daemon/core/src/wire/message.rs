@@ -1,6 +1,6 @@
-//! DHCP messages (RFC 2131 §2): a server's from bytes, a client's to bytes.
+//! DHCP messages (RFC 2131 §2): reading a server's, writing a client's.
 //!
-//! Which message may be sent when, and which reply is believed, is not known here.
+//! It does not know which message may be sent when, nor which reply is believed.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -68,7 +68,7 @@ impl fmt::Display for MessageType {
     }
 }
 
-/// A message of a server.
+/// A server's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Offer, Ack or Nak.
@@ -79,9 +79,9 @@ pub struct Message {
     pub secs: u16,
     /// The broadcast flag.
     pub broadcast: bool,
-    /// The client's address, where the client gave it.
+    /// The client's address, if the client gave it.
     pub ciaddr: Ipv4Addr,
-    /// The address that is offered or granted. Any value: checked by who accepts it.
+    /// The address that is offered or granted. Any value: whoever accepts it checks it.
     pub yiaddr: Ipv4Addr,
     /// The next server of a boot. Not the DHCP server: that is [`Options::server_id`].
     pub siaddr: Ipv4Addr,
@@ -93,7 +93,7 @@ pub struct Message {
     pub options: Options,
 }
 
-/// Why bytes are no message of a server to a client on Ethernet: the cause, and behind a colon what it was.
+/// Why bytes are not a server's message to a client on Ethernet: the cause, and after a colon the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum BadMessage {
     /// No whole header with its cookie.
@@ -102,19 +102,19 @@ pub enum BadMessage {
     /// A client's message, or neither side's.
     #[error("not a reply: op {0}")]
     NotAReply(u8),
-    /// Another hardware than Ethernet.
+    /// Hardware other than Ethernet.
     #[error("hardware other than Ethernet: type {0}")]
     HardwareType(u8),
-    /// Another length than an Ethernet address's.
+    /// A length other than that of an Ethernet address.
     #[error("hardware address of a length other than Ethernet's: {0} bytes")]
     HardwareLength(u8),
     /// BOOTP without DHCP, or something else.
     #[error("no DHCP magic cookie")]
     Cookie,
-    /// Option 53 is absent or not of one byte.
+    /// Option 53 is absent or not one byte long.
     #[error("message type missing")]
     NoMessageType,
-    /// A type that no server sends to a client that knows RFC 2131 alone.
+    /// A type that no server sends to a client of RFC 2131 alone.
     #[error("message type that no server sends: {0}")]
     MessageType(u8),
 }
@@ -161,7 +161,7 @@ impl Message {
     }
 }
 
-/// The fixed part of a message (RFC 2131 §2, figure 1). Hops are of no interest.
+/// The fixed part of a message (RFC 2131 §2, figure 1). Hops are ignored.
 struct Header<'a> {
     op: u8,
     htype: u8,
@@ -206,8 +206,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// A message of a client. Says nothing of which fields a message of its kind must bear (RFC 2131, table 5): that is
-/// its maker's knowledge.
+/// A client's message. It does not know which fields a message of its kind must bear (RFC 2131, table 5): its maker does.
 #[derive(Clone, Debug)]
 pub struct ClientMessage<'a> {
     /// What it is.
@@ -232,10 +231,10 @@ pub struct ClientMessage<'a> {
     pub request_list: &'a [u8],
     /// The longest message that the client takes (57), in bytes of IPv4 packet.
     pub max_size: Option<u16>,
-    /// A message for who reads the server's log (56), cut to 255 bytes; empty: absent.
+    /// A message for readers of the server's log (56), cut to 255 bytes; empty: absent.
     pub message: Option<&'a str>,
-    /// Further options, as bytes, each code once. What is named by a field above cannot be set here, and what would make
-    /// the message longer than [`ClientMessage::MAX`] is left out.
+    /// Further options, as bytes, each code once. An option with a field above cannot be set here, and options that would make
+    /// the message longer than [`ClientMessage::MAX`] are left out.
     pub extra: &'a [(u8, Vec<u8>)],
 }
 
@@ -244,8 +243,8 @@ impl ClientMessage<'_> {
     pub const MIN: usize = 300;
     /// The greatest length: what an Ethernet frame of 1,500 bytes holds behind the IPv4 and UDP headers.
     pub const MAX: usize = 1472;
-    /// The room for further options, each with its two bytes of code and length. All of ours may be at their longest:
-    /// four short ones, three of 255 bytes, the end.
+    /// The room for further options, each with its two bytes of code and length, even if all of ours are at their longest: four
+    /// short ones, three of 255 bytes, the end.
     pub const EXTRA: usize = Self::MAX - HEADER - (3 + 6 + 6 + 4) - 3 * 257 - 1;
 
     /// Returns the UDP payload, padded to [`ClientMessage::MIN`].
@@ -265,7 +264,7 @@ impl ClientMessage<'_> {
         bytes.extend(self.secs.to_be_bytes());
         bytes.extend(flags.to_be_bytes());
         bytes.extend(self.ciaddr.octets());
-        // yiaddr, siaddr and giaddr are a server's or a relay's to fill in.
+        // Servers and relays fill in yiaddr, siaddr and giaddr.
         bytes.extend([0; 12]);
         bytes.extend(self.chaddr.0);
         // The rest of chaddr, sname, file.
@@ -274,9 +273,8 @@ impl ClientMessage<'_> {
         bytes
     }
 
-    /// Writes the options. RFC 2131 asks for no order, but some servers do: one that offers and never acknowledges where the
-    /// message type (53) is not the first is in use at a provider. What says who asks for what follows, as most clients
-    /// have it.
+    /// Writes the options. RFC 2131 asks for no order, but some servers do: a provider uses one that offers but never
+    /// acknowledges unless the message type (53) comes first. Options that say who asks for what follow, as in most clients.
     fn write_options(&self, bytes: &mut Vec<u8>) {
         let [requested, server_id] = [self.requested, self.server_id].map(|address| address.map(|a| a.octets()));
         let (kind, max_size) = ([self.kind.to_wire()], self.max_size.map(u16::to_be_bytes));
@@ -298,7 +296,7 @@ impl ClientMessage<'_> {
         }
     }
 
-    /// Returns the further options that may be sent. An option without bytes is none, but for rapid commit (80).
+    /// Returns the further options that may be sent. Except for rapid commit (80), an option without bytes is not sent.
     fn extra(&self) -> impl Iterator<Item = (u8, &[u8])> {
         let mut room = Self::EXTRA;
         self.extra.iter().filter_map(move |(code, value)| {
@@ -321,8 +319,8 @@ fn write_option(bytes: &mut Vec<u8>, code: u8, value: &[u8]) {
     }
 }
 
-/// Returns whether an option is the header's or a field's of [`ClientMessage`], or a relay's (82), and cannot be one of
-/// a message's `extra`.
+/// Returns whether an option belongs to the header, to a field of [`ClientMessage`] or to a relay (82), and so cannot be in
+/// `extra`.
 pub fn is_own(code: u8) -> bool {
     use code::*;
     const RELAY_AGENT: u8 = 82;

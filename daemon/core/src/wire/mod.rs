@@ -1,7 +1,7 @@
 //! Bytes to values and back: Ethernet, IPv4, UDP, ARP, DHCP messages and their options.
 //!
-//! Knows no state and no time. Everything it reads is hostile: each decoder is bounded, never panics, and names
-//! the cause for which it refuses.
+//! It knows no state and no time. Everything it reads is hostile: each decoder is bounded, never panics, and names the cause of
+//! each refusal.
 
 pub mod frame;
 pub mod message;
@@ -33,7 +33,7 @@ impl fmt::Display for Mac {
     }
 }
 
-/// A text that is not six hexadecimal bytes with colons between.
+/// A text that is not six hexadecimal bytes separated by colons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an Ethernet address, such as 02:00:00:00:00:01")]
 pub struct BadMac;

@@ -1,14 +1,13 @@
 //! Domain names, in text and in DNS wire form.
 //!
-//! A name that leaves here may be written into a resolver's file or a log: ASCII letters, digits, hyphens and
-//! underscores in labels of 1 to 63 bytes, joined by dots, 253 bytes at most (RFC 1035 §2.3.4). No label begins with a
-//! hyphen (RFC 1123 §2.1), so that no name can pass for an option of a command. Underscores are no host name's,
-//! but domains in the field have them.
+//! A name that leaves here may be written into a resolver's file or a log: ASCII letters, digits, hyphens and underscores in
+//! labels of 1 to 63 bytes, joined by dots, 253 bytes at most (RFC 1035 §2.3.4). No label begins with a hyphen (RFC 1123 §2.1),
+//! so that no name can pass for an option of a command. Host names have no underscores, but real domains do.
 
-/// Why bytes are no name.
+/// Why bytes are not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadName {
-    /// Other characters or lengths than a name's.
+    /// Its characters or lengths are not those of a name.
     NotAName,
     /// The wire form does not end, goes round, or has labels of an unknown type.
     Malformed,
@@ -16,7 +15,7 @@ pub(super) enum BadName {
 
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
-/// Most labels in 253 bytes, so more pointers than that lead to no longer name.
+/// The most labels in 253 bytes; more pointers than that lead to no longer name.
 const MAX_LABELS: usize = 127;
 
 /// Reads a name as text. NULs at its end (some servers count C's) and one dot are cut off.
@@ -53,8 +52,8 @@ fn is_label(label: &[u8]) -> bool {
 
 /// Reads the labels of the name at `start` in wire form (RFC 1035 §4.1.4), and where the next name begins.
 ///
-/// A pointer leads to an earlier place of `bytes` than the one where the labels that it ends began. So each leads
-/// strictly further back, and none goes round.
+/// A pointer leads to a place in `bytes` before the labels that it ends. So each leads strictly further back, and none goes
+/// round.
 pub(super) fn read_wire(bytes: &[u8], start: usize) -> Result<(Vec<&[u8]>, usize), BadName> {
     let mut labels = Vec::new();
     let mut end = None;
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_chain_of_pointers_has_an_end() {
-        // The root, then ever more pointers, each to the one before.
+        // The root, then more pointers, each to the one before.
         let mut bytes = vec![0];
         for before in [0].into_iter().chain((1..).step_by(2)).take(300) {
             bytes.extend((0xc000_u16 | before).to_be_bytes());

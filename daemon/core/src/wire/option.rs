@@ -1,8 +1,8 @@
 //! DHCP options of a server's message (RFC 2132 and others): bytes to values.
 //!
-//! One bad option is dropped with its cause and everything after it is still read. Lists and texts are bounded, and
-//! nothing leaves here that a resolver's file, a log or a routing table must not see. Left out is what needs
-//! context: whether the offered address and its times make sense is decided where an offer is accepted.
+//! A bad option is dropped with its cause, and everything after it is still read. Lists and texts are bounded, and nothing
+//! leaves here that a resolver's file, a log or a routing table must not see. Whatever needs context is left out: whoever
+//! accepts an offer decides whether its address and times make sense.
 //!
 //! # What a server may send and nobody must swallow
 //! | value | outcome |
@@ -22,7 +22,7 @@
 //! | 121 or 249: host bits in a destination | masked off |
 //! | 33, 121, 249: a router that cannot be a host, a destination that is no network of others | that route is dropped |
 //! | 33: destination 0.0.0.0 | that route is dropped (RFC 2132 §5.8) |
-//! | 121 or 249 of which no route is left | dropped whole: as if absent |
+//! | 121 or 249 without any usable route | dropped whole: as if absent |
 //! | names (12, 15) with newlines, NULs, blanks, non-ASCII, bad labels | dropped; a NUL or dot at the end is cut off |
 //! | 119 with a loop, a pointer forward or out of it, an unknown label type, or cut short | dropped whole |
 //! | 119: one name with such characters | that name is dropped, the rest stays |
@@ -30,13 +30,13 @@
 //! | text (56) of any bytes | ASCII, everything else escaped, cut to [`MAX_TEXT`] |
 //! | MTU (26) of 4 bytes or any but 2 | dropped |
 //! | MTU (26) below 68 | dropped (RFC 2132 §5.1) |
-//! | MTU (26) from 68 to 1279 | passed on; too small for IPv6, which is the caller's business |
+//! | MTU (26) from 68 to 1279 | passed on; too small for IPv6, which the caller handles |
 //! | lease time (51) 0, or 0xffffffff for ever | passed on; decided on acceptance |
 //! | T1, T2 (58, 59) reversed or past the lease | passed on; decided on acceptance |
 //! | overload (52) other than 1, 2, 3, or inside `file` or `sname` | dropped: those fields hold no options |
 //! | an option that reaches past its field | dropped, its other instances too; the field ends there |
 //! | an option of fixed length twice, each whole | the first stays (RFC 3396 would join them; dnsmasq does it) |
-//! | any other option given twice | one value of both (RFC 3396) |
+//! | any other option given twice | joined to one value (RFC 3396) |
 
 use std::net::Ipv4Addr;
 
@@ -85,9 +85,8 @@ pub(crate) mod code {
     pub(crate) const END: u8 = 255;
 }
 
-/// Returns the value of option 81 for a client that lets the server update DNS (RFC 4702 §2): the flags S and E, two
-/// bytes of zero, and the name in DNS wire form, ended by the root where the name is qualified. `None` for what is no
-/// domain name.
+/// Returns the value of option 81 for a client that lets the server update DNS (RFC 4702 §2): the flags S and E, two bytes of
+/// zero, and the name in DNS wire form, ended by the root if the name is qualified. `None` if it is not a domain name.
 pub fn fqdn(name: &str) -> Option<Vec<u8>> {
     const FLAGS_E_AND_S: u8 = 0b0101;
     let labels = name.strip_suffix('.').unwrap_or(name);
@@ -109,14 +108,14 @@ pub fn fqdn(name: &str) -> Option<Vec<u8>> {
 
 /// Most addresses that a list of servers or routers keeps. Resolvers read three; nobody lists sixteen.
 pub const MAX_ADDRESSES: usize = 16;
-/// Most routes that an option may hold. A message of 1,500 bytes, unfragmented, has room for fewer; a longer list is no
-/// network's plan, and half of it would be worse than the fallback, for which half is chance.
+/// Most routes that an option may hold. An unfragmented message of 1,500 bytes has room for fewer. No network plans a longer
+/// list, and a random half of it would be worse than the fallback.
 pub const MAX_ROUTES: usize = 256;
 /// Most names of a search list. The resolvers of musl and old glibc read six or fewer, new glibc any number.
 pub const MAX_SEARCH: usize = 32;
 /// Most bytes of a text, after escaping.
 pub const MAX_TEXT: usize = 255;
-/// Most bytes of what is no name, after escaping: enough to know it again.
+/// Most bytes of a bad name, after escaping: enough to recognise it.
 const MAX_NO_NAME: usize = 80;
 
 /// Most entries of [`Options::dropped`]: enough to see what is wrong with a server.
@@ -135,9 +134,9 @@ pub struct Options {
     pub ntp: Vec<Ipv4Addr>,
     /// Host name (12): letters, digits, hyphens, underscores and dots.
     pub hostname: Option<String>,
-    /// Domain name (15), of a host name's alphabet.
+    /// Domain name (15), with a host name's characters only.
     pub domain: Option<String>,
-    /// Domain search list (119, RFC 3397), each of a host name's alphabet.
+    /// Domain search list (119, RFC 3397), each with a host name's characters only.
     pub search: Vec<String>,
     /// Interface MTU (26), 68 bytes or more.
     pub mtu: Option<u16>,
@@ -145,11 +144,11 @@ pub struct Options {
     pub broadcast_address: Option<Ipv4Addr>,
     /// Static routes (33); the router is always given.
     pub static_routes: Vec<WireRoute>,
-    /// Classless static routes (121, RFC 3442), never empty. While present, 33 and 3 are to be ignored.
+    /// Classless static routes (121, RFC 3442), never empty. If present, 33 and 3 must be ignored.
     pub classless_routes: Option<Vec<WireRoute>>,
-    /// Microsoft's number for the same (249), never empty. For when 121 is absent.
+    /// Microsoft's number for the same (249), never empty. Used if 121 is absent.
     pub microsoft_routes: Option<Vec<WireRoute>>,
-    /// Lease time (51) in seconds as sent; 0xffffffff is for ever.
+    /// Lease time (51) in seconds as sent; 0xffffffff means for ever.
     pub lease_time: Option<u32>,
     /// Renewal time T1 (58) in seconds as sent.
     pub t1: Option<u32>,
@@ -170,7 +169,7 @@ pub struct Options {
 /// A route of option 33, 121 or 249.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireRoute {
-    /// Where to. No host bits are set.
+    /// The destination. No host bits are set.
     pub destination: Ipv4Net,
     /// The next hop; `None` when the destination is on the link itself (0.0.0.0 in RFC 3442).
     pub via: Option<Ipv4Addr>,
@@ -186,22 +185,22 @@ pub struct DroppedOption {
     pub cause: BadOption,
 }
 
-/// Why an option, or a part of one, was dropped: the cause, and behind a colon what it was.
+/// Why an option, or a part of one, was dropped: the cause, and after a colon the value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum BadOption {
     /// It reaches past its field.
     #[error("cut short by the end of its field")]
     Truncated,
-    /// Its length, all instances together, is not one that it can have.
+    /// Its length, all instances together, is not allowed.
     #[error("impossible length: {0} bytes")]
     Length(usize),
-    /// An overload option where RFC 2132 §9.3 has none.
+    /// An overload option in a place where RFC 2132 §9.3 allows none.
     #[error("overload inside an overloaded field")]
     Misplaced,
     /// An overload value other than 1, 2 and 3.
     #[error("unknown overload: {0}")]
     Overload(u8),
-    /// A mask that is no prefix of ones, or empty.
+    /// A mask that is empty or not a prefix of ones.
     #[error("not a subnet mask: {0}")]
     Mask(Ipv4Addr),
     /// An address that no host can have.
@@ -216,7 +215,7 @@ pub enum BadOption {
     /// An MTU with which IPv6 would stop on the link (RFC 8200 §5).
     #[error("MTU below IPv6's least, 1280, not set (if it is meant, set it by the main plugin or `tuning`): {0}")]
     MtuForIpv6(u16),
-    /// A name with other characters or lengths than a domain name's.
+    /// A name whose characters or lengths are not those of a domain name.
     #[error("not a domain name: \"{0}\"")]
     Name(String),
     /// A name in DNS wire form that does not end, loops, or has labels of an unknown type.
@@ -249,7 +248,7 @@ impl Dropped {
 }
 
 impl BadOption {
-    /// Returns whether what an option says is not known, for it is cut short or malformed; else it is known, and of no use.
+    /// Returns whether the option's meaning is unknown because it is cut short or malformed; else it is known and useless.
     fn is_unread(&self) -> bool {
         match self {
             Self::Truncated | Self::Length(_) | Self::Compression | Self::RouteWidth(_) | Self::RouteTruncated => true,
@@ -262,7 +261,7 @@ impl BadOption {
 impl Options {
     /// Returns whether an option without a value may have had one that could not be read.
     pub(crate) fn is_unread(&self, code: u8) -> bool {
-        // What comes behind a cut is missing, and so is what another field holds of which option 52 does not say.
+        // A cut hides what comes behind it, and so does a bad option 52, which should say whether other fields hold options.
         let hides = |dropped: &DroppedOption| match dropped.cause {
             BadOption::Truncated | BadOption::Overload(_) => true,
             BadOption::Length(_) => dropped.code == code::OVERLOAD,
@@ -284,7 +283,7 @@ impl Options {
         options
     }
 
-    /// Reads one option. What it drops of a list is noted; an error drops the whole.
+    /// Reads one option. Parts of a list that it drops are noted; an error drops the whole option.
     fn set(&mut self, code: u8, value: Value<'_>, dropped: &mut Dropped) -> Result<(), BadOption> {
         let mut note = |cause| dropped.note(code, cause);
         let bytes = &value.bytes;

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::Mac;
 
-/// What is left to read. Each method takes from the front, or nothing at all when too little is left.
+/// What is left to read. Each method takes from the front, or nothing at all if too little is left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 

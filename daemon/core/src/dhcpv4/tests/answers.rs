@@ -1,4 +1,4 @@
-//! Which answers are believed, and what becomes of them.
+//! Which answers are believed, and what happens to them.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn an_ack_is_won_and_closes_the_sockets() {
     assert_eq!(stage.client.state(), StateName::Bound);
 }
 
-/// Another server than the one that is asked answers.
+/// A server other than the one that is asked answers.
 const OTHER_SERVER: Refusal = Refusal::OtherServer { server: Ipv4Addr::new(192, 0, 2, 9), asked: SERVER };
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a network's configuration makes of a client: options, servers, addresses, rapid commit.
+//! How a network's configuration shapes a client: options, servers, addresses, rapid commit.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -225,12 +225,12 @@ fn missed(server: Ipv4Addr, address: Ipv4Addr, miss: Miss) -> Missed {
     Missed { server, address, miss }
 }
 
-/// Returns the good server's message: it gives OTHER.
+/// Returns a message of the good server, which gives OTHER.
 fn of_good(kind: u8, xid: u32) -> Reply {
     Reply { yiaddr: OTHER, ..Reply::new(kind, xid, 600) }.with(54, &GOOD.octets())
 }
 
-/// Returns the servers that are asked for what they offered.
+/// Returns the servers whose offers are requested.
 fn asked(output: &Output) -> Vec<Ipv4Addr> {
     let requests = output.frames.iter().map(|frame| sent(frame)).filter(|sent| sent.kind() == "REQUEST");
     requests.filter_map(|sent| Some(<[u8; 4]>::try_from(sent.option(54)?).ok()?.into())).collect()
@@ -277,7 +277,7 @@ fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers()
             assert_eq!(asked(&stage.answer(at(0.2), &of_good(OFFER, xid))), [GOOD]);
             let output = stage.answer(at(0.2), &Reply::nak(xid).with(54, &GOOD.octets()));
             assert_eq!(asked(&output), [SERVER], "better than none");
-            // Both have failed by then, and the one that answers first failed last.
+            // By then both have failed, and the one that answers first failed last.
             stage.answer(at(0.3), &Reply::nak(xid));
             let (now, output) = stage.next(Timer::Discover, &["DISCOVER"]);
             let xid = sent(&output.frames[0]).xid();

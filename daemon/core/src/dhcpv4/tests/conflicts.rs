@@ -1,4 +1,4 @@
-//! An address that somebody else uses: declined, and looked for anew.
+//! An address that another station uses: declined, and replaced.
 
 use std::time::Duration;
 

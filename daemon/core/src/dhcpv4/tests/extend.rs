@@ -1,4 +1,4 @@
-//! Extending a lease where answers are late, where tries are many, and where several servers answer.
+//! Extending a lease when answers are late, tries are many, or several servers answer.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -16,8 +16,8 @@ use crate::time::Instant;
 /// A server that did not grant the lease.
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 
-/// Lets a client extend a lease at a server that is `late` with each answer. Returns how often it did in `seconds`, and whether
-/// it has the lease still.
+/// Makes a client extend a lease at a server that is `late` with each answer. Returns how often it did so in `seconds`, and
+/// whether it still has the lease.
 fn extended(lease: u32, late: Duration, seconds: u32) -> (u32, bool) {
     let mut stage = Stage::bound(lease / 2, lease / 8 * 7, lease);
     let (mut extended, mut answers) = (0, VecDeque::<(Instant, u32)>::new());

@@ -136,7 +136,7 @@ fn an_interface_that_has_another_ethernet_address_by_now_asks_for_answers_that_i
     for ask in asked {
         assert_eq!(sent(&ask(&sender(), hop)).payload[10..12], [0, 0]);
         let frame = ask(&moved(), hop);
-        // Behind the headers of Ethernet, IP and UDP.
+        // Behind the Ethernet, IP and UDP headers.
         let (payload, source) = (&frame[42..], &frame[6..12]);
         assert_eq!(payload[10..12], [0x80, 0], "the broadcast flag");
         assert_eq!((&payload[28..34], source), (&MAC.0[..], &MAC.0[..]), "switches compare the two");

@@ -1,4 +1,4 @@
-//! A client on stage: time is set, frames are read as they would be on the wire, answers are made of bytes.
+//! A client on stage: the test sets the time, reads frames as they would be on the wire, and makes answers of bytes.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::wire::Mac;
 use crate::wire::frame::{self, Arp, ArpOp, Frame, FrameMeta, Udp};
 
 pub(super) const MAC: Mac = Mac([2, 0, 0, 0, 0, 7]);
-/// What an interface has that got another Ethernet address.
+/// The address of an interface whose Ethernet address has changed.
 pub(super) const STATION: Mac = Mac([2, 9, 9, 9, 9, 9]);
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub(super) const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -191,14 +191,14 @@ impl Stage {
         Self::new(Client::resume(plain(), Arc::new(timed(t1, t2, end)), at(0.0), Rng::with_seed(7)))
     }
 
-    /// A client that is to confirm a lease without end.
+    /// A client that has to confirm a lease without end.
     pub(super) fn confirming() -> Self {
         let mut client = Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7));
         client.confirm(at(0.0));
         Self::new(client)
     }
 
-    /// Lets the time be `now`; sockets that are wanted open at once.
+    /// Sets the time to `now`; sockets that are wanted open at once.
     pub(super) fn clock(&mut self, now: Instant) -> Output {
         let mut output = self.event(now, Event::Clock);
         if output.listen && !std::mem::replace(&mut self.listening, output.listen) {
@@ -216,7 +216,7 @@ impl Stage {
         if !output.listen || !closes {
             return output;
         }
-        // The sockets that are open are closed; those of the next exchange open at once.
+        // The open sockets close; those of the next exchange open at once.
         let declines = output.frames.iter().all(|frame| name(frame) == "DECLINE");
         assert!(declines, "sent over the sockets of before");
         self.listening = true;
@@ -226,7 +226,7 @@ impl Stage {
         Output { frames, verdict, refused, dropped, anew, missed, listen: opened.listen }
     }
 
-    /// Lets an answer come in.
+    /// Delivers an answer.
     pub(super) fn answer(&mut self, now: Instant, reply: &Reply) -> Output {
         let payload = reply.bytes();
         let udp = Udp {
@@ -243,7 +243,7 @@ impl Stage {
         output
     }
 
-    /// Lets the server answer ARP from this Ethernet address.
+    /// Delivers the server's ARP answer from this Ethernet address.
     pub(super) fn arp(&mut self, now: Instant, mac: Mac) -> Output {
         let arp = Arp {
             op: ArpOp::Reply,
@@ -261,8 +261,8 @@ impl Stage {
         self.client.deadline().expect("a deadline")
     }
 
-    /// Moves to the next deadline, which is for `timer`: nothing just before, these frames (by name) at it. Returns when
-    /// that was and what was put out.
+    /// Moves to the next deadline, which is for `timer`: nothing happens just before it, and these frames (by name) leave at it.
+    /// Returns the time and the output.
     pub(super) fn next(&mut self, timer: Timer, frames: &[&str]) -> (Instant, Output) {
         let (when, why) = self.deadline();
         assert_eq!(why, timer, "in {}", self.client.state());

@@ -1,4 +1,4 @@
-//! Every timer of the client: just before its deadline nothing, at it the message.
+//! Every timer of the client: nothing just before its deadline, the message at it.
 
 use std::time::Duration;
 
@@ -297,7 +297,7 @@ fn sockets_that_can_never_be_had_are_asked_for_once_a_minute_in_the_end() {
     }
 }
 
-/// A client that wants another address than it is offered at `offered`.
+/// A client that is offered, at `offered`, an address that it does not want.
 fn offered_another(offered: f64) -> Stage {
     let wanted = Wanted { address: "192.0.2.60".parse().expect("an address"), preferred: true };
     let mut stage = Stage::new(Client::acquire(plain(), Some(wanted), at(0.0), Rng::with_seed(7)));

@@ -1,4 +1,4 @@
-//! What comes with a lease, what stays of it, and the way to its server that follows from it.
+//! What comes with a lease, what stays of it, and the way to its server.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn a_router_that_is_the_subnets_own_or_its_broadcast_address_is_none() {
     assert_eq!(pair.gateway, Some([192, 0, 2, 51].into()), "a /31 has neither");
 }
 
-/// A lease that has all that a lease can have.
+/// A lease that has all values that a lease can have.
 fn full() -> Lease {
     let times = timing::times(1000, Some(500), Some(900));
     let default = Route { destination: "0.0.0.0/0".parse().expect("a subnet"), via: Some(SERVER) };
@@ -95,14 +95,14 @@ fn an_ack_that_says_nothing_of_the_configuration_changes_nothing_of_it() {
     assert_eq!((lease.address.prefix_len(), lease.gateway), (8, None), "another address has nothing of the first");
 }
 
-/// The answer that says all that [`full`] has, in the order of the wire.
+/// The answer with everything that [`full`] has, in the order of the wire.
 fn whole(reply: Reply) -> Reply {
     let search = [&[7][..], b"example", &[3], b"org", &[0]].concat();
     let names = reply.with(15, b"example.org").with(119, &search).with(12, b"web");
     names.with(1, &[255, 255, 240, 0]).with(42, &SERVER.octets()).with(6, &SERVER.octets()).with(26, &[5, 120])
 }
 
-/// What becomes of that lease by such an answer to its RENEW, but for its times.
+/// Returns what that lease becomes by such an answer to its RENEW, apart from its times.
 fn renewed(answer: impl Fn(Reply) -> Reply) -> Lease {
     let mut stage = Stage::new(Client::resume(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
     stage.clock(at(500.0));

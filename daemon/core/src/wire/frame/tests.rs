@@ -46,7 +46,7 @@ fn bad(bytes: &[u8]) -> BadFrame {
     decode(bytes, META).unwrap_err()
 }
 
-/// Returns REQUEST with some bytes replaced and the IPv4 header checksum put right again.
+/// Returns REQUEST with some bytes replaced and the IPv4 header checksum corrected.
 fn edited(at: usize, with: &[u8]) -> Vec<u8> {
     let mut frame = hex(REQUEST);
     frame[at..at + with.len()].copy_from_slice(with);
@@ -255,7 +255,7 @@ proptest! {
         bit in 0..8_u8,
     ) {
         let mut frame = Udp { payload: &payload, ..request() }.encode();
-        // Not in the UDP length, which makes it another datagram whose sum may come out right.
+        // Not in the UDP length: that would make another datagram, whose sum may come out right.
         let places: Vec<usize> = (14..38).chain(40..frame.len()).collect();
         frame[places[at.index(places.len())]] ^= 1 << bit;
         // A checksum of one set bit becomes "not computed".

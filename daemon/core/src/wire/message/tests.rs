@@ -35,7 +35,7 @@ fn client(kind: MessageType) -> ClientMessage<'static> {
     }
 }
 
-/// Returns a client's message as RFC 2131 figure 1 has it: what differs, then the options.
+/// Returns a client's message as RFC 2131 figure 1 draws it: what differs, then the options.
 fn expected(secs_flags: &str, ciaddr: &str, options: &str) -> Vec<u8> {
     let header = format!("01 01 06 00 12345678 {secs_flags} {ciaddr} 00000000 00000000 00000000 020000000001");
     let mut bytes = hex(&header);
@@ -130,7 +130,7 @@ fn a_long_text_is_cut_between_characters() {
 }
 
 proptest! {
-    /// dhcproto's decoder is not ours and not the code that writes.
+    /// dhcproto's decoder is neither ours nor the code that writes.
     #[test]
     fn another_decoder_reads_what_we_write(
         kind in 0..8_usize,
@@ -255,7 +255,7 @@ fn a_message_type_in_an_overloaded_field_counts() {
     assert_eq!(Message::decode(&reply.bytes()).unwrap().kind, MessageType::Offer);
 }
 
-/// A server's frame that was captured on a veth, from its Ethernet header on.
+/// A server's frame, captured on a veth, from its Ethernet header on.
 struct Capture {
     bytes: Vec<u8>,
     checksum_not_ready: bool,
@@ -280,7 +280,7 @@ fn dnsmasq(text: &str) -> Capture {
     Capture { bytes: hex(text), checksum_not_ready: true }
 }
 
-/// From a packet socket, with a checksum of Kea's own.
+/// From a packet socket, with Kea's own checksum.
 fn kea(text: &str) -> Capture {
     Capture { bytes: hex(text), checksum_not_ready: false }
 }
@@ -315,9 +315,9 @@ fn dnsmasq_2_90_is_understood() {
     assert_eq!((offer_read.kind, ack_read.kind), (MessageType::Offer, MessageType::Ack));
     assert_eq!((offer_read.yiaddr, ack_read.yiaddr), (ip("192.0.2.145"), ip("192.0.2.145")));
     assert_eq!((&offer_read.options, &ack_read.options), (&options, &options));
-    // Without the kernel's word that it is unfinished, the checksum is plainly wrong.
+    // If the kernel does not say that it is unfinished, the checksum is plainly wrong.
     assert_eq!(decode(&offer.bytes, FrameMeta::default()), Err(BadFrame::UdpChecksum));
-    // Configured as an option and asked for, the server identifier comes twice.
+    // When configured as an option and asked for, the server identifier comes twice.
     let twice = dnsmasq(include_str!("../captures/dnsmasq-server-id-twice.hex"));
     assert_eq!(twice.bytes.windows(6).filter(|w| *w == [54, 4, 192, 0, 2, 1]).count(), 2);
     assert_eq!(twice.message().options, options);
@@ -354,10 +354,10 @@ fn kea_2_2_is_understood() {
     assert_eq!((&offer.options, &ack.options), (&options, &options));
 }
 
-/// The options that are read, but for message type and overload.
+/// The options that are read, apart from message type and overload.
 const KNOWN: [u8; 19] = [1, 3, 6, 12, 15, 26, 28, 33, 42, 51, 54, 56, 58, 59, 61, 80, 119, 121, 249];
 
-/// Asserts that nothing is in `some` that is not in `all`: what is cut off is lost, never changed.
+/// Asserts that everything in `some` is in `all`: what is cut off is lost, never changed.
 fn assert_part_of(some: &Options, all: &Options) {
     assert!(some.subnet_mask.is_none() || some.subnet_mask == all.subnet_mask);
     assert!(some.routers.is_empty() || some.routers == all.routers);

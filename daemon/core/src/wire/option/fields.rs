@@ -1,4 +1,4 @@
-//! Where a message's options are: splitting the three fields that may hold them into one value for each option.
+//! Where a message's options are: splits the three fields that may hold them into one value per option.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::wire::read::Reader;
 pub(in crate::wire) struct Fields<'a> {
     pub(super) values: BTreeMap<u8, Value<'a>>,
     pub(super) dropped: Dropped,
-    /// The options that reached past their field: three at most, for a field ends there.
+    /// The options that reached past their field: three at most, because a field ends there.
     broken: Vec<u8>,
 }
 
@@ -24,10 +24,10 @@ pub(super) struct Value<'a> {
 }
 
 impl Value<'_> {
-    /// Returns a value that is of `N` bytes by its nature.
+    /// Returns a value that always has `N` bytes.
     ///
-    /// Some servers send such an option twice: dnsmasq the server identifier, when it is both configured and asked
-    /// for. RFC 3396 makes a value of double length of that; the first instance is whole and was meant.
+    /// Some servers send such an option twice: dnsmasq does so with the server identifier, if it is configured and asked for.
+    /// RFC 3396 would join them to a value of double length; the first instance is whole and was meant.
     pub(super) fn fixed<const N: usize>(&self) -> Result<[u8; N], BadOption> {
         let whole = match self.bytes.first_chunk() {
             Some(whole) if self.bytes.len() == N || self.first == N => Some(*whole),
@@ -38,7 +38,7 @@ impl Value<'_> {
 }
 
 impl<'a> Fields<'a> {
-    /// Splits the options field, then `file` and `sname` as far as option 52 says that they hold options.
+    /// Splits the options field, then `file` and `sname` if option 52 says that they hold options.
     ///
     /// Instances of one option are joined in that order of the fields, wherever they stand (RFC 3396 §5, §7).
     pub(in crate::wire) fn split(options: &'a [u8], file: &'a [u8], sname: &'a [u8]) -> Self {
@@ -54,7 +54,7 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// Returns the message type (53) as sent, if it is there and of one byte.
+    /// Returns the message type (53) as sent, if it is there and one byte long.
     pub(in crate::wire) fn message_type(&self) -> Option<u8> {
         let [kind] = self.values.get(&code::MESSAGE_TYPE)?.fixed().ok()?;
         Some(kind)
@@ -81,7 +81,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads `file` or `sname`, where an overload option has no place (RFC 2132 §9.3).
+    /// Reads `file` or `sname`, which may not hold an overload option (RFC 2132 §9.3).
     fn scan_overloaded(&mut self, field: &'a [u8]) {
         self.scan(field);
         if self.values.remove(&code::OVERLOAD).is_some() {
@@ -104,7 +104,7 @@ impl<'a> Fields<'a> {
         0
     }
 
-    /// Forgets the options that reached past their field: a value whose piece is missing is another value.
+    /// Forgets the options that reached past their field: a value with a missing piece is another value.
     fn drop_broken(&mut self) {
         for code in &self.broken {
             self.values.remove(code);

@@ -19,7 +19,7 @@ fn read_reply(reply: Reply) -> Options {
     Message::decode(&reply.bytes()).unwrap().options
 }
 
-/// Reads one option of any length (RFC 3396) with a good one behind it, which must be read whatever became of it.
+/// Reads one option of any length (RFC 3396) with a good one behind it, which must be read whatever happens to the first.
 fn read_one(code: u8, value: &[u8]) -> Options {
     let mut bytes = match value {
         [] => option(code, &[]),

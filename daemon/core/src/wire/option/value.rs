@@ -15,12 +15,12 @@ pub(super) fn u32(value: &Value<'_>) -> Result<u32, BadOption> {
     value.fixed().map(u32::from_be_bytes)
 }
 
-/// Reads an option that says something by being there.
+/// Reads an option whose presence is its meaning.
 pub(super) fn flag(value: &Value<'_>) -> Result<bool, BadOption> {
     value.fixed().map(|[]| true)
 }
 
-/// Lets any bytes pass but none.
+/// Accepts any bytes, but at least one.
 pub(super) fn bytes(value: Value<'_>) -> Result<Vec<u8>, BadOption> {
     if value.bytes.is_empty() { Err(BadOption::Length(0)) } else { Ok(value.bytes.into_owned()) }
 }
@@ -58,7 +58,8 @@ fn address(value: &Value<'_>) -> Result<Ipv4Addr, BadOption> {
     value.fixed::<4>().map(Ipv4Addr::from)
 }
 
-/// Reads a list of hosts, each once. Those that can be none are left out, as is what follows the first [`MAX_ADDRESSES`].
+/// Reads a list of hosts, each once. Addresses that no host can have are left out, and so are those after the first
+/// [`MAX_ADDRESSES`].
 pub(super) fn hosts(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<Ipv4Addr>, BadOption> {
     let (addresses, rest) = value.as_chunks::<4>();
     if addresses.is_empty() || !rest.is_empty() {
@@ -69,7 +70,7 @@ pub(super) fn hosts(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Ve
         if !can_be_host(address) {
             note(BadOption::NotAHost(address));
         } else if hosts.contains(&address) {
-            // A resolver would only ask it again.
+            // A resolver would only ask it twice.
         } else if hosts.len() == MAX_ADDRESSES {
             note(BadOption::TooMany(MAX_ADDRESSES));
             break;
@@ -80,16 +81,16 @@ pub(super) fn hosts(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Ve
     Ok(hosts)
 }
 
-/// Returns whether a host can have the address: not of this network (0/8), loopback (127/8), multicast, reserved (240/4) or
-/// the limited broadcast (RFC 6890). Private and link-local ones can be had.
+/// Returns whether a host can have the address: not of this network (0/8), loopback (127/8), multicast, reserved (240/4) or the
+/// limited broadcast (RFC 6890). Private and link-local addresses are allowed.
 pub(crate) fn can_be_host(address: Ipv4Addr) -> bool {
     !matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
 /// Reads option 33 (RFC 2132 §5.8): pairs of destination and router.
 ///
-/// There is no mask: it is implicit in the network number (RFC 3442, introduction). A destination with nothing
-/// behind its class's network part is that network; any other is a host. 0.0.0.0, which must not be, is net 0.
+/// There is no mask: the network number implies it (RFC 3442, introduction). A destination with nothing behind its class's
+/// network part is that network; any other is a host. 0.0.0.0, which must not occur, is net 0.
 pub(super) fn static_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<WireRoute>, BadOption> {
     let (pairs, rest) = value.as_chunks::<8>();
     if pairs.is_empty() || !rest.is_empty() {
@@ -124,7 +125,7 @@ fn classful(destination: Ipv4Addr) -> Ipv4Net {
     if network.network() == destination { network } else { Ipv4Net::new_assert(destination, 32) }
 }
 
-/// Reads option 121 or 249 (RFC 3442): width, the significant bytes of the destination, router; never returns none.
+/// Reads option 121 or 249 (RFC 3442): width, the significant bytes of the destination, router; never returns an empty list.
 pub(super) fn classless_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -> Result<Vec<WireRoute>, BadOption> {
     let mut reader = Reader(value);
     let mut routes = Vec::new();
@@ -153,8 +154,8 @@ pub(super) fn classless_routes(value: &[u8], note: &mut impl FnMut(BadOption)) -
     if routes.is_empty() { Err(BadOption::NoRoute) } else { Ok(routes) }
 }
 
-/// Returns whether a route can lead there: not to this host itself (127/8, 0/8 and narrower), nor to the limited
-/// broadcast. Multicast can.
+/// Returns whether a route can lead there: not to this host itself (127/8, 0/8 and narrower), nor to the limited broadcast.
+/// Multicast is allowed.
 fn can_be_routed_to(destination: Ipv4Net) -> bool {
     let own = destination.prefix_len() >= 8 && matches!(destination.addr().octets()[0], 0 | 127);
     !own && !destination.addr().is_broadcast()
@@ -196,7 +197,7 @@ fn bad_name(bad: BadName, text: &[u8]) -> BadOption {
     }
 }
 
-/// Reads a text for people (56): printable ASCII stays, all else is escaped, what is too long is cut off.
+/// Reads a text for people (56): printable ASCII stays, everything else is escaped, and a long text is cut.
 pub(super) fn text(value: &[u8]) -> Result<String, BadOption> {
     let end = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     if end == 0 {
@@ -205,7 +206,7 @@ pub(super) fn text(value: &[u8]) -> Result<String, BadOption> {
     Ok(escaped(&value[..end], MAX_TEXT))
 }
 
-/// Returns bytes as printable ASCII, all else escaped, what is longer than `most` cut off.
+/// Returns bytes as printable ASCII, escaping everything else, and cut to `most`.
 fn escaped(bytes: &[u8], most: usize) -> String {
     let mut text = String::new();
     for escaped in bytes.iter().map(|byte| byte.escape_ascii()) {
