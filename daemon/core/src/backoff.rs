@@ -1,15 +1,15 @@
-//! The pause before what failed is tried again.
+//! The pause before a failed action is tried again.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// How often something failed in a row. Each pause is twice as long as the one before, from a second on.
+/// How often something failed in a row. Each pause is twice as long as the last, from one second on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Backoff(u32);
 
 impl Backoff {
-    /// Returns one whose first pause is two seconds.
+    /// Returns a backoff whose first pause is two seconds.
     pub(crate) fn of_two() -> Self {
         Self(1)
     }
@@ -30,7 +30,7 @@ impl Backoff {
     }
 }
 
-/// Returns a second, doubled so many `times`, and `most` at most.
+/// Returns a second, doubled this many `times`, and at most `most`.
 pub(crate) fn doubled(times: u32, most: Duration) -> Duration {
     Duration::from_secs(1 << times.min(16)).min(most)
 }

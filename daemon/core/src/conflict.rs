@@ -1,27 +1,26 @@
-//! Address conflict detection (RFC 5227): does somebody else use the leased address?
+//! Address conflict detection (RFC 5227): does another station use the leased address?
 //!
-//! A [`Window`] is the time for which one address is watched: three probes, a wait, and two announcements from when the
-//! address is on the interface. It knows no sockets and no lease; what a conflict leads to is its caller's.
+//! A [`Window`] is the time for which one address is watched: three probes, a wait, and two announcements once the address is on
+//! the interface. It knows no sockets and no lease; its caller decides what a conflict leads to.
 //!
-//! | ARP of somebody else | address not on the interface yet | address on the interface |
+//! | ARP from another station | address not on the interface yet | address on the interface |
 //! |---|---|---|
-//! | a reply to us with the address as sender | conflict (§2.1.1) | while a new lease is probed for: conflict (§2.1.1), it answers our probes; else as the next |
-//! | any other with the address as sender | conflict (§2.1.1) | defended; the second in ten seconds is a conflict (§2.4 b) |
-//! | a probe for the address | conflict where the window is strict (§2.1.1) | nothing: the kernel answers it |
+//! | a reply to us with the address as sender | conflict (§2.1.1) | during the probes for a new lease: conflict (§2.1.1), it answers them; else as the next row |
+//! | any other ARP with the address as sender | conflict (§2.1.1) | defended; the second in ten seconds is a conflict (§2.4 b) |
+//! | a probe for the address | conflict if the window is strict (§2.1.1) | nothing: the kernel answers it |
 //!
-//! Before anything comes of a conflict, who claims the address is asked for one that nobody can have ([`control`]).
+//! Before a conflict has any effect, the claimant is asked for an address that nobody can have ([`control`]).
 //!
-//! A lease that was in use before gives way only as §2.4 has it, also where its address is probed for again because carrier was
-//! away: a newcomer that got the same address, from a server that lost its leases, is not to drive it out.
+//! A lease that was in use before gives way only by §2.4, even if its address is probed for again because carrier was away: a
+//! newcomer that got the same address, from a server that lost its leases, must not drive it out.
 //!
-//! Probes of others count in a strict window only: switches that track devices send such probes for every address that
-//! they see, from 0.0.0.0 as RFC 5227 itself asks them to.
+//! Probes of others count in a strict window only: switches that track devices send such probes for every address that they see,
+//! from 0.0.0.0 as RFC 5227 itself asks them to.
 //!
-//! Whoever has one of our own Ethernet addresses is not somebody else; nor is the interface that held the address before
-//! ([`departed`]): it answers ARP until it is gone. On
-//! ipvlan all containers of a parent share one, so a conflict between two of them cannot be seen here; one with a host
-//! beyond the parent can, over the parent's link.
-//! On macvlan a conflict with an address of the parent itself cannot be seen: the two do not hear each other.
+//! A station with one of our own Ethernet addresses does not count as another; nor does the interface that held the address
+//! before ([`departed`]): it answers ARP until it is gone. On ipvlan all containers of a parent share one Ethernet address, so a
+//! conflict between two of them cannot be seen here; one with a host beyond the parent can, over the parent's link. On macvlan a
+//! conflict with an address of the parent itself cannot be seen: the two do not hear each other.
 
 pub mod control;
 pub mod departed;
@@ -49,20 +48,20 @@ pub const PROBE_MIN: Duration = Duration::from_secs(1);
 /// The longest time from one probe to the next (RFC 5227 §1.1).
 pub const PROBE_MAX: Duration = Duration::from_secs(2);
 
-/// From the last probe to when the address counts as free (RFC 5227 §1.1).
+/// From the last probe until the address counts as free (RFC 5227 §1.1).
 pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 
-/// The longest time from the beginning of a strict window to when the address counts as free.
+/// The longest time from the beginning of a strict window until the address counts as free.
 pub const PROBING: Duration =
     Duration::from_secs(PROBE_WAIT.as_secs() + (PROBE_NUM as u64 - 1) * PROBE_MAX.as_secs() + ANNOUNCE_WAIT.as_secs());
 
 /// Announcements of an address (RFC 5227 §1.1).
 pub const ANNOUNCE_NUM: u32 = 2;
 
-/// From one announcement to the next (RFC 5227 §1.1). The window stays open for as long after the last.
+/// From one announcement to the next (RFC 5227 §1.1). The window stays open as long after the last one.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// An address is defended once in this time (RFC 5227 §1.1).
+/// How often an address is defended at most (RFC 5227 §1.1).
 pub const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a strict window waits, after its probes, for the address to appear on the interface.
@@ -72,28 +71,28 @@ pub const APPEARANCE: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug)]
 pub struct Window {
     address: Ipv4Addr,
-    /// The Ethernet address that our frames bear, then all others that are not somebody else's.
+    /// The Ethernet address that our frames bear, then all others that do not count as another station.
     own: Box<[Mac]>,
     strict: bool,
-    /// The lease was in use before.
+    /// Whether the lease was in use before.
     established: bool,
     probes: u32,
-    /// When the next probe is due or, after the last, the probing is over; `None` when it is.
+    /// When the next probe is due or, after the last, the probing ends; `None` once it has ended.
     probe_at: Option<Instant>,
-    /// It has been on the interface since the window began, or before: from then on it is defended (§2.4).
+    /// Whether the address has been on the interface since the window began, or before: from then on it is defended (§2.4).
     in_use: bool,
     announcements: u32,
     /// When the next announcement is due.
     announce_at: Option<Instant>,
     defended: Option<Instant>,
-    /// Until when the window stays open once nothing is left to be sent.
+    /// Until when the window stays open after everything has been sent.
     until: Instant,
 }
 
 /// What a window wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Send this frame, then ask again. All stations of the LAN are to hear it.
+    /// Send this frame, then ask again. All stations of the LAN should hear it.
     Send(Vec<u8>),
     /// Send this frame, then ask again. It repeats an earlier one, in case the wire lost that.
     Repeat(Vec<u8>),
@@ -110,18 +109,18 @@ pub enum Turn {
 pub enum Heard {
     /// Nothing.
     Nothing,
-    /// Somebody else claims the address: send this frame, which defends it.
+    /// Another station claims the address: send this frame, which defends it.
     Defend(Vec<u8>),
-    /// Somebody else uses the address: it is not to be used any more.
+    /// Another station uses the address: it must not be used any more.
     Conflict {
-        /// Who, by Ethernet address.
+        /// Its Ethernet address.
         by: Mac,
     },
 }
 
 impl Window {
-    /// Returns a window that begins with a probe at once. `own` begins with the Ethernet address that our frames bear;
-    /// the others that it names are not somebody else's.
+    /// Returns a window that begins with a probe at once. `own` begins with the Ethernet address that our frames bear; the
+    /// others in it do not count as another station.
     ///
     /// RFC 5227 wants a random wait before the first one, so that the hosts of a building that gets its power back do
     /// not probe as one. Here the first probe goes with a REQUEST, and those take permits.
@@ -147,12 +146,12 @@ impl Window {
         Self { strict: true, probe_at: Some(first), ..Self::optimistic(address, own, now) }
     }
 
-    /// Returns a window of an address that has been in use, and is to be once more: it is probed for, announced and defended.
+    /// Returns a window for an address that has been in use, and will be again: it is probed for, announced and defended.
     pub fn established(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
         Self { established: true, in_use: true, announce_at: Some(now), ..Self::optimistic(address, own, now) }
     }
 
-    /// Returns a window of an address that is on the interface from `now` on: it is announced, and not probed for.
+    /// Returns a window for an address that is on the interface from `now` on: it is announced, and not probed for.
     pub fn announcing(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
         Self { probe_at: None, ..Self::established(address, own, now) }
     }
@@ -172,7 +171,7 @@ impl Window {
         self.strict
     }
 
-    /// Returns whether an ARP packet is of somebody else.
+    /// Returns whether an ARP packet is from another station.
     pub fn is_of_another(&self, arp: &Arp) -> bool {
         let by = arp.sender_mac;
         by.0[0] & 1 == 0 && by != Mac::default() && !self.own.contains(&by)
@@ -195,31 +194,31 @@ impl Window {
         [self.probe_at, self.announce_at].into_iter().flatten().min().unwrap_or(self.until)
     }
 
-    /// Records that the address is on the interface now: it is announced, the first time.
+    /// Records that the address is on the interface now: it is announced, if it was not before.
     pub fn appeared(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.in_use, true) {
             self.announce_at = Some(now);
         }
     }
 
-    /// Records that the address is not on the interface any more: it is not announced.
+    /// Records that the address is no longer on the interface: it is not announced.
     pub fn disappeared(&mut self) {
         self.announce_at = None;
     }
 
-    /// Lets frames bear another Ethernet address from here on. `own` as at the beginning.
+    /// Makes frames bear another Ethernet address from here on. `own` as at the beginning.
     pub fn bear(&mut self, own: Box<[Mac]>) {
         self.own = own;
     }
 
-    /// Announces an address that is on the interface once more.
+    /// Announces an address that is on the interface again.
     pub fn announce_again(&mut self, now: Instant) {
         if self.in_use {
             (self.announcements, self.announce_at) = (0, Some(now));
         }
     }
 
-    /// Takes an ARP packet in.
+    /// Handles an ARP packet.
     pub fn on_arp(&mut self, now: Instant, arp: &Arp) -> Heard {
         let by = arp.sender_mac;
         if !self.is_of_another(arp) {
@@ -260,8 +259,8 @@ impl Window {
         if self.announcements == 1 { Turn::Send(announcement) } else { Turn::Repeat(announcement) }
     }
 
-    /// The first defence keeps the window open, to hear whether it helped; further ones do not, or a neighbour could
-    /// keep it open for ever.
+    /// Defends the address. The first defence keeps the window open, to hear whether it helped; further ones do not, or a
+    /// neighbour could keep it open for ever.
     fn defend(&mut self, now: Instant, by: Mac) -> Heard {
         match self.defended.replace(now) {
             Some(last) if now < last + DEFEND_INTERVAL => return Heard::Conflict { by },

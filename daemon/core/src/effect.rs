@@ -36,7 +36,7 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
 
-/// The sockets of one exchange. Minted by the core, never used again in a run.
+/// The sockets of an exchange. Minted by the core, never used again in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExchangeId(pub u64);
 
@@ -45,16 +45,16 @@ pub struct ExchangeId(pub u64);
 pub enum Input<'a> {
     /// The first input, once: after the socket listens, before the first request is accepted.
     Start {
-        /// The present boot.
+        /// The current boot.
         boot: BootId,
-        /// All that the store holds.
+        /// All bindings that the store holds.
         records: Vec<(BindingId, Record)>,
-        /// What it holds of Docker's.
+        /// What it holds for Docker.
         docker: Vec<DockerRecord>,
-        /// Calls that were left while no daemon ran. Answered like any other; the shell forgets a call when it is
-        /// answered with success.
+        /// Calls that came while no daemon ran. They are answered like any other; the shell forgets a call when it is answered
+        /// with success.
         spooled: Vec<(RequestId, Call)>,
-        /// Containers that run although the store does not know them: it is new, or had to be set aside.
+        /// Running containers that the store does not know: the store is new, or had to be set aside.
         adoptees: Vec<Adoptee>,
     },
     /// A caller asks.
@@ -64,7 +64,7 @@ pub enum Input<'a> {
         /// What it asks.
         call: Call,
     },
-    /// A caller went away before it had its answer. An answer that was just given crosses this.
+    /// A caller went away before it had its answer. An answer may have crossed this.
     HungUp(RequestId),
     /// An effect is over.
     Done {
@@ -79,7 +79,7 @@ pub enum Input<'a> {
         exchange: ExchangeId,
         /// The frame from its Ethernet header on.
         bytes: &'a [u8],
-        /// What the kernel said of it.
+        /// What the kernel said about it.
         meta: FrameMeta,
     },
     /// An exchange's socket failed; nothing more comes from it. The core still closes it.
@@ -96,14 +96,14 @@ pub enum Input<'a> {
         /// Why.
         cause: LinkCause,
     },
-    /// The kernel told something, unasked.
+    /// The kernel reported something, unasked.
     Kernel(KernelEvent),
 }
 
 /// How an effect ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Of [`Effect::Persist`]: all of it is durable, or none.
+    /// Of [`Effect::Persist`]: all changes are durable, or none.
     Persisted(Result<(), StoreCause>),
     /// Of [`Effect::Open`].
     Opened(Result<(), LinkCause>),
@@ -113,7 +113,7 @@ pub enum Outcome {
     Inspected(Result<LinkView, LinkCause>),
     /// Of [`Effect::Apply`].
     Applied {
-        /// How many steps were taken, from the first.
+        /// How many steps were taken, counted from the first.
         taken: usize,
         /// The link after the last step, or why the next step (or the look after it) failed.
         result: Result<LinkView, LinkCause>,
@@ -122,10 +122,10 @@ pub enum Outcome {
     Prepared {
         /// The link, or why it could not be set up or looked at.
         result: Result<LinkView, LinkCause>,
-        /// The exchange, where its sockets are open.
+        /// The exchange, if its sockets are open.
         exchange: Option<ExchangeId>,
     },
-    /// Of [`Effect::Survey`]. What could not be found out says so.
+    /// Of [`Effect::Survey`]. It says what could not be found out.
     Surveyed(Survey),
     /// Of [`Effect::Seek`], or why no namespace could be looked at.
     Sought(Result<Sightings, LinkCause>),
@@ -135,19 +135,19 @@ pub enum Outcome {
     Unmade(Result<(), LinkCause>),
     /// Of [`Effect::ListOwn`]: the links that are there.
     OwnLinks(Result<OwnLinks, LinkCause>),
-    /// Of [`Effect::Close`]: the exchange is closed, and no link is left that was made for it.
+    /// Of [`Effect::Close`]: the exchange is closed, and so is any link that was made for it.
     Closed,
 }
 
-/// What is to be done outside.
+/// What the core wants done outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Makes changes durable, in one transaction. Where the store cannot be written, one that ends a binding
+    /// Makes changes durable, in one transaction. If the store cannot be written, a transaction that ends a binding
     /// ([`ended_by`](crate::record::ended_by)) may be kept where only a reboot loses it.
     Persist {
         /// Answered by [`Outcome::Persisted`].
         op: OpId,
-        /// The transaction. An empty one asks whether one could be written.
+        /// The transaction. An empty one asks whether the store could be written.
         changes: Vec<Change>,
     },
     /// Opens the sockets of an exchange.
@@ -161,13 +161,14 @@ pub enum Effect {
         /// Which.
         want: Sockets,
     },
-    /// Looks at a link. From then on the shell tells of the link's namespace too ([`Input::Kernel`]), where that is a container's.
+    /// Looks at a link. From then on the shell also reports events in the link's namespace ([`Input::Kernel`]), if that is a
+    /// container's.
     Inspect {
         /// Answered by [`Outcome::Inspected`].
         op: OpId,
         /// Which link.
         target: Target,
-        /// Its routes too.
+        /// Whether to look at its routes too.
         routes: bool,
     },
     /// Changes a link step by step, then looks at it as [`Effect::Inspect`] does.
@@ -180,17 +181,17 @@ pub enum Effect {
         steps: Vec<Step>,
     },
     /// Sets a link up and looks at it, and opens the sockets of an exchange there in the same visit. A link of the host is not
-    /// set up. Where the link has no carrier then, or sockets would take a port, or cannot be had at once, it opens none.
+    /// set up. No sockets are opened if the link has no carrier then, or if they would take a port, or cannot be had at once.
     Prepare {
         /// Answered by [`Outcome::Prepared`].
         op: OpId,
         /// Where.
         place: Place,
-        /// The wire that this is on.
+        /// The wire of this place.
         lan: Lan,
         /// The exchange. It hears answers by ARP, and holds no port.
         exchange: ExchangeId,
-        /// The hardware address by which answers name the client; `None`: that of the place.
+        /// The hardware address by which answers name the client; `None`: the place's own.
         chaddr: Option<Mac>,
     },
     /// Looks for what could explain that no DHCP server answers.
@@ -202,30 +203,30 @@ pub enum Effect {
         /// The host's link that is its LAN, if it is known by one.
         lan_parent: Option<String>,
     },
-    /// Looks for interfaces in the namespaces of an engine that does not say where it puts them: Docker's. From then on the shell
-    /// tells of the namespaces in which it finds any.
+    /// Looks for interfaces in the namespaces of an engine that does not say where it puts them: Docker. From then on the shell
+    /// also reports events in the namespaces in which it finds any.
     Seek {
         /// Answered by [`Outcome::Sought`].
         op: OpId,
         /// The interfaces.
         sought: Vec<Sought>,
-        /// The number of the one namespace to be looked through; `None`: all are.
+        /// The number of the only namespace to look through; `None`: all.
         number: Option<i32>,
     },
-    /// Makes a link in the host's namespace, with an alias that names its owner; that of a VLAN is set up, any other is down.
-    /// One of this owner that is there already is success.
+    /// Makes a link in the host's namespace, with an alias that names its owner; a VLAN's link is set up, any other is down. If
+    /// this owner already has one there, that is success.
     Make {
         /// Answered by [`Outcome::Made`].
         op: OpId,
         /// The link.
         link: Box<OwnLink>,
     },
-    /// Deletes the link with this owner from the host's namespace. One that is not there is success, and so is one of that name
-    /// whose alias says otherwise, which stays.
+    /// Deletes the link with this owner from the host's namespace. Success too if it is not there, or if a link of that name has
+    /// another alias; that one stays.
     Unmake {
         /// Answered by [`Outcome::Unmade`].
         op: OpId,
-        /// Whose link.
+        /// The owner.
         owner: LinkOwner,
     },
     /// Lists the links in the host's namespace that were made for Docker.
@@ -233,7 +234,7 @@ pub enum Effect {
         /// Answered by [`Outcome::OwnLinks`].
         op: OpId,
     },
-    /// Sends a frame, from its Ethernet header on. A loss is the network's.
+    /// Sends a frame, from its Ethernet header on. The network may lose it.
     Send {
         /// Answered by [`Outcome::Sent`], if anybody wants to know, unless the exchange breaks or is closed first.
         op: Option<OpId>,
@@ -241,18 +242,18 @@ pub enum Effect {
         exchange: ExchangeId,
         /// The frame.
         frame: Vec<u8>,
-        /// The index of a link of the host that it leaves by instead, so that the stations of this host do not hear it. Where
-        /// that link does not take it at once, it leaves over the exchange.
+        /// The index of a host link that the frame leaves by instead, so that the stations of this host do not hear it. If that
+        /// link does not take it at once, it leaves over the exchange.
         over: Option<u32>,
     },
-    /// Has the packet socket of an open exchange hear nothing but this of ARP. Where that cannot be done the exchange breaks.
+    /// Makes the packet socket of an open exchange hear only this ARP. If that fails, the exchange breaks.
     Hear {
         /// The exchange.
         exchange: ExchangeId,
-        /// What it hears from here on.
+        /// The ARP that it hears from here on.
         arp: Hears,
     },
-    /// Closes an exchange, opened or still opening, once what was to be sent over it is out.
+    /// Closes an exchange, opened or still opening, once everything has been sent over it.
     Close {
         /// Answered by [`Outcome::Closed`], if anybody waits for that.
         op: Option<OpId>,
@@ -266,17 +267,17 @@ pub enum Effect {
         /// The answer.
         answer: Answer,
     },
-    /// Lets the host's programs read an attachment's name servers, in place of what they read before; `None`: it has none
-    /// any more. Nothing is answered. The shell keeps the order, and at start forgets what no effect of the start names.
+    /// Lets the host's programs read an attachment's name servers, replacing what they read before; `None`: it has none any
+    /// more. Nothing is answered. The shell keeps the order, and at start forgets whatever no effect of the start names.
     Publish {
-        /// Whose.
+        /// The attachment.
         attachment: Arc<Attachment>,
-        /// What its lease, which is durable, says.
+        /// What its durable lease says.
         dns: Option<Dns>,
     },
 }
 
-/// What the next deadline of the core is for.
+/// What the core's next deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// A call has to be answered.
@@ -287,7 +288,7 @@ pub enum Why {
     Conflict,
     /// A RELEASE goes on, or is tried again.
     Release,
-    /// A lease that could not be given back ends by itself.
+    /// A lease that could not be given back ends.
     LeaseEnds,
     /// A failed write is tried again.
     Store,

@@ -1,4 +1,4 @@
-//! What is worth telling an operator: each change of a binding, with its cause.
+//! What is worth an operator's attention: each change of a binding, with its cause.
 //!
 //! The store numbers events and keeps the latest; the names of kinds are for programs and stay as they are.
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity::Attachment;
 use crate::time::WallTime;
 
-/// A cause is cut here, in bytes. Some bear text that a server chose.
+/// The length at which a cause is cut, in bytes. Some causes bear text that a server chose.
 const MAX_CAUSE: usize = 512;
 
 /// One change of a binding.
@@ -19,7 +19,7 @@ const MAX_CAUSE: usize = 512;
 pub struct Event {
     /// When, by the wall clock.
     pub wall: WallTime,
-    /// Whose.
+    /// The attachment.
     pub attachment: Attachment,
     /// What happened.
     pub kind: EventKind,
@@ -32,7 +32,7 @@ pub struct Event {
     /// Why. Text from the wire is escaped in it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,
-    /// The ones before it that it stands for too.
+    /// The run of events that it stands for, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
 }
@@ -47,13 +47,13 @@ pub struct Run {
 }
 
 impl Event {
-    /// Returns whether the next event of the same attachment may stand for this one too: it says that a lease was extended,
-    /// and nothing changed. Of these there is no end, and the journal has one.
+    /// Returns whether the next event of the same attachment may stand for this one too: it says that a lease was extended
+    /// without change. These never end, but the journal does.
     pub fn may_run(&self) -> bool {
         matches!(self.kind, EventKind::Renewed | EventKind::Rebound)
     }
 
-    /// Returns this event as one that stands for `earlier` too, the one before it of its attachment, if it says the same.
+    /// Returns this event as one that also stands for `earlier`, its attachment's last one, if both say the same.
     pub fn continuing(&self, earlier: &Self) -> Option<Self> {
         let said = |event: &Self| Self { wall: self.wall, run: None, ..event.clone() };
         let run = |event: &Self| event.run.unwrap_or(Run { times: 1, since: event.wall });
@@ -69,29 +69,29 @@ impl Event {
 pub enum EventKind {
     /// There is a lease where there was none.
     Acquired,
-    /// A server extended the lease, asked by its own address, or confirmed it.
+    /// A server that was asked by its own address extended the lease, or confirmed it.
     Renewed,
-    /// Some server extended the lease, asked by broadcast.
+    /// A server extended the lease after being asked by broadcast.
     Rebound,
     /// The lease that is held grants something else than before.
     Changed,
-    /// A server refused the lease, or there is no way to give it back.
+    /// A server refused the lease, or it cannot be given back.
     Lost,
-    /// The lease ended, and no server had extended it; or it could not be given back before.
+    /// The lease ended before any server extended it, or before it could be given back.
     Expired,
     /// Another station uses the address.
     Conflict,
     /// The address was given back because another station uses it.
     Declined,
-    /// The lease went back, or is left to end by itself.
+    /// The lease went back, or is left to expire.
     Released,
     /// The lease of a container that ran before was taken over.
     Adopted,
-    /// A link or a namespace went without DEL.
+    /// A link or a namespace disappeared without DEL.
     OrphanFound,
     /// Somebody else took the address off its interface.
     AddressRemoved,
-    /// A station that claims the address claims one that nobody can have too: it is not heard any more.
+    /// A station that claims the address also claims one that nobody can have: its claims are ignored from now on.
     DetectionOff,
     /// Another attachment of this host, or the host itself, has the address: it was not taken, or not given back.
     AddressHeld,

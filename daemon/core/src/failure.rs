@@ -1,4 +1,4 @@
-//! Why a call failed, for whoever made it.
+//! Why a call failed, for its caller.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub enum StoreCause {
     Failed(String),
 }
 
-/// Why a call failed. One variant a cause; the front doors turn them into their protocols' codes.
+/// Why a call failed. One variant per cause; the front doors turn them into their protocols' codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The interface could not be looked at, set up or opened.
@@ -41,7 +41,7 @@ pub enum Failure {
     NoCarrier {
         /// The interface.
         ifname: String,
-        /// How long it was waited for.
+        /// How long the ADD waited for it.
         waited: Duration,
     },
     /// The time-out passed before any other offer.
@@ -51,15 +51,15 @@ pub enum Failure {
         lan: Lan,
         /// DISCOVERs sent.
         sent: u32,
-        /// How long it was waited.
+        /// How long the ADD waited.
         waited: Duration,
-        /// How long others of the LAN had gone first.
+        /// How long others on the LAN had gone first.
         queued: Duration,
         /// What came in, and what did not go out.
         tally: Box<Tally>,
         /// What else was found.
         silence: Option<Box<Silence>>,
-        /// It was not waited for as long as was asked for.
+        /// Whether the wait was cut shorter than requested.
         cut: bool,
     },
     /// The time-out passed after an offer, before the ACK.
@@ -71,15 +71,15 @@ pub enum Failure {
         address: Ipv4Addr,
         /// REQUESTs sent.
         sent: u32,
-        /// How long it was waited.
+        /// How long the ADD waited.
         waited: Duration,
-        /// How long others of the LAN had gone first.
+        /// How long others on the LAN had gone first.
         queued: Duration,
         /// What came in, and what did not go out.
         tally: Box<Tally>,
     },
-    /// The time-out passed while the server kept refusing what it had offered; or it refused an earlier address, and no
-    /// offer came after that.
+    /// The time-out passed while the server kept refusing what it had offered; or it refused an earlier address, and no offer
+    /// came after that.
     #[error("server {server} refused {address} with a NAK{}{}", quoted(.message), looked_on(*.in_vain))]
     Nak {
         /// The server.
@@ -88,10 +88,10 @@ pub enum Failure {
         address: Ipv4Addr,
         /// The server's message (56), escaped.
         message: Option<String>,
-        /// DISCOVERs sent after that, where none was answered by an offer; else 0.
+        /// DISCOVERs sent after that, if no offer answered them; else 0.
         in_vain: u32,
     },
-    /// Somebody else uses the address that was to be had, or the last one that was offered before the time-out.
+    /// Another station uses the only address that would do, or the last one that was offered before the time-out.
     #[error(
         "{address} is in use by {by}, and was declined: give that another address, or take {address} out of the \
          server's pool"
@@ -102,7 +102,7 @@ pub enum Failure {
         /// Who uses it, by Ethernet address.
         by: Mac,
     },
-    /// Somebody else uses each of several addresses that were to be had. There are no more than an ADD may decline.
+    /// Other stations use each of several addresses that were offered. There are no more than an ADD may decline.
     #[error(
         "{} addresses that were offered on {lan} are in use, and were declined: {}; take them out of the server's pool, or \
          look at why these Ethernet addresses answer for them",
@@ -115,7 +115,7 @@ pub enum Failure {
         /// The addresses, and who uses each, by Ethernet address.
         declined: Vec<(Ipv4Addr, Mac)>,
     },
-    /// So many addresses of the LAN were in use of late that no further one may be tried before the time-out.
+    /// So many addresses of the LAN were in use recently that no other may be tried before the time-out.
     #[error(
         "new addresses on {lan} are paused for {wait:?}: the last {conflicts} that were offered there were in use, \
          {address} by {by}; look at why that Ethernet address answers for it"
@@ -125,14 +125,14 @@ pub enum Failure {
         lan: Lan,
         /// How long from now, in whole seconds.
         wait: Duration,
-        /// So many addresses in a row were in use.
+        /// How many addresses in a row were in use.
         conflicts: usize,
         /// The last address that was offered.
         address: Ipv4Addr,
         /// Who uses it, by Ethernet address.
         by: Mac,
     },
-    /// The lease would end before it is known that nobody else uses its address.
+    /// The lease would end before it is known that no other station uses its address.
     #[error(
         "server {server} grants {address} for {lease:?}, and strict conflict detection takes up to {probing:?}: set \
          conflictDetection to optimistic, or let the server grant longer leases"
@@ -144,13 +144,13 @@ pub enum Failure {
         address: Ipv4Addr,
         /// The lease time.
         lease: Duration,
-        /// How long the probes take at most.
+        /// How long the probes may take.
         probing: Duration,
     },
-    /// The time-out passed while something of ours was waited for.
+    /// The time-out passed while the ADD waited for something of ours.
     #[error("no result after {waited:?}: still waiting for {waiting_for}")]
     TimedOut {
-        /// What was waited for.
+        /// What it waited for.
         waiting_for: &'static str,
         /// How long.
         waited: Duration,
@@ -167,25 +167,25 @@ pub enum Failure {
         client_id: ClientId,
         /// Who holds it.
         holder: Attachment,
-        /// Its interface is there; else it may be where the daemon cannot look.
+        /// Whether its interface is there; if not, it may be where the daemon cannot look.
         seen: bool,
     },
-    /// Another live attachment, or the host itself, has the address that was to be had, or the last one that was offered.
+    /// Another live attachment, or the host itself, has the only address that would do, or the last one that was offered.
     #[error("{}", held(*.server, *.address, .holder, *.shared))]
     AddressHeld {
-        /// The server that would give it; `None`: the container was to be adopted with it.
+        /// The server that would grant it; `None`: the container should have been adopted with it.
         server: Option<Ipv4Addr>,
         /// The address.
         address: Ipv4Addr,
         /// Who has it.
         holder: AddressHolder,
-        /// The Ethernet address, where both have the same.
+        /// The Ethernet address, if both have the same.
         shared: Option<Mac>,
     },
     /// A DEL of the same attachment came while the ADD was under way.
     #[error("the ADD of {0} was cancelled by its DEL")]
     Cancelled(Attachment),
-    /// Another address than the requested one was offered, and only that one would do.
+    /// Only the requested address would do, and another was offered.
     #[error("{server} offered {offered} instead of {wanted}")]
     NotWanted {
         /// The server that offered last.
@@ -195,16 +195,16 @@ pub enum Failure {
         /// The address that it offered.
         offered: Ipv4Addr,
     },
-    /// A call about a network or an endpoint of Docker's came to nothing.
+    /// A call about a Docker network or an endpoint failed.
     #[error("{0}")]
     Network(NetworkFault),
     /// An ADD could not be served now.
     #[error("{0}")]
     NotReady(String),
-    /// Some of what was to be collected could not be given back.
+    /// Some of what GC collects could not be given back.
     #[error("not all was given back: {}", .0.join("; "))]
     NotCollected(Vec<String>),
-    /// The attachment is bound: in another namespace, which still lives, or with another address than would do.
+    /// The attachment is bound already: in another namespace, which still lives, or with an address that will not do.
     #[error("{attachment} is already attached{}: delete it first", .netns.as_deref().map(|path| format!(" in {}", path.display())).unwrap_or_default())]
     Attached {
         /// The attachment.
@@ -212,30 +212,30 @@ pub enum Failure {
         /// Where, unless it lives on a link of the host.
         netns: Option<PathBuf>,
     },
-    /// The address that was to be had is none for an endpoint of its pool.
+    /// An endpoint of this pool may not have the address that was to be had.
     #[error("{}{address}, which is {why}{}", offers(.server), remedy(.server))]
     Unfit {
         /// The server that offered it; `None`: it was asked for.
         server: Option<Ipv4Addr>,
         /// The address.
         address: Ipv4Addr,
-        /// Why that is none.
+        /// Why not.
         why: Unfit,
     },
-    /// A pool could not be had, or nothing be reserved in it.
+    /// A pool could not be had, or an address could not be reserved in it.
     #[error("{0}")]
     Pool(PoolFault),
     /// CHECK of an attachment that has no lease.
     #[error("{0} holds no lease: run ADD again")]
     Unknown(Attachment),
-    /// CHECK of an attachment that holds another address than the caller believes.
+    /// CHECK of an attachment that holds an address other than the caller expects.
     #[error("{attachment} holds {held}, not {expected}")]
     Differs {
         /// The attachment.
         attachment: Attachment,
         /// What it holds.
         held: Ipv4Net,
-        /// What the caller believes.
+        /// What the caller expects.
         expected: String,
     },
     /// CHECK of an attachment whose address is not on its interface.
@@ -248,7 +248,7 @@ pub enum Failure {
         /// The interface.
         ifname: String,
     },
-    /// CHECK of an attachment that lacks a route which the daemon has put on.
+    /// CHECK of an attachment without a route that the daemon has put on.
     #[error(
         "route {route} is not on interface {ifname} of {attachment}: somebody changed it, so add it again or make the container anew"
     )]

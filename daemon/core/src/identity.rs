@@ -1,4 +1,4 @@
-//! Who asks for a lease, and what the server knows the asker by.
+//! Who asks for a lease, and how the server knows the asker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::Mac;
 
-/// What no PoolID begins with: that is a subnet.
+/// No PoolID begins with this, because each begins with a subnet.
 const IN_NETWORK: &str = "network ";
 
 /// What a front door asks for: one interface of one container on one network, as that door names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "door", rename_all = "lowercase")]
 pub enum Attachment {
-    /// The CNI shim's.
+    /// From the CNI shim.
     Cni {
         /// The network's name.
         network: String,
@@ -23,11 +23,11 @@ pub enum Attachment {
         /// The interface's name inside the container, as the caller gave it.
         ifname: String,
     },
-    /// Docker's drivers', which name neither container nor interface.
+    /// From Docker's drivers, which name neither container nor interface.
     Docker {
-        /// The PoolID, or what stands in its place: see [`Attachment::in_network`].
+        /// The PoolID, or what takes its place: see [`Attachment::in_network`].
         pool: String,
-        /// The endpoint's Ethernet address, or what else is its own.
+        /// The endpoint's Ethernet address, or something else of its own.
         endpoint: String,
     },
 }
@@ -38,12 +38,12 @@ impl Attachment {
         Self::Cni { network: network.into(), container: container.into(), ifname: ifname.into() }
     }
 
-    /// Returns what stands in the place of a PoolID for the endpoints of a network of our own driver's.
+    /// Returns what takes the place of a PoolID for the endpoints of a network of our own driver.
     pub fn in_network(network: &str) -> String {
         format!("{IN_NETWORK}{network}")
     }
 
-    /// Returns whether it is that of an endpoint of our own network driver's, whose address was leased with it.
+    /// Returns whether it is an endpoint of our own network driver, whose address was leased with it.
     pub(crate) fn is_in_network(&self) -> bool {
         match self {
             Self::Cni { .. } => false,
@@ -51,7 +51,7 @@ impl Attachment {
         }
     }
 
-    /// Returns the container's id, where the door names it.
+    /// Returns the container's id, if the door names it.
     pub fn container(&self) -> Option<&str> {
         match self {
             Self::Cni { container, .. } => Some(container),
@@ -59,8 +59,8 @@ impl Attachment {
         }
     }
 
-    /// Returns whether a client identifier is made of the container's id: it ends with that container, whose engine may start it
-    /// again. Of a long one only the head is readable.
+    /// Returns whether a client identifier is made from the container's id: it ends with that container, which its engine may
+    /// start again. Only the head of a long id is readable.
     pub(crate) fn is_named_by(&self, id: &ClientId) -> bool {
         const HEAD: usize = 63;
         let Self::Cni { network, container, ifname } = self else { return false };
@@ -69,7 +69,7 @@ impl Attachment {
         id.as_bytes().strip_prefix(&[0]).is_some_and(|text| text.starts_with(head))
     }
 
-    /// Returns whether its door does not say where the interface is: that has to be found out.
+    /// Returns whether its door does not say where the interface is, so that the daemon has to find it.
     pub fn is_found_later(&self) -> bool {
         match self {
             Self::Cni { .. } => false,
@@ -92,7 +92,7 @@ impl fmt::Display for Attachment {
 pub enum AddressHolder {
     /// An attachment has leased it.
     Attachment(Arc<Attachment>),
-    /// It is this host's own, on the link of this name.
+    /// The host itself has it, on the link of this name.
     Host(String),
 }
 
@@ -159,7 +159,7 @@ pub enum BadClientId {
     /// RFC 2132 §9.14 wants two bytes at least.
     #[error("a client identifier has at least 2 bytes, this one has {0}")]
     TooShort(usize),
-    /// One option holds 255 bytes; the incumbent cuts at 254.
+    /// One option holds 255 bytes; the replaced plugin cuts at 254.
     #[error("a client identifier has at most 255 bytes, this one has {0}")]
     TooLong(usize),
     /// Not an even number of hexadecimal digits.
@@ -177,13 +177,13 @@ impl ClientId {
         }
     }
 
-    /// Returns the identifier that is made of a hardware address: its type, then the address (RFC 2132 §9.14).
+    /// Returns the identifier made from a hardware address: its type, then the address (RFC 2132 §9.14).
     pub fn ethernet(mac: Mac) -> Self {
         Self(std::iter::once(1).chain(mac.0).collect())
     }
 
-    /// Returns it for a person. One of type 0 (RFC 4361: no hardware type) is the text that it mostly is, `00:c1/lan/eth0`;
-    /// any other stays hexadecimal.
+    /// Returns it for a person. An identifier of type 0 (RFC 4361: no hardware type) is mostly text and shown so,
+    /// `00:c1/lan/eth0`; any other stays hexadecimal.
     pub fn readable(&self) -> String {
         match &*self.0 {
             [0, text @ ..] if text.iter().all(u8::is_ascii_graphic) => {
@@ -225,8 +225,8 @@ impl TryFrom<String> for ClientId {
 
 /// What a server knows a client by.
 ///
-/// A server that is given a client identifier keys on it alone (RFC 2131 §4.2), so two identities are one holder's
-/// when LAN and client identifier agree: see [`Identity::key`]. The chaddr is carried because every message bears it.
+/// A server that receives a client identifier recognises the client by that alone (RFC 2131 §4.2), so two identities belong to
+/// one holder when LAN and client identifier agree: see [`Identity::key`]. The chaddr is there because every message bears it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The wire that the server is on.
@@ -256,9 +256,9 @@ pub enum ClientIdRule {
     Mac,
     /// A name that is too long for some servers.
     Hashed {
-        /// What stands for it.
+        /// The identifier that is sent instead.
         sent: ClientId,
-        /// The whole name: the identifier of clients that this daemon knows by it, and of those that ran before it did.
+        /// The whole name: the identifier of clients that this daemon knows by it, and of those that ran before the daemon did.
         known: Option<ClientId>,
     },
 }

@@ -1,8 +1,8 @@
 //! The decisions of leasehold, without any I/O.
 //!
 //! [`registry::Registry`] owns all bindings and all rules. It is sans-IO: it never reads a clock, opens a socket or a
-//! file, starts a thread or asks for randomness. The outside hands it an [`effect::Input`] with the present time, then
-//! drains its [`effect::Effect`]s, carries them out, and hands their outcomes in:
+//! file, starts a thread or asks for randomness. The outside hands it an [`effect::Input`] with the current time, then drains
+//! its [`effect::Effect`]s, carries them out, and hands in their outcomes:
 //!
 //! ```
 //! use std::time::Duration;
@@ -20,7 +20,7 @@
 //! let boot = BootId("2f1c".to_owned());
 //! registry.handle(at(1), Input::Start { boot, records: Vec::new(), docker: Vec::new(), spooled: Vec::new(), adoptees: Vec::new() });
 //!
-//! // A runtime deletes what nobody knows: that is a success.
+//! // A runtime deletes an attachment that nobody knows: that succeeds.
 //! let attachment = Attachment::cni("lan", "c1", "eth0");
 //! registry.handle(at(2), Input::Request { id: RequestId(1), call: Call::Del { attachment, grace: None } });
 //!
@@ -32,7 +32,7 @@
 //!         Effect::Persist { op, changes: _ } => {
 //!             registry.handle(at(2), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
 //!         }
-//!         // At the start: were links made for Docker, and left?
+//!         // At the start: which links were made for Docker and left behind?
 //!         Effect::ListOwn { op } => {
 //!             registry.handle(at(2), Input::Done { op, outcome: Outcome::OwnLinks(Ok(OwnLinks::default())) });
 //!         }
@@ -45,8 +45,8 @@
 //! assert_eq!(registry.poll_timeout(), None);
 //! ```
 //!
-//! Inside, imports run one way: `registry` → `binding` → `interface` → `plan`, `conflict` → `dhcpv4` → `wire` → `time`. `effect` and `record`, the
-//! contract with the outside, are seen by `registry` and `binding` only.
+//! Inside, imports run one way: `registry` → `binding` → `interface` → `plan`, `conflict` → `dhcpv4` → `wire` → `time`. Only
+//! `registry` and `binding` see `effect` and `record`, the contract with the outside.
 
 mod backoff;
 mod binding;

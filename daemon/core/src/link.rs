@@ -16,14 +16,14 @@ use crate::identity::Lan;
 use crate::network::LinkOwner;
 use crate::wire::Mac;
 
-/// The cookie of a network namespace (`SO_NETNS_COOKIE`): its identity within one boot. Paths, inodes and nsids
-/// are used again at once after a namespace died; cookies are not.
+/// The cookie of a network namespace (`SO_NETNS_COOKIE`): its identity within one boot. Paths, inodes and nsids are used again
+/// at once after a namespace died; cookies are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cookie(pub u64);
 
-/// Returns the directory of a namespace's path: where that is missing, nothing can be said of what should be in it. Of
-/// `/proc/PID/ns/net` it is `/proc`: what lies between goes with the process.
+/// Returns the directory of a namespace's path: if that is missing, nothing can be said about its contents. For
+/// `/proc/PID/ns/net` it is `/proc`: the rest of the path goes with the process.
 pub fn directory_of(netns: &Path) -> &Path {
     let proc = Path::new("/proc");
     if netns.starts_with(proc) { proc } else { netns.parent().unwrap_or(netns) }
@@ -54,9 +54,9 @@ pub enum Link {
         /// tag.
         #[serde(default, skip_serializing_if = "is_zero")]
         vlan: u16,
-        /// The socket is not on the link itself but on a port of it, made for it and gone with it: of a bridge a veth, of any
-        /// other link a macvlan. A frame that is sent on a bridge never reaches a server that listens on that bridge, and one
-        /// that is sent on the parent of macvlans never reaches a server in one of them.
+        /// Whether the socket is on a temporary port of the link instead of the link itself: on a bridge a veth, on any other
+        /// link a macvlan. A frame that is sent on a bridge never reaches a server that listens on that bridge, and one that is
+        /// sent on the parent of macvlans never reaches a server in one of them.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         port: bool,
     },
@@ -72,13 +72,13 @@ impl Link {
         Self::Parent { ifindex, mac, vlan: 0, port: false }
     }
 
-    /// Returns the host's link with this index, which is a LAN's, in the LAN's VLAN, on behalf of a container with this Ethernet
+    /// Returns the host's link of a LAN, with this index, in the LAN's VLAN, on behalf of a container with this Ethernet
     /// address.
     pub fn of_lan(ifindex: u32, lan: &Lan, mac: Mac) -> Self {
         Self::Parent { ifindex, mac, vlan: lan.vlan(), port: false }
     }
 
-    /// Returns the same with the socket on a port of that link. One in a container is as it was.
+    /// Returns the same with the socket on a port of that link. A link in a container stays as it is.
     pub fn by_port(self) -> Self {
         match self {
             Self::Parent { ifindex, mac, vlan, port: _ } => Self::Parent { ifindex, mac, vlan, port: true },
@@ -86,15 +86,15 @@ impl Link {
         }
     }
 
-    /// Returns the host's link that was found to be a LAN's, on behalf of a container with this Ethernet address: on a bridge with
+    /// Returns the host's link that was found for a LAN, on behalf of a container with this Ethernet address; on a bridge with
     /// the socket on a port.
     pub fn parent_of(lan: &Lan, found: &LinkView, mac: Mac) -> Self {
         let link = Self::of_lan(found.ifindex, lan, mac);
         if found.has_ports_for(mac) { link.by_port() } else { link }
     }
 
-    /// Returns whether there can be macvlans beside it that reach more than it does: on a link of the host that is no bridge. What
-    /// is tagged there none of them hears.
+    /// Returns whether macvlans beside it could reach more than it does: on a link of the host that is not a bridge, and
+    /// untagged, because no macvlan hears what is tagged there.
     pub fn has_beside(&self, found: &LinkView) -> bool {
         matches!(self, Self::Parent { vlan: 0, port: false, .. }) && !found.bridge
     }
@@ -123,7 +123,7 @@ impl Link {
     }
 }
 
-/// An interface by name, before anything else is known of it.
+/// An interface by name, before anything else is known about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByName {
     /// The path of its namespace, without the host prefix.
@@ -135,7 +135,7 @@ pub struct ByName {
 }
 
 impl ByName {
-    /// Returns its link as it was found.
+    /// Returns its link, as found.
     pub fn link(&self, found: &LinkView) -> Link {
         found.link_in(&self.netns)
     }
@@ -147,17 +147,16 @@ impl fmt::Display for ByName {
     }
 }
 
-/// Where a binding is to live, before its link is found.
+/// Where a binding should live, before its link is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// An interface in a network namespace.
     InNetns(ByName),
-    /// The LAN's link in the host's namespace, on behalf of an interface that is not there yet, or of which nobody knows where
-    /// it is.
+    /// The LAN's link in the host's namespace, on behalf of an interface that is not there yet, or whose place nobody knows.
     Parent {
         /// The link's name.
         ifname: String,
-        /// The Ethernet address that the interface has or is to have.
+        /// The Ethernet address that the interface has or will have.
         mac: Mac,
     },
 }
@@ -178,7 +177,7 @@ impl Place {
         }
     }
 
-    /// Returns what is to be looked at to find its link.
+    /// Returns what to look at to find its link.
     pub fn target(&self) -> Target {
         match self {
             Self::InNetns(at) => Target::Named(at.clone()),
@@ -186,7 +185,7 @@ impl Place {
         }
     }
 
-    /// Returns its link as it was found, which is of this LAN.
+    /// Returns its link on this LAN, as found.
     pub fn link(&self, found: &LinkView, lan: &Lan) -> Link {
         match self {
             Self::InNetns(at) => at.link(found),
@@ -194,7 +193,7 @@ impl Place {
         }
     }
 
-    /// Returns whether what is sent there leaves, as the link was found. A bridge gets carrier by the port that is made.
+    /// Returns whether what is sent there leaves, as the link was found. A bridge gets carrier from the port that is made.
     pub fn has_carrier(&self, found: &LinkView) -> bool {
         match self {
             Self::InNetns(_) => found.carrier,
@@ -208,10 +207,10 @@ impl Place {
 pub enum Target {
     /// An interface by name.
     Named(ByName),
-    /// The interface of a container that runs: what a server knows by this Ethernet address. Mostly it has this name, which
-    /// a stand-in may have taken; where none can be told to be it, that is refused with the reason.
+    /// The interface of a running container: the one that a server knows by this Ethernet address. Mostly it has this name, but
+    /// a stand-in may have taken that; if none can be told to be it, that is refused with the reason.
     OfServer(ByName, Mac),
-    /// A link seen before. The shell refuses when the path leads to another namespace by now.
+    /// A link seen before. The shell refuses if the path now leads to another namespace.
     Known(Link),
     /// A link of the host by name.
     Host {
@@ -261,20 +260,20 @@ pub struct LinkView {
     pub up: bool,
     /// Whether it has carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
-    /// Whether it was down or had no carrier when the visit came that saw it and set it up.
+    /// Whether it was down or had no carrier when the visit that set it up came.
     pub was_down: bool,
-    /// The addresses on it, of the families that are looked for.
+    /// The addresses on it, in the families that are looked for.
     pub addresses: Vec<IpNet>,
-    /// The IPv4 routes over it that the kernel did not make itself, where they were to be looked at.
+    /// The IPv4 routes over it that the kernel did not make itself, if they were looked at.
     pub routes: Option<Vec<LinkRoute>>,
     /// Whether it is a bridge.
     pub bridge: bool,
     /// Whether it is a macvlan.
     pub macvlan: bool,
     /// The index of the host's link that it is a macvlan on. What that link sends leaves by the wire and reaches none of its
-    /// macvlans; what one of them broadcasts the kernel copies for each of the others.
+    /// macvlans; the kernel copies what one of them broadcasts for each of the others.
     pub lower: Option<u32>,
-    /// Whether it is wireless: its access point takes frames of one Ethernet address only.
+    /// Whether it is wireless: its access point takes frames from one Ethernet address only.
     pub wireless: bool,
     /// Frames that came in on it so far.
     pub received: u64,
@@ -291,8 +290,8 @@ impl LinkView {
         (self.cookie, self.ifindex)
     }
 
-    /// Returns whether it is a bridge of which a port can speak for this Ethernet address. For the bridge's own none can: what is
-    /// sent to that address comes out at no port.
+    /// Returns whether it is a bridge and a port of it can speak for this Ethernet address. No port can for the bridge's own:
+    /// frames to that address come out at no port.
     pub fn has_ports_for(&self, mac: Mac) -> bool {
         self.bridge && self.mac != mac
     }
@@ -332,35 +331,34 @@ pub struct Sightings {
     pub found: Vec<Sighting>,
     /// How many namespaces were looked through.
     pub seen: usize,
-    /// Each of the namespaces that there are was looked through.
+    /// Whether every namespace that exists was looked through.
     pub whole: bool,
     /// The first thing that could not be looked at.
     pub unseen: Option<LinkCause>,
 }
 
-/// What a packet socket hears of ARP. Of IPv4 only, and not what this host sends.
+/// The ARP that a packet socket hears. Only IPv4, and not what this host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hears {
     /// Replies to the link's own Ethernet address ([`Link::mac`]).
     Answers,
-    /// Besides, all whose sender or target is this address.
+    /// Also all whose sender or target is this address.
     About(Ipv4Addr),
 }
 
-/// Which sockets an exchange wants. One packet socket always: it hears UDP to port 68 whose chaddr is
-/// the client's.
+/// Which sockets an exchange wants. Always one packet socket: it hears UDP to port 68 with the client's chaddr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sockets {
-    /// The hardware address by which answers name the client: that of the messages, which need not be the link's.
+    /// The hardware address by which answers name the client: that of the messages, which may differ from the link's.
     pub chaddr: Mac,
     /// What the packet socket hears of ARP.
     pub arp: Hears,
-    /// A UDP socket bound to this address, port 68, takes the kernel's copy of a unicast answer, so that the kernel
-    /// does not tell the server that the port is unreachable. Failure to bind is no failure of the exchange.
+    /// A UDP socket bound to this address, port 68, takes the kernel's copy of a unicast answer, so that the kernel does not
+    /// tell the server that the port is unreachable. If it cannot be bound, the exchange goes on.
     pub hold_port: Option<Ipv4Addr>,
 }
 
-/// What the kernel told of a namespace or link, unasked.
+/// What the kernel reported about a namespace or link, unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelEvent {
     /// A namespace died, with all that was in it.
@@ -368,7 +366,7 @@ pub enum KernelEvent {
         /// The namespace.
         cookie: Cookie,
     },
-    /// The path that a namespace is known by leads to it no more. It may live on, or only the daemon's own sockets keep it.
+    /// The path of a namespace no longer leads to it. It may live on, or only the daemon's own sockets keep it.
     PathGone {
         /// The namespace.
         cookie: Cookie,
@@ -380,7 +378,7 @@ pub enum KernelEvent {
         /// The link's index in it.
         ifindex: u32,
     },
-    /// A link's carrier, as a message about it says. Comes also when it did not change.
+    /// A link's carrier, as a message about it says. Sent even if it did not change.
     Carrier {
         /// The namespace.
         cookie: Cookie,
@@ -389,16 +387,16 @@ pub enum KernelEvent {
         /// Whether the link is up and has carrier.
         up: bool,
     },
-    /// A link is administratively down, as a message about it says: the kernel has taken its routes. Comes also when it was
-    /// before, and before what the same message says of carrier.
+    /// A link is administratively down, as a message about it says: the kernel has taken its routes. Sent even if it was down
+    /// before, and before what the same message says about carrier.
     Down {
         /// The namespace.
         cookie: Cookie,
         /// The link's index in it.
         ifindex: u32,
     },
-    /// A link's Ethernet address, as a message about it says. Comes also when it did not change, and before what the same
-    /// message says of carrier.
+    /// A link's Ethernet address, as a message about it says. Sent even if it did not change, and before what the same message
+    /// says about carrier.
     Ethernet {
         /// The namespace.
         cookie: Cookie,
@@ -409,7 +407,7 @@ pub enum KernelEvent {
     },
     /// A link was seen in a namespace that has not been looked at, which may be one of an engine's.
     Appeared {
-        /// The number of that namespace in the host's (nsid), which may be another's by now.
+        /// The number of that namespace in the host's (nsid), which another may have by now.
         number: i32,
         /// The link's Ethernet address.
         mac: Mac,

@@ -1,7 +1,7 @@
-//! Docker's networks of our own driver: what their endpoints' links are made of, and what is kept of each.
+//! Docker's networks of our own driver: what the links of their endpoints are made of, and what is kept of each.
 //!
-//! Values and bookkeeping, without DHCP. dockerd tells of a network once, when it is created, and never again: what is not
-//! kept is lost. A link that is made here is known by its alias, which names its owner, and by nothing else.
+//! Values and bookkeeping, without DHCP. dockerd names a network once, when it is created, and never again: what is not kept is
+//! lost. A link that is made here is known by its alias, which names its owner, and by nothing else.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,16 +14,16 @@ use crate::identity::{Attachment, Lan};
 use crate::time::WallTime;
 use crate::wire::Mac;
 
-/// So many networks are known at most.
+/// How many networks are kept at most.
 pub const MOST_NETWORKS: usize = 256;
 
-/// So many endpoints are known at most.
+/// How many endpoints are kept at most.
 pub const MOST_ENDPOINTS: usize = 16_384;
 
 /// The longest name of a link, in bytes (`IFNAMSIZ` without its end).
 pub const LONGEST_NAME: usize = 15;
 
-/// How much of an id a person is shown, and a link's name bears.
+/// How much of an id people see, and a link's name bears.
 const SHORT: usize = 12;
 
 /// The name that Docker gives a network or an endpoint: letters and digits, 64 of them.
@@ -31,13 +31,13 @@ const SHORT: usize = 12;
 #[serde(into = "String", try_from = "String")]
 pub struct DockerId(String);
 
-/// A text that is no id of Docker's.
+/// A text that is not an id of Docker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a Docker id (1 to 64 letters and digits)")]
 pub struct BadDockerId;
 
 impl DockerId {
-    /// Returns the part of it that a person is shown.
+    /// Returns the part of it that people see.
     pub fn short(&self) -> &str {
         self.0.get(..SHORT).unwrap_or(&self.0)
     }
@@ -92,7 +92,7 @@ pub enum MacvlanMode {
     Private,
     /// Through the switch, if that sends back what came from there.
     Vepa,
-    /// There is one only, which has the parent to itself.
+    /// There is only one, which has the parent to itself.
     Passthru,
 }
 
@@ -103,7 +103,7 @@ pub struct Wiring {
     pub mode: Mode,
     /// The host's link: the parent or the bridge.
     pub on: String,
-    /// The VLAN of the parent that they are in, on a link that is made for it; 0: none.
+    /// The parent's VLAN that they are in, on a link that is made for it; 0: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub vlan: u16,
     /// Their MTU, in bytes; `None`: the lease's, else the parent's.
@@ -126,7 +126,7 @@ impl Wiring {
         lan.to_string() == self.lan().to_string()
     }
 
-    /// Returns the link of the VLAN, where there is one.
+    /// Returns the link of the VLAN, if there is one.
     pub fn vlan(&self) -> Option<OwnLink> {
         let owner = LinkOwner::Vlan { on: self.on.clone(), vlan: self.vlan };
         let make = LinkKind::Vlan(self.vlan);
@@ -147,12 +147,12 @@ impl Wiring {
     }
 }
 
-/// Whose a link is that the daemon made: its alias says so.
+/// The owner of a link that the daemon made, as its alias says.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkOwner {
     /// An endpoint's.
     Endpoint(DockerId),
-    /// That of all networks in a VLAN of a parent.
+    /// All networks in a VLAN of a parent.
     Vlan {
         /// The parent.
         on: String,
@@ -173,7 +173,7 @@ impl LinkOwner {
         }
     }
 
-    /// Returns an endpoint whose link has this name: one whose id has no more digits than that tells.
+    /// Returns an endpoint whose link has this name: its id has only the digits that the name tells.
     pub fn named(ifname: &str) -> Option<Self> {
         let id = ifname.strip_prefix(ENDPOINT).filter(|id| id.len() == SHORT)?;
         DockerId::try_from(id.to_owned()).ok().map(Self::Endpoint)
@@ -192,7 +192,7 @@ impl fmt::Display for LinkOwner {
 /// A link that the daemon makes in the host's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnLink {
-    /// Whose it is, and by that its name.
+    /// Its owner, which gives it its name.
     pub owner: LinkOwner,
     /// What it is.
     pub kind: LinkKind,
@@ -204,7 +204,7 @@ pub struct OwnLink {
     pub mtu: Option<u32>,
 }
 
-/// The links in the host's namespace that bear an alias of this daemon's or of one with another store.
+/// The links in the host's namespace that bear the alias of this daemon or of one with another store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnLinks {
     /// The owners of those that were made by daemons with this store.
@@ -213,7 +213,7 @@ pub struct OwnLinks {
     pub strangers: Vec<String>,
 }
 
-/// What a link is that the daemon makes.
+/// The kind of a link that the daemon makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// A macvlan.
@@ -235,7 +235,7 @@ pub struct NetworkRecord {
     pub definition: String,
     /// What its endpoints' links are made of.
     pub wiring: Wiring,
-    /// The router that whoever made the network named, which goes before the lease's.
+    /// The router that the network's creator named, which takes precedence over the lease's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,
     /// The subnet that Docker's IPAM driver gave it; 0.0.0.0/0 is all there is.
@@ -244,8 +244,8 @@ pub struct NetworkRecord {
     pub leases: bool,
     /// When it was created.
     pub since: WallTime,
-    /// It has had no endpoint yet. Docker may not know it: a call that makes one may break when all is done, and Docker never says
-    /// which networks it has.
+    /// Whether it has had no endpoint yet. Docker may not know it: a call that makes a network may break when all is done, and
+    /// Docker never says which networks it has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unused: bool,
 }
@@ -271,13 +271,13 @@ pub struct EndpointRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Leased when the endpoint was created, because Docker had none; it goes back with the endpoint.
+    /// Leased when the endpoint was created, because Docker had none; the lease goes back with the endpoint.
     Leased(Attachment),
-    /// Told by Docker's IPAM driver. If that is ours there is a lease, which goes back when Docker says so.
+    /// Told by Docker's IPAM driver. If that is ours, there is a lease, which goes back when Docker says so.
     Told,
 }
 
-/// Why a call about a network or an endpoint comes to nothing.
+/// Why a call about a network or an endpoint fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkFault {
     /// The network is not known.
@@ -289,13 +289,13 @@ pub enum NetworkFault {
     /// The endpoint is not known.
     #[error("endpoint {0} is not known to leasehold: stop its container and start it again")]
     UnknownEndpoint(DockerId),
-    /// The endpoint is on its way out.
+    /// The endpoint is being deleted.
     #[error("endpoint {0} is being deleted: try again")]
     Ends(DockerId),
-    /// The network is there, and is another.
+    /// The network exists, with other options.
     #[error("network {0} exists with other options")]
     Differs(DockerId),
-    /// The IPAM driver was told of another LAN than the network driver.
+    /// The IPAM driver was told a LAN other than the network driver's.
     #[error(
         "its addresses are leased on {leased}, and the network is on {own}: create it with --ipam-opt parent={own}"
     )]
@@ -322,18 +322,18 @@ pub enum NetworkFault {
          create the network with --ipam-driver leasehold"
     )]
     ForIpvlan,
-    /// All that can be kept have a lease, or a link that is not in a container.
+    /// All endpoints that can be kept have a lease, or a link that is not in a container.
     #[error("leasehold keeps {0} endpoints at most: stop a container")]
     Crowded(usize),
     /// No more can be kept.
     #[error("leasehold keeps {most} networks at most: remove one{}", never_used(.unused))]
     Full {
-        /// So many.
+        /// The limit.
         most: usize,
-        /// Those of them that have had no endpoint yet, the oldest first.
+        /// Those that have had no endpoint yet, the oldest first.
         unused: Vec<DockerId>,
     },
-    /// The link that its endpoints are to be made on will not do.
+    /// The link that its endpoints would be made on will not do.
     #[error("-o {option}={value}: {why}")]
     BadLink {
         /// The option that names it.
@@ -345,7 +345,7 @@ pub enum NetworkFault {
     },
 }
 
-/// Says of networks without endpoints that Docker may have forgotten them, and what to do then.
+/// Says that Docker may have forgotten networks without endpoints, and what to do then.
 fn never_used(unused: &[DockerId]) -> String {
     let Some(oldest) = unused.first() else { return String::new() };
     let count = unused.len();

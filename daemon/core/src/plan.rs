@@ -1,11 +1,11 @@
-//! The way from what an interface carries to what a grant says, as steps on a link. Pure.
+//! The steps on a link from what an interface carries to what a grant says. Pure.
 //!
-//! Ours is what a grant named, whoever put it on the interface; what others put there stays. Every step is idempotent, so
-//! a plan that was carried out in part, or that a crash cut short, is carried out again from its start.
+//! Whatever a grant named is ours, whoever put it on the interface; what others put there stays. Every step is idempotent, so a
+//! plan that was carried out in part, or that a crash cut short, is carried out again from its start.
 //!
-//! The order never leaves the interface without the address that is valid: the new one is on before the old one goes.
-//! Where both are of one subnet the kernel makes the second one secondary, and deletes it with the first
-//! (`promote_secondaries` is 0). There the new one comes as a /32 first, which is of no subnet.
+//! The order never leaves the interface without the valid address: the new one is on before the old one goes. If both are in one
+//! subnet, the kernel makes the second one secondary, and deletes it with the first (`promote_secondaries` is 0). So the new one
+//! first comes as a /32, which is in no subnet.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,18 +15,17 @@ use ipnet::IpNet;
 use crate::grant::{Grant, MAIN_TABLE, Route};
 use crate::link::{LinkRoute, Step};
 
-/// Addresses of others that are there as a /32 while they are gone, at most: whose namespace it is may put any number there.
+/// How many addresses of others stand in as a /32 while they are gone: a namespace's owner may put any number there.
 const MAX_MEANWHILE: usize = 16;
 
 /// What an interface carries before it is changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Before<'a> {
-    /// The grants of one family of which something may be on it. What they have in common is on it for certain, unless
-    /// `bare`.
+    /// The grants of one family of which something may be on it. What they have in common is certainly on it, unless `bare`.
     pub grants: &'a [Grant],
-    /// Nothing is on it for certain.
+    /// Whether nothing is certainly on it.
     pub bare: bool,
-    /// No route is on it for certain.
+    /// Whether no route is certainly on it.
     pub unrouted: bool,
     /// The router of a grant of which nothing else is on it.
     pub router: Option<IpAddr>,
@@ -45,7 +44,7 @@ pub fn late_routes(grant: &Grant) -> Vec<LinkRoute> {
     own_routes(grant).filter(|route| route.late).map(link_route).collect()
 }
 
-/// Returns those of them to whose destination no route was seen in their table, by destination and table.
+/// Returns those of them whose destination has no route in their table, by destination and table.
 pub fn removed(grant: &Grant, seen: &[LinkRoute]) -> Vec<(IpNet, u32)> {
     let of = |route: &LinkRoute| (route.destination, route.table.unwrap_or(MAIN_TABLE));
     let seen: BTreeSet<_> = seen.iter().map(of).collect();
@@ -88,7 +87,7 @@ pub fn difference(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
     let mut leaving: Vec<IpNet> = old.union(&left).copied().filter(|address| !wanted.contains(address)).collect();
     let is_other = |address: &IpNet| !old.contains(address) && !left.contains(address) && !wanted.contains(address);
     let others: Vec<IpNet> = before.addresses.iter().copied().filter(is_other).collect();
-    // Where there is no earlier grant, the addresses are those that are there.
+    // Without an earlier grant, the addresses are those that are there.
     let is_there =
         |address: &IpNet| !before.bare && before.grants.iter().all(|grant| grant.addresses.contains(address));
     for address in wanted.iter().filter(|address| !is_there(address)) {
@@ -112,7 +111,7 @@ pub fn without(address: IpNet, addresses: &[IpNet]) -> Vec<Step> {
     steps
 }
 
-/// Puts an address on. `first` are the old ones that would make it their secondary.
+/// Puts an address on. `first` are the old ones to which it would be secondary.
 fn arrive(address: IpNet, first: Vec<IpNet>, others: &[IpNet], steps: &mut Vec<Step>) {
     if first.is_empty() {
         return steps.push(Step::AddAddress(address));
@@ -127,9 +126,9 @@ fn leave(address: IpNet, others: &[IpNet], steps: &mut Vec<Step>) {
     replace(&[address], None, others, steps);
 }
 
-/// Takes addresses of one subnet off, and puts `next` on, which is of that too. Addresses of others that go with the first
-/// one of their subnet are put on again. Until then each is there as a /32, for the sake of others' routes: with an address
-/// go those that leave from it, and with the last one all.
+/// Takes addresses of one subnet off, and puts `next` on, which is in that subnet too. Addresses of others that go with the
+/// first one of their subnet are put on again. Until then each is there as a /32, for others' routes: routes that leave from an
+/// address go with it, and all routes go with the last address.
 fn replace(gone: &[IpNet], next: Option<IpNet>, others: &[IpNet], steps: &mut Vec<Step>) {
     let goes_too = |other: &&IpNet| gone.iter().any(|gone| of_one_subnet(gone, other));
     let back: Vec<IpNet> = others.iter().filter(goes_too).copied().collect();
@@ -140,22 +139,22 @@ fn replace(gone: &[IpNet], next: Option<IpNet>, others: &[IpNet], steps: &mut Ve
     steps.extend(meanwhile.into_iter().filter(|address| !others.contains(address)).map(Step::RemoveAddress));
 }
 
-/// Returns whether the kernel makes the second of two addresses a secondary one (`__inet_insert_ifa`). IPv6 knows none.
+/// Returns whether the kernel makes the second of two addresses a secondary one (`__inet_insert_ifa`). IPv6 has none.
 fn of_one_subnet(a: &IpNet, b: &IpNet) -> bool {
     a.addr().is_ipv4() && a.trunc() == b.trunc()
 }
 
-/// New routes come before old ones go, but for those that differ in nothing by which the kernel tells them apart: there the old
-/// one goes first.
+/// Changes routes. New routes come before old ones go, except where the kernel cannot tell them apart: then the old one goes
+/// first.
 fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     let old: Vec<Vec<LinkRoute>> = before.grants.iter().map(link_routes).collect();
     let new = next.map(link_routes).unwrap_or_default();
     let certain = !before.bare && !before.unrouted && !old.is_empty();
     let there = |route: &LinkRoute| certain && old.iter().all(|old| old.contains(route));
     let mut going: Vec<LinkRoute> = Vec::new();
-    // What needs another route goes before it.
+    // A route that needs another goes before it.
     for route in old.iter().flat_map(|old| old.iter().rev()) {
-        // A main plugin before 1.1.0 was not told the metric, by earlier daemons.
+        // Earlier daemons did not tell the metric to a main plugin before 1.1.0.
         let untold = route.metric.map(|_| LinkRoute { metric: None, ..route.clone() });
         for route in [Some(route.clone()), untold].into_iter().flatten() {
             if !new.contains(&route) && !going.contains(&route) {
@@ -173,7 +172,7 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     steps.extend(later.into_iter().map(Step::RemoveRoute));
 }
 
-/// Returns the steps that lead a default route of others by the router of `next`, where it goes by that of an earlier grant.
+/// Returns the steps that lead others' default route over the router of `next`, if it uses that of an earlier grant.
 fn redirect(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
     let Some(to) = next.and_then(|next| next.router) else { return Vec::new() };
     let old: BTreeSet<IpAddr> = before.grants.iter().filter_map(|grant| grant.router).chain(before.router).collect();

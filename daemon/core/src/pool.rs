@@ -1,7 +1,7 @@
-//! Docker's pools: what a PoolID spells, and what is kept of a pool beside it.
+//! Docker's pools: what a PoolID spells, and what else is kept of a pool.
 //!
-//! Values and bookkeeping, without DHCP. A PoolID spells the pool's definition, so that it is still served where the store that
-//! knew the pool is lost.
+//! Values and bookkeeping, without DHCP. A PoolID spells the pool's definition, so that the pool is still served if the store
+//! that knew it is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 use crate::identity::{Attachment, Lan};
 use crate::time::WallTime;
 
-/// So many pools are known. Of more, one is forgotten in which nothing is reserved, if there is one, and of those the oldest: it is
-/// known again when it is asked for.
+/// How many pools are kept. Beyond that one is forgotten, the oldest without reserved addresses if there is one: it is known
+/// again when it is asked for.
 pub const MOST_POOLS: usize = 256;
 
-/// So many addresses of a pool are reserved at most.
+/// How many addresses of a pool may be reserved.
 pub const MOST_RESERVED: usize = 1024;
 
-/// A pool, by all that defines it. As text it is the PoolID, `192.168.1.0/24;192.168.1.128/25;parent=eth0`.
+/// A pool, by everything that defines it. As text it is the PoolID, `192.168.1.0/24;192.168.1.128/25;parent=eth0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct PoolId {
@@ -30,17 +30,17 @@ pub struct PoolId {
     pub definition: String,
     /// The subnet.
     pub subnet: Ipv4Net,
-    /// The part of it from which endpoints have their addresses, where that is not all of it.
+    /// The part of it that endpoints get their addresses from, if not all of it.
     pub range: Option<Ipv4Net>,
 }
 
-/// A text that is no PoolID of ours.
+/// A text that is not a PoolID of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a PoolID of this driver")]
 pub struct BadPoolId;
 
 impl PoolId {
-    /// Returns the pool with this subnet and range, whatever host bits they were given with.
+    /// Returns the pool with this subnet and range; host bits in them are ignored.
     pub fn new(definition: impl Into<String>, subnet: Ipv4Net, range: Option<Ipv4Net>) -> Self {
         Self { definition: definition.into(), subnet: subnet.trunc(), range: range.map(|range| range.trunc()) }
     }
@@ -89,29 +89,29 @@ impl TryFrom<String> for PoolId {
 pub struct PoolRecord {
     /// The pool.
     pub id: PoolId,
-    /// The wire; `None`: not known.
+    /// The wire; `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lan: Option<Lan>,
-    /// The router, where a server told of one.
+    /// The router, if a server named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,
     /// Addresses that no endpoint may have.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub reserved: BTreeSet<Ipv4Addr>,
-    /// The subnet is what a server offered: none was asked for.
+    /// Whether the subnet is what a server offered: none was asked for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub automatic: bool,
-    /// When it was asked for first.
+    /// When it was first asked for.
     pub since: WallTime,
 }
 
 /// Why an endpoint of a pool may not have an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// It is outside of the subnet.
+    /// It is outside the subnet.
     #[error("outside of the network's subnet {0}")]
     Subnet(Ipv4Net),
-    /// It is outside of the range.
+    /// It is outside the range.
     #[error("outside of the network's --ip-range {0}")]
     Range(Ipv4Net),
     /// It is reserved, as the gateway or an aux address.
@@ -119,10 +119,10 @@ pub enum Unfit {
     Reserved,
 }
 
-/// Why a pool could not be had, or nothing be reserved in it.
+/// Why a pool could not be had, or an address could not be reserved in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolFault {
-    /// The range is not of the subnet.
+    /// The range is not in the subnet.
     #[error("--ip-range {range} is not in --subnet {subnet}")]
     RangeBeyond {
         /// The range.
@@ -130,13 +130,13 @@ pub enum PoolFault {
         /// The subnet.
         subnet: Ipv4Net,
     },
-    /// The LAN's subnet was wanted, and no server told of it.
+    /// The LAN's subnet was wanted, and no server named one.
     #[error("{because}; pass --subnet")]
     NoSubnet {
         /// Why not.
         because: String,
     },
-    /// The subnet that a server offers was told, and asked for again at once, without end.
+    /// The subnet that a server offers was answered, and asked for again at once, without end.
     #[error(
         "a network without --subnet was asked for {times} times within {within:?}, as dockerd does where {subnet}, which the DHCP \
          server offers, overlaps a route of this host: pass --subnet {subnet}"
@@ -144,18 +144,18 @@ pub enum PoolFault {
     Overlaps {
         /// The subnet.
         subnet: Ipv4Net,
-        /// How often it was told.
+        /// How often it was answered.
         times: u32,
-        /// In how long.
+        /// Within what time.
         within: Duration,
     },
-    /// The gateway was wanted, and no server told of one.
+    /// The gateway was wanted, and no server named one.
     #[error("no router is known for {subnet}: pass --gateway")]
     NoGateway {
         /// The pool's subnet.
         subnet: Ipv4Net,
     },
-    /// An endpoint has the address that is to be reserved.
+    /// An endpoint has the address that should be reserved.
     #[error("{address} is leased by {holder}")]
     Leased {
         /// The address.
@@ -178,7 +178,7 @@ pub struct Limits {
     pub subnet: Ipv4Net,
     /// The part of it.
     pub range: Option<Ipv4Net>,
-    /// Those that are reserved.
+    /// The reserved addresses.
     pub reserved: BTreeSet<Ipv4Addr>,
 }
 
@@ -209,7 +209,7 @@ impl Pools {
         self.0.get(id)
     }
 
-    /// Returns the pool of a definition whose subnet a server offered.
+    /// Returns the pool with a definition whose subnet a server offered.
     pub(crate) fn automatic(&self, definition: &str) -> Option<&PoolRecord> {
         self.0.values().find(|record| record.automatic && record.id.definition == definition)
     }
@@ -230,13 +230,13 @@ impl Pools {
         self.0.remove(id).is_some()
     }
 
-    /// Returns the addresses that an endpoint of a pool may have, whether it is known or not.
+    /// Returns the addresses that an endpoint of a pool may have, whether the pool is known or not.
     pub(crate) fn limits(&self, id: &PoolId) -> Limits {
         let reserved = self.0.get(id).map(|record| record.reserved.clone()).unwrap_or_default();
         Limits { subnet: id.subnet, range: id.range, reserved }
     }
 
-    /// Returns a pool, to be changed.
+    /// Returns a pool for changing.
     pub(crate) fn get_mut(&mut self, id: &PoolId) -> Option<&mut PoolRecord> {
         self.0.get_mut(id)
     }

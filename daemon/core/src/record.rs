@@ -31,8 +31,7 @@ pub struct Record {
     /// What its client says and wants.
     #[serde(default)]
     pub profile: Profile,
-    /// Whether the identity can return was asked when the profile was made (`grace`). Daemons before there was such a time did not
-    /// ask.
+    /// Whether the profile says if the identity can return (`grace`). Daemons before there was such a time did not ask.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub grace_asked: bool,
     /// Where its packets go.
@@ -45,30 +44,32 @@ pub struct Record {
     pub boot: BootId,
     /// The wall clock at the lease's start: the only way from one boot's clock to the next one's.
     pub since: WallTime,
-    /// Until when a lease that is on its way back is kept for its identity, from the lease's start.
+    /// Until when a lease that is on its way back is kept for its identity, counted from the lease's start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Duration>,
-    /// What is still to be done at the interface, or what it keeps by choice. `None`: it carries what `lease` says when `Bound`,
-    /// or nothing of it when `Seeking`, as far as the profile wants the interface changed.
+    /// What is still to do at the interface, or what it keeps by choice. `None`: it carries what `lease` says when `Bound`, or
+    /// nothing of it when `Seeking`, as far as the profile wants the interface changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<Box<Former>>,
-    /// Somebody took the leased address off the interface. It stays off until the next ADD, and so do those of later leases.
+    /// Whether somebody took the leased address off the interface. It stays off until the next ADD, and so do those of later
+    /// leases.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_off: bool,
-    /// The lease is used although no server has confirmed it since its link may have come to another network, or since servers
-    /// were silent when its identity came back.
+    /// Whether the lease is used although no server has confirmed it since its link may have come to another network, or since
+    /// servers were silent when its identity came back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unconfirmed: bool,
-    /// The leased address never came onto the interface: its caller has it elsewhere. Nothing is put there until the next ADD.
+    /// Whether the leased address never came onto the interface: its caller has it elsewhere. Nothing is put there until the
+    /// next ADD.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub elsewhere: bool,
-    /// What Docker was told, which hears of no later address, and names this one when it is given back.
+    /// The address that Docker was told. Docker hears of no later one, and names this one when it gives it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Ipv4Net>,
 }
 
-/// What an interface may carry of earlier grants, and is to be taken off it. What is here when the daemon ends is taken off
-/// by the next one: every step of that can be taken twice.
+/// What an interface may carry of earlier grants, and has to lose. If the daemon ends before that, the next one takes it off:
+/// every step of that can be taken twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Former {
     /// The leases of whose grants something may be there, as earlier daemons recorded them: see [`Former::in_grants`].
@@ -77,22 +78,24 @@ pub struct Former {
     /// The grants of which something may be there, of one family.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
-    /// Nothing is there for certain, not even what the record's lease has in common with these.
+    /// Whether nothing is certainly there, not even what the record's lease has in common with these.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,
-    /// Somebody else uses an address of these: they go, though the profile keeps what ends (RFC 5227 §2.4).
+    /// Whether another station uses an address of these: they go, though the profile keeps what ends (RFC 5227 §2.4).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
-    /// The MTU is still to be set: that of the record's lease, or of the first of these where the profile keeps what changes.
+    /// Whether the MTU still has to be set: that of the record's lease, or of the first of these if the profile keeps what
+    /// changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mtu_due: bool,
-    /// Routes of that lease are still to be put on: the main plugin was not told of them, or the kernel took them with the link.
+    /// Whether routes of that lease still have to be put on: the main plugin did not get them, or the kernel took them with the
+    /// link.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub routes_due: bool,
-    /// The router by which a default route of others may still go: that of the last lease, of which nothing else is there.
+    /// The router that a default route of others may still use: that of the last lease, of which nothing else is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<IpAddr>,
-    /// Addresses of others that the kernel takes off with one of these, and that are to be put back.
+    /// Addresses of others that the kernel takes off with one of these, and that have to be put back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub displaced: Vec<IpNet>,
 }
@@ -103,11 +106,11 @@ pub struct Former {
 pub enum RecordState {
     /// The attachment holds the lease.
     Bound,
-    /// The attachment holds none: this was its last, which ended or was refused. Another is being looked for.
+    /// The attachment holds none: this was its last lease, which ended or was refused. Another is being looked for.
     Seeking,
     /// The attachment is gone; the server may not know yet.
     Releasing,
-    /// Nobody holds the lease: it was the last of an identity that may return, which will ask for its address.
+    /// Nobody holds the lease: it was the last of an identity that may return and then ask for its address.
     Past,
 }
 
@@ -122,7 +125,7 @@ impl RecordState {
 }
 
 impl Former {
-    /// Returns the same with the grants of leases in the place of the leases.
+    /// Returns the same with leases replaced by their grants.
     pub fn in_grants(mut self, grant: impl Fn(&Lease) -> Grant) -> Self {
         let leases = std::mem::take(&mut self.leases);
         self.grants.splice(..0, leases.iter().map(grant));
@@ -131,15 +134,15 @@ impl Former {
 }
 
 impl Record {
-    /// Returns what the wall clock reads at an instant of its boot, if it was not set since the record was written.
+    /// Returns what the wall clock reads at an instant of its boot, if nobody has set it since the record was written.
     pub fn wall_at(&self, instant: Instant) -> WallTime {
         WallTime::from_epoch(self.since.since_epoch() + instant.saturating_since(self.lease.start))
     }
 
     /// Moves the lease's instants onto this boot's clock.
     ///
-    /// After a reboot only the wall clock tells how much of the lease has passed. A wall clock that went back makes
-    /// the lease look young: its age then counts as zero, and the lease as begun now.
+    /// After a reboot only the wall clock tells how much of the lease has passed. If the wall clock went back, the lease looks
+    /// too young: its age then counts as zero, as if the lease had begun now.
     pub fn rebase(&mut self, boot: &BootId, now: Now) {
         if self.boot == *boot {
             return;
@@ -160,20 +163,20 @@ impl Record {
 /// One change of the store. Changes of one transaction happen together or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Writes a binding's record, in place of what was there.
+    /// Writes a binding's record, replacing what was there.
     Put(BindingId, Box<Record>),
     /// Forgets a binding.
     Remove(BindingId),
     /// Adds an event to the journal. The store numbers it.
     Note(Box<Event>),
-    /// Writes something of Docker's, in place of what was there of it.
+    /// Writes something of Docker's, replacing what was there.
     PutDocker(Box<DockerRecord>),
     /// Forgets something of Docker's.
     RemoveDocker(DockerKey),
 }
 
-/// Returns the binding that a transaction ends, if that is all that it does beside telling of it. One that takes a record's place
-/// is none.
+/// Returns the binding that a transaction ends, if it does nothing else except report that. A transaction that replaces a record
+/// does not count.
 pub fn ended_by(changes: &[Change]) -> Option<BindingId> {
     let ended = |change: &Change| match change {
         Change::Put(id, record) => Some(*id).filter(|_| record.state.is_over()),
@@ -194,11 +197,11 @@ pub enum DockerRecord {
     Network(NetworkRecord),
     /// An endpoint of such a network.
     Endpoint(EndpointRecord),
-    /// One that is there and cannot be read: a later daemon wrote it, or it is damaged. Read only, never written.
+    /// A record that is there and cannot be read: a later daemon wrote it, or it is damaged. Only read, never written.
     Unread(DockerKey),
 }
 
-/// What something of Docker's is known by.
+/// The key of something of Docker's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DockerKey {
     /// A pool of addresses.
@@ -210,7 +213,7 @@ pub enum DockerKey {
 }
 
 impl DockerRecord {
-    /// Returns what it is known by.
+    /// Returns its key.
     pub fn key(&self) -> DockerKey {
         match self {
             Self::Pool(record) => DockerKey::Pool(record.id.clone()),

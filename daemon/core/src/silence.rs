@@ -1,7 +1,7 @@
-//! Why nobody answered: what the host shows of it, and the way out of each.
+//! Why nobody answered: what the host shows about it, and the way out of each cause.
 //!
-//! An ADD that has no offer when its time is nearly up has its link and its LAN's looked at. What is found is named in the
-//! error, for the wire itself says nothing.
+//! When an ADD has no offer and its time is nearly up, the daemon looks at its link and its LAN's. The error names what is
+//! found, because the wire itself says nothing.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ pub struct Survey {
     pub carrier: Option<bool>,
     /// Frames that came in on it so far.
     pub received: Option<u64>,
-    /// The host's link is a bridge, and what it carries goes through iptables (`net.bridge.bridge-nf-call-iptables` is 1);
+    /// Whether the host's link is a bridge whose traffic goes through iptables (`net.bridge.bridge-nf-call-iptables` is 1);
     /// `None`: this kernel does not say.
     pub bridge_nf: Option<bool>,
-    /// The policy of the chain FORWARD is DROP; `None`: unknown.
+    /// Whether the policy of the chain FORWARD is DROP; `None`: unknown.
     pub forward_drop: Option<bool>,
-    /// A socket on the port of DHCP servers is open in the host's namespace.
+    /// Whether a socket on the DHCP servers' port is open in the host's namespace.
     pub server_on_host: bool,
-    /// The host's link is a bridge.
+    /// Whether the host's link is a bridge.
     pub parent_is_bridge: bool,
-    /// How long the host's link, a bridge, keeps back what a new port sends: it runs the spanning tree protocol.
+    /// How long the host's link, a bridge with the spanning tree protocol, keeps back what a new port sends.
     pub port_delay: Option<Duration>,
-    /// The container's interface is a macvlan: not a port of that bridge, but a child of it.
+    /// Whether the container's interface is a macvlan: not a port of that bridge, but a child of it.
     pub macvlan: bool,
 }
 
@@ -36,20 +36,20 @@ pub struct Silence {
     pub ifname: String,
     /// Frames that had come in on it when the ADD began.
     pub before: u64,
-    /// How long the link had been up when the ADD's time was over, where it came up lately.
+    /// How long the link had been up when the ADD's time was over, if it came up recently.
     pub up_for: Option<Duration>,
     /// What was found at the end.
     pub survey: Survey,
 }
 
 impl Silence {
-    /// Returns a sentence for each thing that can explain it, with the way out, the likeliest first.
+    /// Returns a sentence for each possible cause, with the way out, the likeliest first.
     pub(crate) fn reasons(&self, lan: &Lan) -> Vec<String> {
         let of_the_host = lan.parent().into_iter().flat_map(|parent| self.of_the_host(parent));
         self.carrier().into_iter().chain(self.spanning_tree(lan)).chain(of_the_host).chain(self.frames()).collect()
     }
 
-    /// What a port keeps back with the spanning tree protocol, which first listens and then learns (802.1D-1998 §8.4).
+    /// Returns what to do if the spanning tree protocol blocks the port, which first listens and then learns (802.1D-1998 §8.4).
     fn spanning_tree(&self, lan: &Lan) -> Option<String> {
         let ifname = &self.ifname;
         match (self.survey.port_delay.filter(|_| !self.survey.macvlan), lan.parent(), self.up_for) {

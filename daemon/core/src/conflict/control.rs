@@ -1,7 +1,7 @@
 //! Does a station that claims a leased address claim every address? Then its claim proves nothing.
 //!
-//! Some routers and access controllers answer ARP for all, whoever has an address. They are told from a station that has it by a
-//! control: an address that nobody can have (RFC 5737). Many addresses behind one Ethernet address are no such sign: containers
+//! Some routers and access controllers answer ARP for every address. A control tells them from a station that really has the
+//! leased one: an address that nobody can have (RFC 5737). Many addresses behind one Ethernet address prove nothing: containers
 //! on ipvlan share one, and so do the virtual addresses of a load balancer.
 
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
 
-/// How long an answer for the control is waited for. A proxy may put its answers off by up to 0.8 s (Linux, `proxy_delay`).
+/// How long to wait for an answer for the control. A proxy may delay its answers by up to 0.8 s (Linux, `proxy_delay`).
 pub const CONTROL: Duration = Duration::from_secs(1);
 
 /// How often the control is asked for.
@@ -23,10 +23,10 @@ const TRIES: u32 = 3;
 /// From one question to the next.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// Stations that are told apart, at most. One beyond them that claims the address is believed.
+/// How many stations are told apart at most. Any further one that claims the address is believed.
 const MOST: usize = 8;
 
-/// A control under way: stations claim an address, and are asked for one that nobody can have.
+/// A control under way: stations claim an address, and are asked for an address that nobody can have.
 #[derive(Clone, Debug)]
 pub struct Control {
     from: Mac,
@@ -49,17 +49,17 @@ pub enum Turn {
     Over(Verdict),
 }
 
-/// What a control has shown.
+/// The result of a control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// This station claims the leased address, and not the control.
     Has(Mac),
-    /// All that claim the leased address, these, answered for the control too.
+    /// All stations that claim the leased address, these, answered for the control too.
     Nobody(Vec<Mac>),
 }
 
 impl Control {
-    /// Asks for the address `control`, from the Ethernet address `from`, because `by` claims the leased one.
+    /// Asks for the address `control`, from the Ethernet address `from`, because `by` claims the leased address.
     pub fn new(control: Ipv4Addr, from: Mac, by: Mac, now: Instant) -> Self {
         let (claimants, answered) = (vec![by], Vec::new());
         Self { from, address: control, tries: 0, next: now, until: now + CONTROL, claimants, answered }
@@ -70,7 +70,7 @@ impl Control {
         self.address
     }
 
-    /// Returns who claims the leased address and has not answered for the control so far.
+    /// Returns a station that claims the leased address and has not answered for the control so far.
     pub fn claimant(&self) -> Option<Mac> {
         self.claimants.iter().find(|mac| !self.answered.contains(mac)).copied()
     }
@@ -80,7 +80,7 @@ impl Control {
         note(&mut self.claimants, by);
     }
 
-    /// Takes an ARP packet of somebody else in.
+    /// Handles an ARP packet from another station.
     pub fn on_arp(&mut self, arp: &Arp) {
         if arp.sender == self.address {
             note(&mut self.answered, arp.sender_mac);
@@ -116,8 +116,8 @@ fn note(list: &mut Vec<Mac>, mac: Mac) {
     }
 }
 
-/// Returns an address that nobody can have (RFC 5737): of a net that does not overlap the subnet `beside`, and that is not the
-/// server's; which host of it, chance says.
+/// Returns a random address that nobody can have (RFC 5737), in a net that does not overlap the subnet `beside`, and that is not
+/// the server's.
 pub fn address(beside: Ipv4Net, server: Ipv4Addr, rng: &mut Rng) -> Ipv4Addr {
     let nets = [[203, 0, 113, 0], [198, 51, 100, 0], [192, 0, 2, 0]].map(|net| Ipv4Net::new_assert(net.into(), 24));
     let is_apart =

@@ -1,7 +1,8 @@
-//! Interfaces on their way out: who had an address of a LAN a moment ago.
+//! Interfaces on their way out: which of them had an address of a LAN a moment ago.
 //!
-//! A main plugin deletes the link after the DEL of its address, the kernel takes some time to take a dead namespace's links down,
-//! and each answers ARP until it is gone. To whoever is granted the address next, under whatever identity, that is nobody else.
+//! A main plugin deletes the link after the DEL, and the kernel takes some time to remove a dead namespace's links; each link
+//! answers ARP for its address until it is gone. To the next client with that address, under any identity, it is not another
+//! station.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -14,7 +15,7 @@ use crate::wire::Mac;
 /// How long an interface may take to go.
 const GOING: Duration = Duration::from_secs(60);
 
-/// Interfaces that are remembered, the last ones. More than come and go in the moment that most need.
+/// How many interfaces are remembered, the latest. More than come and go in the moment that most need.
 const MOST: usize = 1024;
 
 /// The interfaces whose leases were given up last, oldest first.

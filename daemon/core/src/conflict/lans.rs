@@ -1,11 +1,11 @@
-//! What a LAN has taught: how soon a new address may be tried there after conflicts, whose claims prove nothing, and which
-//! servers are on the wire.
+//! What the daemon has learnt about a LAN: how soon a new address may be tried there after conflicts, whose claims prove
+//! nothing, and which servers are on the wire.
 //!
-//! RFC 5227 §2.1.1 holds a host back that has met ten conflicts: one new address a minute. Here all attachments of a LAN count
-//! together, since they take from one pool: a station that claims whatever is offered would empty it by way of a crowd. What
-//! counts is addresses, not DECLINEs: a server that offers a container its reserved address again and again, where somebody else
-//! uses that, says nothing about its other addresses. An address that is found free ends the row; one that nobody has claimed by
-//! the end of an ADD ends the wait until the next conflict.
+//! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. Here all attachments of a LAN count
+//! together, since they draw from one pool: a station that claims whatever is offered would empty it by way of a crowd.
+//! Addresses count, not DECLINEs: a server that offers a container its reserved address again and again, while another station
+//! uses it, says nothing about its other addresses. An address that is found free ends the row; an address that nobody has
+//! claimed by the end of an ADD ends the wait until the next conflict.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -15,29 +15,30 @@ use crate::identity::{ClientId, Lan};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// Addresses in a row that are in use before new tries are held back (RFC 5227 §1.1), and DECLINEs of one ADD at most.
+/// How many addresses in a row may be in use before new tries are held back (RFC 5227 §1.1), and how many DECLINEs an ADD may
+/// send.
 pub const MAX_CONFLICTS: usize = 10;
 
 /// From one new try to the next while they are held back (RFC 5227 §1.1).
 pub const RATE_LIMIT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Conflicts are in a row when the next comes within this: longer than any pause between two tries.
+/// Conflicts count as a row if the next comes within this time: longer than any pause between two tries.
 const ROW: Duration = Duration::from_secs(1200);
 
-/// How long a station that answers for all is known as such, and a server to be on the wire.
+/// How long the daemon remembers that a station answers for all addresses, and that a server is on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
 
-/// From one question of whether a server is on the wire to the next, where it does not answer.
+/// From one question whether a server is on the wire to the next, if it does not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Stations of a LAN that are known as such, at most: the latest.
+/// How many such stations of a LAN are remembered, the latest.
 const MOST: usize = 8;
 
-/// What is known of each LAN.
+/// What is known about each LAN.
 #[derive(Debug, Default)]
 pub struct Lans(BTreeMap<Lan, Seen>);
 
-/// What is known of one.
+/// What is known about one LAN.
 #[derive(Debug, Default)]
 struct Seen {
     row: Option<Row>,
@@ -45,8 +46,8 @@ struct Seen {
     servers: Vec<Server>,
 }
 
-/// A server that was asked whether it is on the wire. What the link of macvlans sends leaves by the wire and reaches none of them:
-/// one that answers what was asked that way is on the wire, and one that has not may be in a macvlan itself.
+/// A server that was asked whether it is on the wire. What the macvlans' parent link sends leaves by the wire and reaches none
+/// of them: a server that answers a question sent that way is on the wire, and one that does not may be in a macvlan itself.
 #[derive(Debug)]
 struct Server {
     address: Ipv4Addr,
@@ -63,20 +64,20 @@ struct Row {
     /// The client that met the last conflict, and when.
     client: ClientId,
     at: Instant,
-    /// Before then no new address is tried, where that is held back.
+    /// The earliest time for a new address, while new tries are held back.
     next: Instant,
-    /// An ADD has ended well since the last conflict.
+    /// Whether an ADD has ended well since the last conflict.
     eased: bool,
 }
 
 /// The last address that was in use, and who uses it.
 pub type Last = (Ipv4Addr, Mac);
 
-/// A station that answers for all.
+/// A station that answers for every address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proxy {
     mac: Mac,
-    /// What it answered for that nobody can have.
+    /// The address that nobody can have, for which it answered.
     pub control: Ipv4Addr,
     until: Instant,
 }
@@ -86,7 +87,7 @@ pub struct Proxy {
 pub struct TooSoon {
     /// When one may be.
     pub at: Instant,
-    /// So many addresses in a row were in use.
+    /// How many addresses in a row were in use.
     pub conflicts: usize,
     /// The last of them.
     pub last: Last,
@@ -113,7 +114,7 @@ impl Lans {
         row.holds_back() && !held
     }
 
-    /// Records that an address is free: the conflicts before were not everybody's.
+    /// Records that an address is free: the conflicts before did not concern everybody.
     pub fn free(&mut self, lan: &Lan) {
         if let Some(seen) = self.0.get_mut(lan) {
             seen.row = None;
@@ -152,7 +153,7 @@ impl Lans {
         proxies.push(Proxy { mac, control, until: now + KNOWN });
     }
 
-    /// Returns what is known of a station that answers for all.
+    /// Returns what is known about a station, if it answers for every address.
     pub fn proxy(&self, lan: &Lan, mac: Mac, now: Instant) -> Option<Proxy> {
         let mut proxies = self.0.get(lan)?.proxies.iter();
         proxies.find(|known| known.mac == mac && now < known.until).copied()
@@ -164,7 +165,7 @@ impl Lans {
         servers.iter().any(|known| known.address == address && known.mac == Some(mac) && now < known.until)
     }
 
-    /// Returns whether a server is to be asked whether it is on the wire: it has not been just now.
+    /// Returns whether to ask a server if it is on the wire: not if it was asked just now.
     pub fn asks_wire(&mut self, lan: &Lan, address: Ipv4Addr, now: Instant) -> bool {
         let servers = &mut self.seen(lan, now).servers;
         if servers.iter().any(|known| known.address == address) {
@@ -190,7 +191,7 @@ impl Lans {
         self.0.entry(lan.clone()).or_default()
     }
 
-    /// Forgets what is past: of a LAN that is at peace nothing is kept.
+    /// Forgets what is past: nothing is kept about a LAN without trouble.
     fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, seen| {
             seen.row.take_if(|row| now >= row.at + ROW);
@@ -224,7 +225,7 @@ mod tests {
         (Ipv4Addr::from_bits(LAST.0.to_bits() + n as u32), LAST.1)
     }
 
-    /// Meets conflicts over these addresses; returns how often that was said to hold new tries back.
+    /// Meets conflicts over these addresses; returns how often new tries were held back after that.
     fn conflicts(addresses: impl IntoIterator<Item = usize>, lans: &mut Lans, now: Instant) -> usize {
         let said = addresses.into_iter().filter(|n| lans.conflict(&lan("a"), &client("c0"), address(*n), now));
         said.count()

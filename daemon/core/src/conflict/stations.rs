@@ -1,7 +1,7 @@
-//! Does any station have an address? To be asked before it is given back for a client that may live on another host by now.
+//! Does any station have an address? Asked before a lease is given back whose client may live on another host by now.
 //!
-//! A router that does proxy ARP answers for all that it has a route to. It is told from a station by an address that nobody
-//! can have (RFC 5737), which is asked for beside: who answers for that too has neither.
+//! A router that does proxy ARP answers for every address that it has a route to. To tell it from a station, an address that
+//! nobody can have (RFC 5737) is asked for too: a router that answers for both has neither.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
 
-/// How often is asked.
+/// How often to ask.
 const TRIES: u32 = 3;
 
 /// From one question to the next, and from the last to the end.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Stations that are told apart, at most.
+/// How many stations are told apart at most.
 const MOST: usize = 8;
 
-/// One address that is asked for.
+/// The question who has one address.
 #[derive(Clone, Debug)]
 pub struct Question {
     from: Mac,
@@ -49,8 +49,8 @@ pub enum Turn {
 }
 
 impl Question {
-    /// Asks who has an address, from the Ethernet address `from`. That is to be nobody's, not even the client's own: a station
-    /// on another host that has the client's would take the question for its own. An answer of `but` is none.
+    /// Asks who has an address, from the Ethernet address `from`. Nobody may have that, not even the client: a station with the
+    /// client's own on another host would take the question for its own. An answer from `but` does not count.
     pub fn new(address: Ipv4Net, from: Mac, but: Option<Mac>, now: Instant) -> Self {
         let (control, address) = (control(address), address.addr());
         Self { from, address, control, but, asked: 0, next: now, has_it: Vec::new(), has_all: Vec::new() }
@@ -70,7 +70,7 @@ impl Question {
         Turn::Ask(vec![ask(self.address), ask(self.control)])
     }
 
-    /// Takes an ARP packet in.
+    /// Handles an ARP packet.
     pub fn on_arp(&mut self, arp: &Arp) {
         let by = arp.sender_mac;
         let somebody = by.0[0] & 1 == 0 && by != Mac::default() && by != self.from && Some(by) != self.but;
@@ -90,7 +90,7 @@ impl Question {
     }
 }
 
-/// Returns an address that nobody can have (RFC 5737), outside of the subnet of another.
+/// Returns an address that nobody can have (RFC 5737), outside the subnet of another.
 pub fn control(beside: Ipv4Net) -> Ipv4Addr {
     let nets = [[203, 0, 113, 253], [198, 51, 100, 253], [192, 0, 2, 253]].map(Ipv4Addr::from);
     nets.into_iter().find(|address| !beside.contains(address)).unwrap_or(nets[0])
@@ -105,7 +105,7 @@ mod tests {
     const OWN: Mac = Mac([2, 0, 0, 0, 0, 3]);
     const FROM: Mac = Mac([0x42, 0, 0, 0, 0, 3]);
 
-    /// Who answered for the address when these have answered for it, and those for the control.
+    /// Returns who has the address, given who answered for it and who answered for the control.
     fn over(has_it: &[Mac], has_all: &[Mac], but: Option<Mac>) -> Option<Mac> {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
         let mut question = Question::new("192.0.2.50/24".parse().unwrap(), FROM, but, at(0));

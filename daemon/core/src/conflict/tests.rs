@@ -23,7 +23,7 @@ fn reply(by: Mac, address: Ipv4Addr, to: Mac) -> Arp {
     Arp { op: ArpOp::Reply, target_mac: to, destination_mac: to, ..Arp::request(by, address, Ipv4Addr::UNSPECIFIED) }
 }
 
-/// A window and its random source; what is sent is read as it would be on the wire.
+/// A window and its random source; the test reads what is sent as it would be on the wire.
 struct Stage {
     window: Window,
     rng: Rng,
@@ -34,7 +34,7 @@ impl Stage {
         Self { window: Window::optimistic(ADDRESS, Box::new([LINK, CHADDR]), at(now)), rng: Rng::with_seed(3) }
     }
 
-    /// An optimistic window whose address appeared a moment before it is known to be free, and when that is.
+    /// Returns an optimistic window whose address appeared a moment before it is known to be free, and when that is.
     fn before_free() -> (Self, Instant) {
         let mut stage = Self::optimistic(0.0);
         stage.now(at(0.0), "probe");
@@ -195,7 +195,7 @@ fn whoever_answers_the_probes_for_a_new_lease_has_the_address_even_while_we_use_
     assert_eq!(heard, Heard::Conflict { by: NEIGHBOUR });
 }
 
-/// Returns what comes of a reply to us, then of another one.
+/// Returns what follows a reply to us, then what follows another one.
 fn replies(stage: &mut Stage, now: Instant, again: Instant) -> [&'static str; 2] {
     [now, again].map(|when| match stage.window.on_arp(when, &reply(NEIGHBOUR, ADDRESS, LINK)) {
         Heard::Nothing => "nothing",

@@ -1,4 +1,4 @@
-//! What a caller asks, and what it is answered: the calls of every front door.
+//! What callers ask, and what they are answered: the calls of every front door.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -29,14 +29,14 @@ pub enum Call {
         /// For how many seconds its network keeps the lease of an identity that can return; `None`: as its ADD said.
         grace: Option<u32>,
     },
-    /// Does the attachment still hold what it was told?
+    /// Does the attachment still hold what its ADD was answered?
     Check {
         /// The attachment.
         attachment: Attachment,
         /// The addresses that the caller believes in (`prevResult`); empty: it did not say.
         expected: Vec<Ipv4Net>,
     },
-    /// Give back what a network's attachments hold that the caller does not know any more (CNI GC).
+    /// Give back what a network's attachments hold that the caller no longer knows (CNI GC).
     Collect {
         /// The network.
         network: String,
@@ -45,52 +45,52 @@ pub enum Call {
     },
     /// Could an ADD be served now? (CNI STATUS)
     Status {
-        /// The host's link that ADDs of the caller's network would use, if it is known.
+        /// The host's link that ADDs of the caller's network would use, if known.
         parent: Option<String>,
     },
     /// All bindings.
     List,
-    /// A pool of addresses for a network of Docker's.
+    /// Get a pool of addresses for a Docker network.
     RequestPool(Box<PoolRequest>),
-    /// A network of Docker's gives its pool back.
+    /// Give back the pool of a Docker network.
     ReleasePool {
         /// The pool.
         id: PoolId,
     },
-    /// Keep an address of a pool from all endpoints: no lease is behind it.
+    /// Keep an address of a pool from all endpoints: it has no lease.
     Reserve {
         /// The pool.
         pool: PoolId,
         /// The address; `None`: the pool's gateway.
         address: Option<Ipv4Addr>,
     },
-    /// Give back what Docker was told, an endpoint's address or a reserved one. It is not waited for.
+    /// Give back what Docker was told, an endpoint's address or a reserved one. Docker does not wait for it.
     ReleaseAddress {
         /// The pool.
         pool: PoolId,
         /// The address.
         address: Ipv4Addr,
     },
-    /// Something about a network of Docker's whose driver is this one.
+    /// Something about a Docker network of our own driver.
     Network(NetworkCall),
 }
 
-/// What is asked about a network of Docker's whose driver is this one.
+/// What is asked about a Docker network of our own driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkCall {
-    /// A dockerd has started: it asks what this plugin is once, before all else. No container of the one before it is still to come.
+    /// A dockerd has started: it first asks, once, what this plugin is. No container of the dockerd before it is still to come.
     Started,
-    /// Keep a network, of which dockerd will not tell again.
+    /// Keep a network, which dockerd names only once.
     Create(Box<NetworkRecord>),
-    /// Forget a network. One that is not known is success.
+    /// Forget a network. Success too if it is not known.
     Delete(DockerId),
-    /// What was said of a network when it was created?
+    /// What was said about a network when it was created?
     Find(DockerId),
-    /// Make an endpoint's link, and lease an address where Docker has none.
+    /// Make an endpoint's link, and lease an address if Docker has none.
     CreateEndpoint(Box<EndpointRequest>),
-    /// Delete an endpoint and its link. One that is not known is success.
+    /// Delete an endpoint and its link. Success too if it is not known.
     DeleteEndpoint(DockerId),
-    /// What is an endpoint's link called, and what is to be put on it? Docker is about to move it.
+    /// What is an endpoint's link called, and what should be put on it? Docker is about to move it.
     Join {
         /// The network.
         network: DockerId,
@@ -101,7 +101,7 @@ pub enum NetworkCall {
     },
 }
 
-/// What an endpoint is to be.
+/// The endpoint that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointRequest {
     /// Its name.
@@ -114,38 +114,38 @@ pub struct EndpointRequest {
     pub address: EndpointAddress,
 }
 
-/// Where an endpoint has its address from.
+/// Where an endpoint gets its address from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndpointAddress {
-    /// From Docker, which had it from an IPAM driver: ours or another.
+    /// From Docker, which got it from an IPAM driver: ours or another.
     Told(Ipv4Net),
     /// From a DHCP server, by this ADD.
     Leased(Box<Add>),
 }
 
-/// What a pool is to be.
+/// The pool that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolRequest {
     /// The door's spelling of all options.
     pub definition: String,
-    /// The subnet; `None`: that of the LAN, as a server offers it.
+    /// The subnet; `None`: the LAN's, as a server offers it.
     pub subnet: Option<Ipv4Net>,
-    /// The part of the subnet for endpoints, if that is not all of it.
+    /// The part of the subnet for endpoints, if not all of it.
     pub range: Option<Ipv4Net>,
     /// The name of the LAN's link.
     pub ifname: String,
-    /// The Ethernet address to look from.
+    /// The Ethernet address to ask from.
     pub mac: Mac,
     /// The wire.
     pub lan: Lan,
-    /// Which servers are believed, and what else is said to them.
+    /// Which servers are believed, and what else they are told.
     pub profile: Profile,
-    /// From the request to its answer, at most.
+    /// The longest time from the request to its answer.
     pub timeout: Duration,
 }
 
 impl PoolRequest {
-    /// Returns where it is looked from.
+    /// Returns where the look at the LAN takes place.
     pub(crate) fn place(&self) -> Place {
         Place::Parent { ifname: self.ifname.clone(), mac: self.mac }
     }
@@ -156,21 +156,21 @@ impl PoolRequest {
 pub struct Add {
     /// Who asks.
     pub attachment: Attachment,
-    /// Where the binding is to live.
+    /// Where the binding should live.
     pub place: Place,
-    /// The wire that this is on.
+    /// The wire of this place.
     pub lan: Lan,
-    /// What option 61 is to be.
+    /// How to make option 61.
     pub client_id: ClientIdRule,
     /// The hardware address to be known by, if not the interface's own.
     pub chaddr: Option<Mac>,
     /// The address to ask for.
     pub wanted: Option<Wanted>,
-    /// What the client says and wants beside.
+    /// What else the client says and wants.
     pub profile: Profile,
-    /// From the request to its answer, at most.
+    /// The longest time from the request to its answer.
     pub timeout: Duration,
-    /// The pool that the address has to be of.
+    /// The pool that the address has to belong to.
     pub pool: Option<PoolId>,
 }
 
@@ -184,7 +184,7 @@ impl Add {
     }
 }
 
-/// A container that was running before this daemon knew of it, with an address from somebody else's hand.
+/// A container that was running before this daemon knew of it, with an address that somebody else gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adoptee {
     /// Its ADD, as it would be now.
@@ -198,18 +198,18 @@ pub struct Adoptee {
 /// An answer to a [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To `Add`: the lease, durable, and what of it the caller is told.
+    /// To `Add`: the lease, durable, and what the caller is told about it.
     Leased {
         /// The lease.
         lease: Box<Lease>,
-        /// What it gives the interface, but for the routes that the daemon adds itself.
+        /// What it gives the interface, except for the routes that the daemon adds itself.
         grant: Box<Grant>,
     },
     /// To `Del`: the attachment holds nothing any more.
     Deleted,
-    /// To `Check`: all as it was told.
+    /// To `Check`: all is as the ADD was answered.
     Checked,
-    /// To `Collect`: all that was to go is on its way.
+    /// To `Collect`: everything that had to go is on its way.
     Collected,
     /// To `Status`: an ADD could be served.
     Ready,
@@ -223,21 +223,21 @@ pub enum Answer {
         not_adopted: Vec<(Attachment, String)>,
         /// Links in the host's namespace that daemons with another store made.
         strangers: Vec<String>,
-        /// How often what came in was refused, by cause; causes beyond a bound are counted together.
+        /// How often input was refused, by cause; causes beyond a bound are counted together.
         refused: BTreeMap<String, u64>,
     },
     /// To `RequestPool`: the pool, durable.
     Pool {
         /// The pool.
         id: PoolId,
-        /// The router, where a server told of one.
+        /// The router, if a server named one.
         gateway: Option<Ipv4Addr>,
     },
-    /// To `ReleasePool`, of whatever pool.
+    /// To `ReleasePool`, whatever the pool.
     PoolReleased,
     /// To `Reserve`: the address, which is durably reserved.
     Reserved(Ipv4Addr),
-    /// To `ReleaseAddress`, of whatever address.
+    /// To `ReleaseAddress`, whatever the address.
     Released,
     /// To `Network`.
     Network(NetworkAnswer),
@@ -248,11 +248,11 @@ pub enum Answer {
 /// An answer to a [`NetworkCall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkAnswer {
-    /// To `Started`; to `Create`, durable; to `Delete` and `DeleteEndpoint`, of whatever network or endpoint.
+    /// To `Started`; to `Create`, durable; to `Delete` and `DeleteEndpoint`, whatever the network or endpoint.
     Done,
     /// To `Find`.
     Found(Box<NetworkRecord>),
-    /// To `CreateEndpoint`: the endpoint, durable, whose link is there.
+    /// To `CreateEndpoint`: the endpoint, durable, and its link is there.
     Endpoint(Box<EndpointRecord>),
     /// To `Join`.
     Joined {
@@ -260,7 +260,7 @@ pub enum NetworkAnswer {
         ifname: String,
         /// What the endpoint's lease gives it, with the default router; `None`: there is no lease.
         grant: Option<Box<Grant>>,
-        /// The router that the network names, which goes before the lease's.
+        /// The router that the network names, which takes precedence over the lease's.
         gateway: Option<Ipv4Addr>,
     },
 }
@@ -273,12 +273,12 @@ impl Answer {
     }
 }
 
-/// What a binding is at, as `list` shows it.
+/// The state of a binding, as `list` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingState {
     /// It has a lease or looks for one: the state of its client.
     Client(StateName),
-    /// Its lease is kept for its container to return.
+    /// Its lease is kept in case its container returns.
     Kept,
     /// Its lease is on its way back.
     Releasing,
@@ -302,7 +302,7 @@ pub struct Row {
     pub attachment: Attachment,
     /// What the server knows it by.
     pub identity: Identity,
-    /// What it is at.
+    /// Its state.
     pub state: BindingState,
     /// The address that Docker was told.
     pub told: Option<Ipv4Net>,
@@ -314,11 +314,11 @@ pub struct Row {
     pub t2: Option<Duration>,
     /// Until expiry; zero when past, `None` for ever.
     pub expires: Option<Duration>,
-    /// Until a lease that is kept for its container to return goes back.
+    /// Until a lease that is kept for its container goes back.
     pub kept: Option<Duration>,
-    /// No path leads to the namespace of its interface any more, which lives.
+    /// No path leads any more to the namespace of its interface, which lives.
     pub pathless: bool,
-    /// What keeps the RELEASE of one that is RELEASING, and for how long something has.
+    /// What delays the RELEASE of a RELEASING binding, and for how long.
     pub held_up: Option<(Duration, String)>,
     /// Where its packets go.
     pub link: Link,

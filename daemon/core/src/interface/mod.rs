@@ -1,9 +1,9 @@
-//! Network interfaces of containers: who lives on each, what it has and wants there, the Ethernet address and carrier, and the one
-//! change under way.
+//! Network interfaces of containers: who lives on each, what each binding has and wants there, the Ethernet address and carrier,
+//! and the one change under way.
 //!
-//! An [`Interface`] is there from its first binding, or its first change, to its last. It serves any number of bindings, each with
-//! a [`Seat`]; one whose packets go over the host's link has none. Whoever is to change an interface asks here first, and is
-//! called when the change before is over.
+//! An [`Interface`] exists from its first binding, or its first change, to its last. It serves any number of bindings, each with
+//! a [`Seat`]; a binding whose packets go over the host's link has none. Whoever wants to change an interface asks here first,
+//! and is called when the change before is over.
 
 mod news;
 mod presence;
@@ -32,7 +32,7 @@ pub(crate) type At = (Cookie, u32);
 #[derive(Debug, Default)]
 pub(crate) struct Interfaces {
     all: BTreeMap<At, Interface>,
-    /// Where the changes under way are. They go on when nobody waits for their outcome any more.
+    /// Where the changes under way are. They go on even if nobody waits for their outcome any more.
     changes: BTreeMap<OpId, At>,
     /// The ADDs that wait for a change to end.
     adds: BTreeSet<(At, Attachment)>,
@@ -51,11 +51,11 @@ struct Interface {
     seats: Vec<Seat>,
     /// The change under way.
     change: Option<OpId>,
-    /// How often something happened there: the kernel told of it, or a change ended.
+    /// How often something happened there: the kernel reported it, or a change ended.
     news: u64,
 }
 
-/// When a look at an interface was asked for, by what had happened there.
+/// When a look at an interface was asked for, counted in what had happened there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked(u64);
 
@@ -65,11 +65,11 @@ pub(crate) struct Seat {
     binding: BindingId,
     /// Whether its address is there.
     presence: Presence,
-    /// The interface got another Ethernet address, by which nobody knows that address yet.
+    /// Whether the interface got another Ethernet address, by which nobody knows the leased address yet.
     moved: bool,
-    /// The index of the host's link that the interface is a macvlan on, where that was seen.
+    /// The index of the host's link that the interface is a macvlan on, if seen.
     lower: Option<NonZeroU32>,
-    /// What is to be done there; mostly nothing.
+    /// What has to be done there; mostly nothing.
     work: Option<Box<Work>>,
 }
 
@@ -83,46 +83,46 @@ impl Seat {
         self.lower = lower.and_then(NonZeroU32::new);
     }
 
-    /// Records whether its address is, or is to be, on the interface: more than a look shows.
+    /// Records whether its address is, or should be, on the interface: more than a look shows.
     pub(crate) fn expect(&mut self, presence: Presence) {
         self.presence = presence;
     }
 
-    /// Records whether its address was seen there. `configured`: if it was not, that is no matter of time any more. Returns how
-    /// it was before, and how it is.
+    /// Records whether its address was seen there. `configured`: if it was not, waiting will not change that. Returns how it was
+    /// before, and how it is.
     pub(crate) fn see(&mut self, there: bool, configured: bool) -> (Presence, Presence) {
         let was = self.presence;
         self.presence = was.seen(there, configured);
         (was, self.presence)
     }
 
-    /// Returns what is to be done there, which may be nothing yet.
+    /// Returns what has to be done there, which may be nothing yet.
     pub(crate) fn due(&mut self) -> &mut Work {
         self.work.get_or_insert_default()
     }
 
-    /// Takes up what a restart cut short, when it is its turn.
+    /// Takes up what a restart cut short, when its turn comes.
     pub(crate) fn recover(&mut self, former: Former) {
         self.work = Some(Box::new(Work::recovered(former)));
     }
 
-    /// Records that nothing is left to be done there.
+    /// Records that nothing is left to do there.
     pub(crate) fn has_done(&mut self) {
         self.work = None;
     }
 
-    /// Records that the interface got another Ethernet address. One that a restart finds so is old news.
+    /// Records that the interface got another Ethernet address. A change that a restart finds is old news.
     pub(crate) fn moves(&mut self) {
         self.moved |= self.presence == Presence::There;
     }
 }
 
 impl Interfaces {
-    /// What an interface with one binding costs, in bytes, beside its place among all.
+    /// What an interface with one binding costs, in bytes, besides its place among all.
     #[cfg(test)]
     pub(crate) const SIZE: usize = size_of::<Interface>() + size_of::<Seat>();
 
-    /// Records that a binding lives on an interface from here on; one on a link of the host lives on none.
+    /// Records that a binding now lives on an interface; a binding on a link of the host lives on none.
     pub(crate) fn enter(&mut self, link: &Link, id: BindingId) {
         let Some(at) = link.in_netns() else { return };
         let interface = self.all.entry(at).or_default();
@@ -134,7 +134,7 @@ impl Interfaces {
         }
     }
 
-    /// Records that a binding lives there no more.
+    /// Records that a binding no longer lives there.
     pub(crate) fn leave(&mut self, link: &Link, id: BindingId) {
         let Some(at) = link.in_netns() else { return };
         if let Some(interface) = self.all.get_mut(&at) {
@@ -150,7 +150,7 @@ impl Interfaces {
         interface.seats.get_mut(place)
     }
 
-    /// Returns whether the address of a binding is on its interface, as far as is known. On a link of the host there is none.
+    /// Returns whether the address of a binding is on its interface, as far as is known. It never is on a link of the host.
     pub(crate) fn presence(&self, link: &Link, id: BindingId) -> Presence {
         if link.in_netns().is_none() {
             return Presence::Missing;
@@ -158,17 +158,17 @@ impl Interfaces {
         self.of(link).and_then(|interface| interface.seat(id)).map(|seat| seat.presence).unwrap_or_default()
     }
 
-    /// Returns the index of the host's link that a binding's interface is a macvlan on, where that was seen.
+    /// Returns the index of the host's link that a binding's interface is a macvlan on, if seen.
     pub(crate) fn lower(&self, link: &Link, id: BindingId) -> Option<u32> {
         self.of(link)?.seat(id)?.lower.map(NonZeroU32::get)
     }
 
-    /// Returns what is to be done on a binding's interface, if anything is.
+    /// Returns what has to be done on a binding's interface, if anything.
     pub(crate) fn work(&self, link: &Link, id: BindingId) -> Option<&Work> {
         self.of(link)?.seat(id)?.work.as_deref()
     }
 
-    /// Returns the same, to go on.
+    /// Returns the same, for going on.
     pub(crate) fn work_mut(&mut self, link: &Link, id: BindingId) -> Option<&mut Work> {
         self.seat(link, id)?.work.as_deref_mut()
     }
@@ -179,17 +179,17 @@ impl Interfaces {
         seats.filter_map(|seat| seat.work.as_mut()).for_each(|work| work.on_up());
     }
 
-    /// Records that something happened at an interface: a look that was asked for before may show what was before.
+    /// Records that something happened at an interface: a look that was asked for earlier may show an older state.
     pub(crate) fn has_news(&mut self, at: At) {
         self.all.get_mut(&at).into_iter().for_each(|interface| interface.news += 1);
     }
 
-    /// Returns when a look at a link is asked for that is asked for now.
+    /// Returns the moment of a look at a link that is asked for now.
     pub(crate) fn asked(&self, link: &Link) -> Asked {
         Asked(self.of(link).map_or(0, |interface| interface.news))
     }
 
-    /// Returns the bindings that live on an interface, or with `None` on any of the namespace, in order.
+    /// Returns the bindings that live on an interface, or with `None` on any interface of the namespace, in order.
     pub(crate) fn bindings(&self, cookie: Cookie, ifindex: Option<u32>) -> Vec<BindingId> {
         let all = self.in_netns(cookie).filter(|((_, index), _)| ifindex.is_none_or(|wanted| wanted == *index));
         let mut bindings: Vec<_> =
@@ -198,7 +198,7 @@ impl Interfaces {
         bindings
     }
 
-    /// Records the carrier of an interface. Returns for how long it was away, where it is back.
+    /// Records the carrier of an interface. Returns for how long it was away, if it is back.
     pub(crate) fn on_carrier(&mut self, at: At, up: bool, now: Instant) -> Option<Duration> {
         let interface = self.all.get_mut(&at)?;
         if !up {
@@ -219,7 +219,7 @@ impl Interfaces {
         moved && self.has_carrier(link)
     }
 
-    /// Returns the same, once. False too where the binding's address is not there any more.
+    /// Returns the same, once. False too if the binding's address is no longer there.
     pub(crate) fn take_moved(&mut self, link: &Link, id: BindingId) -> bool {
         let moved = self.has_moved(link, id);
         let Some(seat) = self.seat(link, id).filter(|_| moved) else { return false };
@@ -234,12 +234,12 @@ impl Interfaces {
         }
     }
 
-    /// Returns whether an interface of this namespace that bindings live on has an Ethernet address.
+    /// Returns whether an interface with bindings in this namespace has this Ethernet address.
     pub(crate) fn has_inside(&self, cookie: Cookie, mac: Mac) -> bool {
         self.in_netns(cookie).any(|(_, interface)| interface.mac == mac && !interface.seats.is_empty())
     }
 
-    /// Returns whether an interface is being changed, for whichever binding.
+    /// Returns whether an interface is being changed, for any binding.
     pub(crate) fn is_changing(&self, at: At) -> bool {
         self.all.get(&at).is_some_and(|interface| interface.change.is_some())
     }
@@ -250,7 +250,7 @@ impl Interfaces {
         self.changes.insert(op, at);
     }
 
-    /// Records that an effect is over. Returns which interface it was to change.
+    /// Records that an effect is over. Returns the interface that it changed.
     pub(crate) fn end_change(&mut self, op: OpId) -> Option<At> {
         let at = self.changes.remove(&op)?;
         if let Some(interface) = self.all.get_mut(&at) {
@@ -261,7 +261,7 @@ impl Interfaces {
         Some(at)
     }
 
-    /// Lets an ADD wait until the change under way is over.
+    /// Makes an ADD wait until the change under way is over.
     pub(crate) fn await_change(&mut self, at: At, attachment: &Attachment) {
         self.adds.insert((at, attachment.clone()));
     }
@@ -272,7 +272,7 @@ impl Interfaces {
         adds.map(|(_, attachment)| attachment).collect()
     }
 
-    /// Lets a CHECK wait until its binding has done what it does at its interface.
+    /// Makes a CHECK wait until its binding has finished at its interface.
     pub(crate) fn await_work(&mut self, attachment: &Attachment) {
         self.checks.insert(attachment.clone());
     }
@@ -300,7 +300,7 @@ impl Interfaces {
         (seats, under_way)
     }
 
-    /// Returns the interface that a link is, if bindings live there or it is being changed.
+    /// Returns the interface of a link, if bindings live there or it is being changed.
     fn of(&self, link: &Link) -> Option<&Interface> {
         self.all.get(&link.in_netns()?)
     }
@@ -317,7 +317,7 @@ impl Interfaces {
 }
 
 impl Interface {
-    /// Returns where the seat of a binding is among all, or is to be.
+    /// Returns where the seat of a binding is among all, or should be.
     fn place(&self, id: BindingId) -> Result<usize, usize> {
         self.seats.binary_search_by_key(&id, |seat| seat.binding)
     }

@@ -1,4 +1,4 @@
-//! What a binding hears of its interface.
+//! What a binding hears about its interface.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,30 +6,30 @@ use std::time::Duration;
 use crate::link::{LinkCause, LinkView};
 use crate::wire::Mac;
 
-/// Something that happened at an interface, or was seen there. Each binding on it hears of it, of whichever family.
+/// Something that happened at an interface, or was seen there. Each binding on it hears of it, in either family.
 #[derive(Clone, Debug)]
 pub(crate) enum News<'a> {
     /// The interface is gone for good.
     Gone(LinkCause),
-    /// No path leads to its namespace any more, which lives.
+    /// No path leads to its namespace any more, though it lives.
     Hidden(LinkCause),
     /// It is down: the kernel has taken its routes.
     Down,
     /// It is up.
     Up,
-    /// It may be changed: a change by the daemon is over, or its carrier is not what it was.
+    /// It may be changed: a change by the daemon is over, or its carrier has changed.
     Free,
-    /// Its carrier is back, which was away for so long.
+    /// Its carrier is back after this time.
     CarrierBack(Duration),
     /// It has another Ethernet address.
     Ethernet(Mac),
     /// An address is on it.
     AddressAdded(IpAddr),
-    /// It was looked at. `back`: for how long its carrier was away, if that is back.
+    /// It was looked at.
     Seen {
         /// What is there.
         view: &'a LinkView,
-        /// For how long its carrier was away.
+        /// How long its carrier was away, if it is back.
         back: Option<Duration>,
     },
 }

@@ -3,20 +3,19 @@
 /// Whether a leased address is on its interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// It was not looked at, or the main plugin may not have put it there yet.
+    /// Nobody has looked, or the main plugin may not have put it there yet.
     #[default]
     Unknown,
-    /// The daemon is to put it there, which may have to wait for the store.
+    /// The daemon will put it there, which may have to wait for the store.
     Awaited,
     /// It is.
     There,
     /// It is not, and nobody here puts it there.
     Missing,
-    /// Somebody took it off: what the container's owner wants there is not ours to say. It stays off until the next ADD, and so
-    /// does that of any later lease, unless it is seen there again. KubeVirt takes it for its virtual machine.
+    /// Somebody took it off: what the container's owner wants there is not for us to decide. It stays off until the next ADD,
+    /// and so does the address of any later lease, unless it is seen there again. KubeVirt takes it for its virtual machine.
     TakenOff,
-    /// It never came: its caller has it elsewhere, as in a virtual machine, and wants nothing changed here. Until the next ADD, as
-    /// above.
+    /// It never came: its caller has it elsewhere, as in a virtual machine, and wants nothing changed here, until the next ADD.
     Elsewhere,
 }
 
@@ -26,7 +25,7 @@ impl Presence {
         self != Self::Missing && !self.is_left()
     }
 
-    /// Returns whether what is on the interface is its owner's to say until the next ADD.
+    /// Returns whether the interface's owner decides what is on it, until the next ADD.
     pub(crate) fn is_left(self) -> bool {
         matches!(self, Self::TakenOff | Self::Elsewhere)
     }
@@ -36,7 +35,7 @@ impl Presence {
         self.on_link() && self != Self::Awaited
     }
 
-    /// Returns what a record says of it.
+    /// Returns what a record says about it.
     pub(crate) fn recorded(taken_off: bool, elsewhere: bool) -> Self {
         match (taken_off, elsewhere) {
             (true, _) => Self::TakenOff,
@@ -45,7 +44,7 @@ impl Presence {
         }
     }
 
-    /// Returns what it is once it was looked at. `configured`: if it is not there, that is no matter of time any more.
+    /// Returns what it is after a look. `configured`: if it is not there, waiting will not change that.
     pub(super) fn seen(self, there: bool, configured: bool) -> Self {
         match (there, self) {
             (true, _) => Self::There,

@@ -1,19 +1,19 @@
-//! The way of an interface from what it carries of a binding's grants to what it is to carry.
+//! How an interface gets from what it carries of a binding's grants to what it should carry.
 //!
-//! Look at the LAN's link (for the MTU) → look at the interface → apply the difference → forget what was there before. One look
-//! or change at a time; what is wanted meanwhile waits, and the latest wins. Each try begins with a look, so a failed or
-//! timed-out change is followed by one before anything else is changed.
+//! Look at the LAN's link (for the MTU) → look at the interface → apply the difference → forget what was there before. There is
+//! one look or change at a time; what is wanted meanwhile waits, and the latest wins. Each try begins with a look, so after a
+//! failed or timed-out change the daemon looks before it changes anything else.
 //!
-//! The kernel takes addresses of others off with the first one of their subnet. What is to be put back so is to stand in the
-//! record before it goes.
+//! The kernel takes addresses of others off with the first one of their subnet. What has to be put back must be in the record
+//! before it goes.
 //!
-//! Routes are put on when the address is there and the link is up. Until then they are due: after an ADD whose main plugin is
-//! not told of all, and after the link was set down, with which the kernel takes them all. That is no change that a profile
-//! could wish to keep out: the interface is to have what its lease gave it. What somebody removes from a link that is up stays
-//! away until it is set down: single routes are not listened for, as a container that runs a routing protocol would drown
-//! all else that is heard.
+//! Routes are put on when the address is there and the link is up. Until then they are due: after an ADD whose main plugin does
+//! not get all of them, and after the link was set down, when the kernel takes them all. A profile cannot keep this change out:
+//! the interface must have what its lease gave it. A route that somebody removes from a link that is up stays away until the
+//! link is set down. The daemon does not listen for single routes, because a container that runs a routing protocol would drown
+//! everything else.
 //!
-//! What is wanted, and when that may be done, is the binding's to say ([`Wish`]); the effects are its, too ([`Act`]).
+//! The binding decides what is wanted, and when that may be done ([`Wish`]); it also asks for the effects ([`Act`]).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -35,18 +35,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest pause between two tries to set nothing but the MTU: without it packets may be lost, but many are not.
 const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);
 
-/// What a lost lease left on an interface waits this long for the store to write down the loss.
+/// How long a lost lease's remains on an interface wait for the store to record the loss.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Grants of which something may be on an interface. Beyond that one is forgotten, but not the oldest: that is on it for
-/// certain, while those after it may never have come so far.
+/// How many grants may have something on an interface. Beyond that one is forgotten, but not the oldest: that is certainly on
+/// it, while later ones may never have come so far.
 const MAX_FORMER: usize = 4;
 
-/// Addresses of others that are put back after a change that was cut short, at most: whose namespace it is may put any number
-/// there.
+/// How many addresses of others are put back after a change that was cut short: a namespace's owner may put any number there.
 const MAX_DISPLACED: usize = 16;
 
-/// What an interface is to carry for a binding.
+/// What an interface should carry for a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// This grant.
@@ -66,29 +65,29 @@ impl Wish {
     }
 }
 
-/// What is to be done next.
+/// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// Nothing, until something happens.
     Wait,
-    /// Look at the LAN's link: no interface of it has a larger MTU.
+    /// Look at the LAN's link: no interface on it has a larger MTU.
     LookAtParent,
     /// Look at the interface.
     Look,
-    /// Write the record again, with what the next change is to put back.
+    /// Write the record again, with what the next change has to put back.
     Note,
     /// Take these steps on the interface.
     Apply(Vec<Step>),
 }
 
-/// How things stand around the interface when it was looked at.
+/// What is known around the interface when it was looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Around {
-    /// The LAN is known by a link of the host.
+    /// Whether the LAN is known by a link of the host.
     pub(crate) has_parent: bool,
-    /// Another change of the interface is under way.
+    /// Whether another change of the interface is under way.
     pub(crate) is_changing: bool,
-    /// The last write did not fail.
+    /// Whether the last write succeeded.
     pub(crate) store_works: bool,
 }
 
@@ -97,26 +96,26 @@ pub(crate) struct Around {
 pub(crate) enum Changed {
     /// The interface carries what was wanted.
     Done(Done),
-    /// The kernel refused a step that the rest can do without. To be gone on with.
+    /// The kernel refused a step that the rest can do without. Go on.
     Without(Step),
-    /// The link went down meanwhile. To be gone on with.
+    /// The link went down meanwhile. Go on.
     Again,
     /// It failed.
     Failed(LinkCause),
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     /// What the interface was changed for; `None`: to carry nothing.
     pub(crate) next: Option<Box<Grant>>,
-    /// Why it is to be changed once more, after a pause.
+    /// Why it must be changed again, after a pause.
     pub(crate) lacks: Option<Lack>,
-    /// Its MTU is still to be set.
+    /// Whether its MTU still has to be set.
     pub(crate) mtu_due: bool,
 }
 
-/// Why an interface is to be changed once more.
+/// Why an interface must be changed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
     /// What was taken off came back.
@@ -137,7 +136,7 @@ impl fmt::Display for Lack {
     }
 }
 
-/// What is to be done at an interface for one binding, and how far it is.
+/// What has to be done at an interface for one binding, and how far that is.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// What the interface may carry; empty and not bare when it carries what the lease says.
@@ -145,13 +144,13 @@ pub(crate) struct Work {
     stage: Stage,
     backoff: Backoff,
     retry: Option<Instant>,
-    /// Until then nothing is taken off for good while the store writes that its lease is lost.
+    /// Until when nothing is taken off for good, while the store records that its lease is lost.
     patience: Option<Instant>,
     /// Steps that the kernel refused, and that the rest can do without.
     refused: Vec<Step>,
-    /// Something of a former grant came onto the interface during the change under way.
+    /// Whether something of a former grant came onto the interface during the change under way.
     stirred: bool,
-    /// Of the routes that are due a main plugin adds the others at this moment: only those that it is not told of are put on.
+    /// Whether only the due routes that a main plugin does not get are put on, because it is just adding the others.
     only_late: bool,
 }
 
@@ -161,23 +160,23 @@ enum Stage {
     /// Nothing is under way.
     #[default]
     Idle,
-    /// A restart cut it short, and it goes on when it is its turn.
+    /// A restart cut it short, and it goes on when its turn comes.
     Queued,
     /// The LAN's link is being looked at.
     Parent,
-    /// The interface is being looked at. The MTU is to be this at most; `asked`: the LAN's link was looked at for that.
-    /// `came_up`: the link came up meanwhile, which the look may not have seen.
+    /// The interface is being looked at. `most`: the largest MTU; `asked`: the LAN's link was looked at for that. `came_up`: the
+    /// link came up meanwhile, which the look may have missed.
     Looking { most: Option<u32>, asked: bool, came_up: bool },
-    /// The store is writing down what a change is to put back; then the interface is looked at once more.
+    /// The store is recording what a change has to put back; then the interface is looked at again.
     Noting,
-    /// The interface is being changed for this grant. `short`: its MTU has to be smaller than it could be, as nobody knows
-    /// the one of the LAN's link. `routed`: with all of its routes.
+    /// The interface is being changed for this grant. `short`: its MTU has to be smaller than it could be, because the MTU of
+    /// the LAN's link is unknown. `routed`: with all of its routes.
     Applying { steps: Vec<Step>, next: Option<Box<Grant>>, short: bool, routed: bool },
 }
 
 // What it may carry.
 impl Work {
-    /// Returns work that goes on where a restart cut it short, when it is its turn.
+    /// Returns work that goes on where a restart cut it short, when its turn comes.
     pub(crate) fn recovered(former: Former) -> Self {
         Self { former, stage: Stage::Queued, ..Self::default() }
     }
@@ -187,7 +186,7 @@ impl Work {
         &self.former
     }
 
-    /// Returns the same for the record, which says nothing where there is nothing.
+    /// Returns the same for the record, which says nothing if there is nothing.
     pub(crate) fn recorded(&self) -> Option<Box<Former>> {
         (self.former != Former::default()).then(|| Box::new(self.former.clone()))
     }
@@ -197,14 +196,14 @@ impl Work {
         self.former.grants.iter().any(|grant| grant.has(address))
     }
 
-    /// Returns whether what the interface carries, beside its MTU, may be something else than what the lease says.
+    /// Returns whether what the interface carries, besides its MTU, may differ from what the lease says.
     pub(crate) fn differs(&self) -> bool {
         self.former.bare || !self.former.grants.is_empty()
     }
 
     /// Records that something of a grant may be on the interface.
     pub(crate) fn leave_behind(&mut self, grant: Grant, bare: bool) {
-        // What was taken for somebody else's is not.
+        // An address that was taken for somebody else's turns out to be ours.
         self.former.displaced.retain(|address| !grant.has(address.addr()));
         let grants = &mut self.former.grants;
         if !grants.iter().any(|was| plan::same(was, &grant)) {
@@ -216,7 +215,7 @@ impl Work {
         self.expect_bare(bare);
     }
 
-    /// Records that the address of a former grant is somebody else's: it goes, whatever the profile keeps.
+    /// Records that another station has the address of a former grant: the address goes, whatever the profile keeps.
     pub(crate) fn is_taken(&mut self) {
         self.former.taken = true;
     }
@@ -228,34 +227,34 @@ impl Work {
         self.refused.clear();
     }
 
-    /// Records the router of a lost grant: others may have led a default route by it that has outlived its address.
+    /// Records the router of a lost grant: others may have led a default route over it that has outlived its address.
     pub(crate) fn leave_router(&mut self, grant: &Grant) {
         self.former.router = grant.router;
     }
 
-    /// Records that something of a former grant came onto the interface, which may be being changed.
+    /// Records that something of a former grant came onto the interface, perhaps during a change.
     pub(crate) fn stir(&mut self) {
         self.stirred |= matches!(self.stage, Stage::Applying { .. });
     }
 
-    /// Records that the MTU is still to be set.
+    /// Records that the MTU still has to be set.
     pub(crate) fn size_later(&mut self) {
         self.former.mtu_due = true;
     }
 
-    /// Records that routes are missing, also those that a change under way has put on, and those that the kernel refused while
-    /// the link was down. `only_late`: a main plugin adds those that it is told of.
+    /// Records that routes are missing, including those that a change under way has put on, and those that the kernel refused
+    /// while the link was down. `only_late`: a main plugin adds the routes that it gets.
     pub(crate) fn lacks_routes(&mut self, only_late: bool) {
         self.only_late = only_late;
         self.route_later();
     }
 
-    /// Records that no routes are to be put on.
+    /// Records that no routes have to be put on.
     pub(crate) fn route_no_more(&mut self) {
         self.former.routes_due = false;
     }
 
-    /// Records that the link is up. A look under way may have seen it down, and nothing else would tell of it again.
+    /// Records that the link is up. A look under way may have seen it down, and nothing else would report it again.
     pub(crate) fn on_up(&mut self) {
         if let Stage::Looking { came_up, .. } = &mut self.stage {
             *came_up = true;
@@ -278,7 +277,7 @@ impl Work {
         (!has_it).then_some(wanted)
     }
 
-    /// Records what these steps put back on the interface. Returns whether there is anything new.
+    /// Records what these steps have to put back on the interface. Returns whether that is new.
     fn displace(&mut self, steps: &[Step], next: Option<&Grant>) -> bool {
         let is_ours = |address: &IpNet| next.into_iter().chain(&self.former.grants).any(|own| own.has(address.addr()));
         let stays = |address: &IpNet| !steps.contains(&Step::RemoveAddress(*address));
@@ -295,7 +294,7 @@ impl Work {
         !new.is_empty()
     }
 
-    /// Returns those of these addresses that a change which was cut short put on in the place of what it was to put back.
+    /// Returns those of these addresses that a change which was cut short put on in place of what it had to put back.
     fn makeshifts(&self, addresses: &[IpNet]) -> Vec<IpNet> {
         let displaced = &self.former.displaced;
         let is_one = |there: &&IpNet| {
@@ -306,7 +305,7 @@ impl Work {
         addresses.iter().filter(is_one).copied().collect()
     }
 
-    /// Returns the former grants of which something came back while the interface was changed for `next`: it may be there now.
+    /// Returns the former grants of which something came back while the interface was changed for `next`.
     fn back(&mut self, next: Option<&Grant>, addresses: &[IpNet]) -> Vec<Grant> {
         let stirred = std::mem::take(&mut self.stirred);
         let is_next = |grant: &Grant| next.is_some_and(|next| next.addresses == grant.addresses);
@@ -328,12 +327,12 @@ impl Work {
         matches!(self.stage, Stage::Parent | Stage::Looking { .. } | Stage::Applying { .. })
     }
 
-    /// Lets it wait for its turn among all that a restart goes on with.
+    /// Makes it wait for its turn among everything that a restart goes on with.
     pub(crate) fn await_turn(&mut self) {
         self.stage = Stage::Queued;
     }
 
-    /// Returns whether it waits for that.
+    /// Returns whether it waits for its turn.
     pub(crate) fn awaits_turn(&self) -> bool {
         matches!(self.stage, Stage::Queued)
     }
@@ -347,7 +346,7 @@ impl Work {
         waited
     }
 
-    /// Drops what was under way, or waited for its turn: it begins anew.
+    /// Drops what was under way, or waited for its turn: it begins again.
     pub(crate) fn drop_stage(&mut self) {
         self.stage = Stage::Idle;
     }
@@ -359,22 +358,22 @@ impl Work {
         }
     }
 
-    /// Records that a daemon which came now would take the lost lease up again: what it left waits for the store.
+    /// Records that a daemon starting now would take the lost lease up again: what the lease left waits for the store.
     pub(crate) fn await_note(&mut self, now: Instant) {
         self.patience = Some(now + PATIENCE);
     }
 
-    /// Returns whether it waits for that.
+    /// Returns whether it waits for the store.
     pub(crate) fn is_patient(&self) -> bool {
         self.patience.is_some()
     }
 
-    /// Returns when it is tried again, or waits no longer.
+    /// Returns when it is tried again, or stops waiting.
     pub(crate) fn retry_at(&self) -> Option<Instant> {
         self.retry.into_iter().chain(self.patience).min()
     }
 
-    /// Tries again what failed, or waits no longer, when its time has come. Returns whether it has.
+    /// Tries again what failed, or stops waiting, when the time has come. Returns whether it has.
     pub(crate) fn take_retry(&mut self, now: Instant) -> bool {
         let is_due = |at: &mut Instant| now >= *at;
         let (retries, hurries) = (self.retry.take_if(is_due), self.patience.take_if(is_due));
@@ -386,7 +385,7 @@ impl Work {
         !self.busy() && self.retry.is_none_or(|at| now >= at)
     }
 
-    /// Tries again after a pause. Returns how long that is.
+    /// Tries again after a pause. Returns how long the pause is.
     pub(crate) fn try_later(&mut self, lack: Option<Lack>, now: Instant, rng: &mut Rng) -> Duration {
         let only_mtu = lack.map_or(!self.differs(), |lack| lack == Lack::Mtu);
         self.backoff.fail();
@@ -395,8 +394,8 @@ impl Work {
         pause
     }
 
-    /// Returns whether nothing is left to be done, nor anything there that is to be known later. `kept`: the lease's grant, where
-    /// the interface keeps what it carries; `has_lease`: there is one.
+    /// Returns whether nothing is left to do, and nothing is there that must be known later. `kept`: the lease's grant, if the
+    /// interface keeps what it carries; `has_lease`: there is one.
     pub(crate) fn is_settled(&self, wish: &Wish, kept: Option<&Grant>, has_lease: bool) -> bool {
         if !self.former.displaced.is_empty() || (self.former.routes_due && has_lease) {
             return false;
@@ -438,7 +437,7 @@ impl Work {
         Act::Look
     }
 
-    /// Goes on after a look. Fails where the interface could not be looked at.
+    /// Goes on after a look. Fails if the interface could not be looked at.
     pub(crate) fn on_inspected(
         &mut self,
         result: Result<LinkView, LinkCause>,
@@ -458,9 +457,9 @@ impl Work {
     }
 
     /// Changes the interface from what was seen there. A grant that came during the look may have an MTU for which the LAN's
-    /// link is to be looked at first.
+    /// link must be looked at first.
     fn change(&mut self, view: &LinkView, (most, asked): (Option<u32>, bool), wish: Wish, around: Around) -> Act {
-        // If an ADD that takes this binding's place is clearing the interface, and comes to nothing, this goes on after it.
+        // If an ADD that replaces this binding is clearing the interface, and fails, this goes on after it.
         if around.is_changing {
             return Act::Wait;
         }
@@ -501,7 +500,7 @@ impl Work {
         let steps = resize.into_iter().chain(steps).chain(back);
         let steps = steps.chain(makeshifts.into_iter().map(Step::RemoveAddress));
         let steps: Vec<_> = steps.filter(|step| !self.refused.contains(step)).collect();
-        // What is waited for is an event, not a look.
+        // It waits for an event, not for a look.
         if steps.is_empty() && !differs && !routed && !self.former.mtu_due {
             return Act::Wait;
         }
@@ -516,8 +515,8 @@ impl Work {
         Act::Apply(steps)
     }
 
-    /// Goes on after a change, of which so many steps were taken; `None`: it was dropped. `current`: the grant of the lease that
-    /// there is by now.
+    /// Goes on after a change, of which this many steps were taken; `None`: it was dropped. `current`: the grant of the lease
+    /// that there is now.
     pub(crate) fn on_applied(
         &mut self,
         taken: usize,
@@ -552,7 +551,7 @@ impl Work {
         addresses: &[IpNet],
         current: Option<&Grant>,
     ) -> Done {
-        // Of a lease that was lost meanwhile it is not known here whether somebody else uses its address.
+        // If a lease was lost meanwhile, it is not known here whether another station uses its address.
         let of_both = |is_like: fn(&Grant, &Grant) -> bool| matches!((&next, current), (Some(next), Some(current)) if is_like(next, current));
         let still = of_both(|next, current| next.addresses.iter().all(|address| current.has(address.addr())));
         let agrees = of_both(plan::same);
@@ -564,7 +563,7 @@ impl Work {
         let taken = self.former.taken && (comes_back || next.is_some() && !still);
         let left = next.as_deref().filter(|_| !agrees).cloned();
         let grants = again.into_iter().chain(left).collect();
-        // Until another grant is carried, a default route of others may still go by it.
+        // Until another grant is carried, a default route of others may still go over it.
         let router = self.former.router.filter(|_| next.is_none());
         self.former = Former { grants, bare, taken, mtu_due, routes_due, router, ..Former::default() };
         let lacks = match (comes_back, mtu_due) {
@@ -576,7 +575,7 @@ impl Work {
     }
 }
 
-/// Returns whether the rest of a change makes sense without a step that the kernel refused: one bad route of a server's is no
+/// Returns whether the rest of a change makes sense without a step that the kernel refused: one bad route from a server is no
 /// reason to keep an old address.
 fn is_dispensable(step: &Step, cause: &LinkCause) -> bool {
     let refused = matches!(cause, LinkCause::Refused { doing, .. } if *doing == step.doing());

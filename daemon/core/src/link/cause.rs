@@ -8,10 +8,10 @@ use crate::wire::Mac;
 /// Why something could not be done at a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkCause {
-    /// Nothing is at the path, whose directory is there.
+    /// The path's directory is there, but nothing is at the path.
     #[error("no network namespace at {0}")]
     NoNetns(PathBuf),
-    /// Nor is the path's directory there: this daemon may look at another place than whoever made the namespace.
+    /// The path's directory is missing too: this daemon may look in another place than whoever made the namespace.
     #[error("no directory for {0}: does the daemon see it there, and is --host-prefix right?")]
     NoDirectory(PathBuf),
     /// Something else is at the path.
@@ -23,7 +23,7 @@ pub enum LinkCause {
          mount propagation (Kubernetes: mountPropagation: HostToContainer; Docker: rslave; on the host: mount --make-shared)"
     )]
     NotMounted(PathBuf),
-    /// No path leads to the namespace any more, and the kernel knows it still, with the link in it.
+    /// No path leads to the namespace any more, but the kernel still knows it, with the link in it.
     #[error(
         "no path leads to the network namespace that was at {0}, which lives: its file was unmounted, renamed or removed"
     )]
@@ -31,7 +31,7 @@ pub enum LinkCause {
     /// The path leads to the namespace that the daemon itself runs in.
     #[error("{0} is the host's own network namespace")]
     HostNetns(PathBuf),
-    /// The path leads to another namespace than before.
+    /// The path now leads to another namespace.
     #[error("{0} is another network namespace by now")]
     NetnsChanged(PathBuf),
     /// No such interface in the namespace.
@@ -54,10 +54,10 @@ pub enum LinkCause {
         /// The kernel's reason.
         reason: String,
     },
-    /// There is no file descriptor left, here or on the host.
+    /// No file descriptor is left, here or on the host.
     #[error("{doing}: {reason}: the limit of open files is reached (LimitNOFILE= in the unit, fs.file-max)")]
     NoDescriptor {
-        /// What it was wanted for.
+        /// What it was needed for.
         doing: &'static str,
         /// The kernel's reason.
         reason: String,
@@ -73,24 +73,24 @@ impl LinkCause {
         Self::Refused { doing, reason: reason.to_string() }
     }
 
-    /// Returns whether the link is gone for good, so that nothing tried there again can succeed. Where it is its namespace that
-    /// is missing, that holds for who sees what else is in the directory.
+    /// Returns whether the link is gone for good, so that nothing tried there again can succeed. If its namespace is missing,
+    /// that only holds if the daemon sees the rest of the directory.
     pub fn is_gone(&self) -> bool {
         self.is_missing() || matches!(self, Self::NoLink(_))
     }
 
-    /// Returns whether the path leads to the namespace no more: that is gone, or it is this daemon that looks at another place.
+    /// Returns whether the path no longer leads to the namespace: that is gone, or this daemon looks in another place.
     pub fn is_missing(&self) -> bool {
         match self {
             Self::NoNetns(_) | Self::NetnsChanged(_) => true,
-            // A file on which the namespace was mounted, or is, where this daemon does not see that.
+            // A file on which the namespace was mounted; or it still is, and this daemon does not see that.
             Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_) => false,
             Self::NoDirectory(_) | Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => false,
             Self::Down | Self::MacTaken(_) | Self::Refused { .. } | Self::NoDescriptor { .. } | Self::TimedOut => false,
         }
     }
 
-    /// Returns whether the namespace was not seen, for whatever reason: it may be gone, or out of this daemon's sight.
+    /// Returns whether the namespace was not seen, for any reason: it may be gone, or out of this daemon's sight.
     pub fn is_unseen(&self) -> bool {
         let is_hidden =
             matches!(self, Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_));

@@ -12,28 +12,28 @@ pub enum Step {
     Up,
     /// Sets its MTU, in bytes.
     Mtu(u32),
-    /// Puts an address on it, with its broadcast address. One that is there already is success.
+    /// Puts an address on it, with its broadcast address. Success too if it is already there.
     AddAddress(IpNet),
-    /// Takes an address off it. One that is not there is success.
+    /// Takes an address off it. Success too if it is not there.
     RemoveAddress(IpNet),
-    /// Adds a route over it, behind others to the same destination with the same metric. One that is there already is success.
+    /// Adds a route over it, behind others to the same destination with the same metric. Success too if it is already there.
     AddRoute(LinkRoute),
-    /// Removes this route, and no other that differs in destination, gateway, metric, table or link. One that is not there is
-    /// success.
+    /// Removes this route, and no other that differs in destination, gateway, metric, table or link. Success too if it is not
+    /// there.
     RemoveRoute(LinkRoute),
-    /// Leads the default routes over it in the main table that go by one router by another one. The place of one without a metric
-    /// stays free. That there is none is success: none is added.
+    /// Leads those default routes over it in the main table that use one router over another one. The place of a route without a
+    /// metric stays free. Success too if there is none: none is added.
     ReplaceDefault {
-        /// The router that they go by.
+        /// The router that they use.
         from: IpAddr,
-        /// The router that they are to go by.
+        /// The router that they should use.
         to: IpAddr,
     },
 }
 
 impl Step {
-    /// Returns what a step that the kernel refused was to do, for [`super::LinkCause::Refused`]. Where that says something else, no
-    /// step was tried.
+    /// Returns what a step that the kernel refused would have done, for [`super::LinkCause::Refused`]. If that says anything
+    /// else, no step was tried.
     pub fn doing(&self) -> &'static str {
         match self {
             Self::Up => "set the link up",
@@ -63,15 +63,15 @@ impl fmt::Display for Step {
 /// A route over a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkRoute {
-    /// Where it leads.
+    /// The destination.
     pub destination: IpNet,
     /// The next hop, which must be on the link by another route; `None`: the destination itself is on the link.
     pub via: Option<IpAddr>,
-    /// The lower goes first; `None` is 0.
+    /// The lower takes precedence; `None` is 0.
     pub metric: Option<u32>,
-    /// The longest packet that is sent over it, in bytes. Adds to the route, does not tell it from others.
+    /// The longest packet that is sent over it, in bytes. It does not tell the route from others.
     pub mtu: Option<u32>,
-    /// The greatest TCP segment to advertise, in bytes. It adds to the route in the same way.
+    /// The greatest TCP segment to advertise, in bytes. It does not tell the route from others either.
     pub advmss: Option<u32>,
     /// The routing table; `None` is the main one.
     pub table: Option<u32>,
@@ -80,7 +80,7 @@ pub struct LinkRoute {
 }
 
 impl LinkRoute {
-    /// Returns whether a route that was seen is this one, with all that is wanted of it.
+    /// Returns whether a route that was seen is this one, with everything that is wanted of it.
     pub fn is(&self, seen: &Self) -> bool {
         let is_wanted = |wanted: Option<u32>, seen: Option<u32>| wanted.is_none_or(|wanted| seen == Some(wanted));
         (self.destination, self.via, self.metric, self.table) == (seen.destination, seen.via, seen.metric, seen.table)

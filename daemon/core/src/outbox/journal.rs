@@ -1,8 +1,8 @@
 //! Events on their way into the store.
 //!
-//! What one input makes known rides with a transaction of the same input: its own binding's, else the first. What finds
-//! none gets one of its own, of which one at a time is under way. What is about a record that is still to be written
-//! waits for that, so that no event tells of a lease that the store does not have.
+//! What one input makes known rides with a transaction of the same input: its own binding's, else the first. If there is none,
+//! it gets a transaction of its own, of which one at a time is under way. An event about a record that still has to be written
+//! waits for that, so that no event reports a lease that the store does not have.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,10 +10,10 @@ use crate::effect::OpId;
 use crate::event::{self, Event};
 use crate::record::{BindingId, Change, RecordState};
 
-/// Events that wait for the store, at most. Beyond that the oldest are dropped.
+/// How many events wait for the store. Beyond that the oldest are dropped.
 const MAX_WAITING: usize = 1000;
 
-/// What an event is told with, or not at all.
+/// What must become durable for an event to be reported; else it never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake {
     /// Nothing: it happened.
@@ -49,7 +49,7 @@ struct Note {
     binding: BindingId,
     event: Box<Event>,
     stake: Stake,
-    /// A transaction with it failed: it waits for another cause to write.
+    /// Whether a transaction with it failed: it waits for another reason to write.
     tried: bool,
 }
 
@@ -57,9 +57,9 @@ struct Note {
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     waiting: VecDeque<Note>,
-    /// Those that are in a transaction under way.
+    /// The events that are in a transaction under way.
     riding: BTreeMap<OpId, Vec<Note>>,
-    /// The transaction of the journal's own that is under way.
+    /// The journal's own transaction under way.
     own: Option<OpId>,
     dropped: u64,
 }
@@ -101,7 +101,7 @@ impl Journal {
         self.riding.entry(op).or_default().extend(ready.0);
     }
 
-    /// Returns whether these events are worth a transaction of the journal's own now.
+    /// Returns whether these events deserve a transaction of the journal's own now.
     pub(super) fn wants_own(&self, ready: &Ready) -> bool {
         self.own.is_none() && ready.0.iter().any(|note| !note.tried)
     }
@@ -125,7 +125,7 @@ impl Journal {
         }
     }
 
-    /// Puts an event back before all that wait, unless one of these that came meanwhile may stand for it.
+    /// Puts an event back before all that wait, unless one that came meanwhile may stand for it.
     fn put_back_tried(&mut self, note: Note) {
         let later = self.waiting.iter_mut().find(|later| later.binding == note.binding);
         match later.and_then(|later| Some((later.event.continuing(&note.event)?, later))) {
@@ -154,8 +154,8 @@ impl Ready {
         self.0.is_empty()
     }
 
-    /// Takes out those of a binding that may be written with this transaction of its own. Those that were at stake for
-    /// another are dropped: that will not come.
+    /// Takes out the events of a binding that may be written with this transaction of its own. Events at stake for another
+    /// transaction are dropped: that will not come.
     pub(super) fn of(&mut self, binding: BindingId, changes: &[Change]) -> Self {
         let (own, others): (VecDeque<_>, _) =
             std::mem::take(&mut self.0).into_iter().partition(|note| note.binding == binding);
@@ -163,7 +163,7 @@ impl Ready {
         Self(own.into_iter().filter(|note| note.stake.is_met(binding, changes)).collect())
     }
 
-    /// Drops those that are at stake for a transaction which is not there.
+    /// Drops the events that are at stake for a transaction that does not exist.
     pub(super) fn without_stake(self) -> Self {
         Self(self.0.into_iter().filter(|note| note.stake == Stake::Nothing).collect())
     }

@@ -23,13 +23,13 @@ use crate::wire::Mac;
 pub(crate) enum Waiter {
     /// A binding.
     Binding(BindingId, Task),
-    /// The operation that an attachment is at.
+    /// The operation under way for an attachment.
     Operation(Attachment, Look),
     /// The audit of a binding's link: is it still there?
     Audit(BindingId),
     /// A STATUS: can the store be written, is a host's link there, can a socket be made?
     Status(RequestId),
-    /// A search for an interface with this Ethernet address; `None`: for all that are sought.
+    /// A search for an interface with this Ethernet address; `None`: for all wanted ones.
     Seek(Option<Mac>),
     /// A call about a pool.
     Pool(RequestId),
@@ -62,7 +62,7 @@ pub(crate) enum Task {
     FindParent,
     /// The host's link, for an exchange over it.
     FindLine,
-    /// The link's taking a RELEASE.
+    /// Whether the link takes a RELEASE.
     Release,
     /// The end of this exchange, and of the link that was made for it.
     Close(ExchangeId),
@@ -82,28 +82,28 @@ pub(crate) enum Look {
 /// A binding's turning point, for the registry.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// An exchange for which no caller waits wants a permit.
+    /// An exchange that no caller waits for wants a permit.
     WantsPermit,
     /// A try to extend a lease wants its turn on its LAN.
     WantsToExtend {
-        /// It waits no longer than until then.
+        /// The time until which it waits.
         by: Instant,
     },
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
-    /// An acquisition has asked in vain, and wants another permit to ask again. `waited_for`: a caller waits for it.
+    /// An acquisition has asked in vain, and wants another permit to ask again.
     AsksAgain {
-        /// Whether one does.
+        /// Whether a caller waits for it.
         waited_for: bool,
     },
     /// A RELEASE wants its turn on its LAN.
     WantsTurn,
     /// An acquisition has no offer: all addresses of its LAN may be taken, or the only one that will do is kept.
     WantsRoom {
-        /// That address, where it is kept or a server has offered another.
+        /// That address, if it is kept or a server has offered another.
         blocked: Option<Ipv4Addr>,
     },
-    /// This other binding is to extend its lease now: its server has forgotten that.
+    /// This other binding must extend its lease now: its server has forgotten the lease.
     WantsRenewed(BindingId),
     /// The lease is durable; the records of these others went with that write.
     Replaced(Vec<BindingId>),
@@ -116,20 +116,20 @@ pub(crate) enum Report {
     },
     /// A RELEASE for this address went out under the identity of these others too.
     Undone(Ipv4Addr, Vec<BindingId>),
-    /// The acquisition came to nothing. The binding is over.
+    /// The acquisition failed. The binding is over.
     Failed(Failure),
     /// The binding is being released; a DEL that waits may be answered.
     GivenBack,
-    /// The store refused to note that the lease is being given back. A binding that can is held as before; any other goes
-    /// on trying, but a DEL need not wait for that.
+    /// The store refused to record that the lease is being given back. A binding that can is held as before; any other goes on
+    /// trying, but a DEL need not wait for that.
     NotGivenBack(StoreCause),
-    /// The link of a held binding is to be looked at: whether it is gone, or what is on it.
+    /// The link of a held binding must be looked at: whether it is gone, or what is on it.
     WantsLook,
-    /// The interface carries nothing of the lease any more, which is about to be given back.
+    /// The interface no longer carries anything of the lease, which is about to be given back.
     Vacated,
-    /// The link of a held binding is gone: an event where no DEL follows.
+    /// The link of a held binding is gone: an event if no DEL follows.
     Orphaned(Box<Event>),
-    /// The link of a binding that is held again went while it was not.
+    /// The link of a binding that is held again went while it was not held.
     LinkGone(LinkCause),
     /// Nothing is left of the binding.
     Over,
@@ -142,7 +142,8 @@ pub(crate) struct Outbox {
     pub(crate) reports: VecDeque<(BindingId, Report)>,
     ops: BTreeMap<OpId, Waiter>,
     exchanges: BTreeMap<ExchangeId, BindingId>,
-    /// The exchanges over links that were made for them and bear a container's Ethernet address, until these are gone. By whom.
+    /// The exchanges over temporary links that bear a container's Ethernet address, until these links are gone, and their
+    /// owners.
     aside: BTreeMap<ExchangeId, BindingId>,
     last_op: u64,
     last_exchange: u64,
@@ -150,14 +151,14 @@ pub(crate) struct Outbox {
     /// Attachments whose name servers may have changed during the input at hand.
     pub(crate) resolvers: BTreeSet<Arc<Attachment>>,
     journal: Journal,
-    /// The transactions of the input at hand: whose, and where in the queue. Nothing leaves that meanwhile.
+    /// The transactions of the input at hand: whose, and where in the queue. Nothing leaves the queue meanwhile.
     writes: Vec<(BindingId, usize)>,
 }
 
-/// Effects that the queue keeps room for. A start has ten thousand at once, and never again.
+/// How many effects the queue keeps room for. A start has ten thousand at once, and never again.
 const ROOM: usize = 256;
 
-/// Different causes that are counted apart; some bear a number that a packet chose.
+/// How many causes are counted apart; some bear a number that a packet chose.
 const MAX_CAUSES: usize = 64;
 
 impl Outbox {
@@ -178,17 +179,17 @@ impl Outbox {
         waiter
     }
 
-    /// Makes the outcome of an effect count for nothing.
+    /// Makes the core ignore the outcome of an effect.
     pub(crate) fn forget(&mut self, op: OpId) {
         self.ops.remove(&op);
     }
 
-    /// Makes the outcomes of effects count for nothing, by who waits for them.
+    /// Makes the core ignore the outcomes of effects, by who waits for them.
     pub(crate) fn forget_all(&mut self, is_one: impl Fn(&Waiter) -> bool) {
         self.ops.retain(|_, waiter| !is_one(waiter));
     }
 
-    /// Returns whose exchange this is.
+    /// Returns the owner of this exchange.
     pub(crate) fn exchange(&self, exchange: ExchangeId) -> Option<BindingId> {
         self.exchanges.get(&exchange).copied()
     }
@@ -200,7 +201,7 @@ impl Outbox {
         op
     }
 
-    /// Writes what is no binding's. Where that fails the store holds at the next start what it held before.
+    /// Writes what belongs to no binding. If that fails, the store holds its old value at the next start.
     pub(crate) fn write_alone(&mut self, change: Change) {
         let op = self.mint(Waiter::Journal);
         self.effects.push_back(Effect::Persist { op, changes: vec![change] });
@@ -213,7 +214,7 @@ impl Outbox {
         op
     }
 
-    /// Notes an event that no write of its binding's goes with.
+    /// Notes an event without a write of its binding.
     pub(crate) fn note_alone(&mut self, binding: BindingId, event: Event) {
         self.journal.note(binding, event, Stake::Nothing);
     }
@@ -223,8 +224,8 @@ impl Outbox {
         self.journal.note(binding, event, stake);
     }
 
-    /// Gives the events of the input at hand to its transactions: each to its own binding's, else to the first; without
-    /// any they get one of their own. What is about a record that is still to be written waits for that.
+    /// Gives the events of the input at hand to its transactions: each to its own binding's, else to the first; without any they
+    /// get one of their own. An event about a record that still has to be written waits for that.
     pub(crate) fn write_notes(&mut self, record_is_due: impl Fn(BindingId) -> bool) {
         let writes = std::mem::take(&mut self.writes);
         if self.journal.is_empty() {
@@ -280,7 +281,7 @@ impl Outbox {
         (op, exchange)
     }
 
-    /// Makes an ADD's link ready, and opens sockets there that are nobody's yet.
+    /// Makes an ADD's link ready, and opens sockets there that have no owner yet.
     pub(crate) fn prepare(&mut self, attachment: Attachment, place: Place, lan: Lan, chaddr: Option<Mac>) -> OpId {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
@@ -289,7 +290,7 @@ impl Outbox {
         op
     }
 
-    /// Gives a binding sockets that are open and nobody's.
+    /// Gives a binding open sockets that have no owner.
     pub(crate) fn give(&mut self, exchange: ExchangeId, owner: BindingId) {
         self.exchanges.insert(exchange, owner);
     }
@@ -300,7 +301,7 @@ impl Outbox {
         self.effects.push_back(Effect::Persist { op, changes: Vec::new() });
     }
 
-    /// Opens sockets that are no binding's. The caller closes them.
+    /// Opens sockets that belong to no binding. The caller closes them.
     pub(crate) fn open_for(&mut self, waiter: Waiter, link: Link, want: Sockets) -> (OpId, ExchangeId) {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
@@ -309,7 +310,7 @@ impl Outbox {
         (op, exchange)
     }
 
-    /// Has the end of an exchange told: the link that is made for it has the Ethernet address of an interface that is to come.
+    /// Makes the end of an exchange be reported: its temporary link has the Ethernet address of an interface that is to come.
     pub(crate) fn goes_aside(&mut self, owner: BindingId, exchange: ExchangeId) {
         self.aside.insert(exchange, owner);
     }
@@ -334,12 +335,12 @@ impl Outbox {
         self.send_over(exchange, frame, None);
     }
 
-    /// Sends a frame over a link of the host, where one is named.
+    /// Sends a frame, over a link of the host if one is named.
     pub(crate) fn send_over(&mut self, exchange: ExchangeId, frame: Vec<u8>, over: Option<u32>) {
         self.effects.push_back(Effect::Send { op: None, exchange, frame, over });
     }
 
-    /// Sends a RELEASE, and hears whether the link took it.
+    /// Sends a RELEASE, and reports whether the link took it.
     pub(crate) fn send_release(&mut self, owner: BindingId, exchange: ExchangeId, frame: Vec<u8>) -> OpId {
         let op = self.mint(Waiter::Binding(owner, Task::Release));
         self.effects.push_back(Effect::Send { op: Some(op), exchange, frame, over: None });
@@ -350,7 +351,7 @@ impl Outbox {
         self.inspect_with(waiter, target, false)
     }
 
-    /// Looks at a link, and with `routes` at those over it too.
+    /// Looks at a link, and with `routes` at the routes over it too.
     pub(crate) fn inspect_with(&mut self, waiter: Waiter, target: Target, routes: bool) -> OpId {
         let op = self.mint(waiter);
         self.effects.push_back(Effect::Inspect { op, target, routes });
@@ -394,8 +395,7 @@ impl Outbox {
         self.effects.push_back(Effect::Reply { id, answer });
     }
 
-    /// Counts something that came in and was refused, by its cause: what stands before the first colon. The rest is what it
-    /// was, which a sender may choose.
+    /// Counts refused input by its cause: the text before the first colon. The rest is the value, which a sender may choose.
     pub(crate) fn refused(&mut self, refused: &dyn std::error::Error) {
         let text = refused.to_string();
         let mut cause = text.split(": ").next().unwrap_or_default().to_owned();
@@ -416,7 +416,7 @@ impl Outbox {
         ]
     }
 
-    /// Returns how often what was refused, by cause.
+    /// Returns how often input was refused, by cause.
     pub(crate) fn refusals(&self) -> &BTreeMap<String, u64> {
         &self.refusals
     }

@@ -278,8 +278,8 @@ fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_
     assert!(same(&one.0, &two.0) && !same(&one.1, &two.1));
 }
 
-/// Of IPv6 there is no lease yet. What an interface carries of it is planned as for IPv4, but for the kernel's secondary
-/// addresses, which it does not have.
+/// There is no IPv6 lease yet. What an interface carries of IPv6 is planned as for IPv4, except for the kernel's secondary
+/// addresses, which IPv6 does not have.
 #[test]
 fn an_interface_carries_two_families_side_by_side() {
     let v4 = Grant::v4(&lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]), &Profile::default());

@@ -32,14 +32,14 @@ impl Host {
         Link::InNetns { path: "/ns/1".into(), cookie: self.at.0, ifindex: self.at.1, mac: Mac::default() }
     }
 
-    /// A binding moves in, and nothing of it is there.
+    /// Lets a binding move in, with nothing of it there.
     fn enter(&mut self, id: BindingId, wish: Wish) {
         self.interfaces.enter(&self.link(), id);
         self.work(id).expect_bare(true);
         self.wishes.push((id, wish));
     }
 
-    /// A binding wants something else than `was`.
+    /// Makes a binding want something other than `was`.
     fn want(&mut self, id: BindingId, was: &Grant, wish: Wish) {
         self.work(id).leave_behind(was.clone(), false);
         self.wishes.iter_mut().filter(|(own, _)| *own == id).for_each(|(_, wanted)| *wanted = wish.clone());
@@ -70,7 +70,7 @@ impl Host {
         }
     }
 
-    /// Every binding goes on as far as it gets. Returns how many are at a change then.
+    /// Lets every binding go on as far as it can. Returns how many then have a change under way.
     fn go_on(&mut self) -> usize {
         for (id, wish) in self.wishes.clone() {
             let around =
@@ -94,7 +94,7 @@ impl Host {
         works.filter(|work| work.is_under_way()).count()
     }
 
-    /// The change under way ends, and who waits for that is called. Returns its steps, and whose they were.
+    /// Ends the change under way, and calls who waits for that. Returns its steps, and whose they were.
     fn end_change(&mut self) -> (BindingId, Vec<String>) {
         let (id, steps) = self.change.take().expect("a change");
         for step in &steps {
@@ -140,7 +140,7 @@ fn v6() -> Grant {
     grant("2001:db8::50/64", "fe80::1")
 }
 
-/// An interface that carries a grant of each family.
+/// Returns an interface that carries a grant of each family.
 fn both() -> Host {
     let mut host = Host::new(AT);
     host.enter(V4, carry(&v4()));
@@ -245,7 +245,7 @@ fn the_router_of_a_lost_grant_is_known_after_the_change_that_takes_it_off() {
     host.end_change();
     host.want(V4, &lost, Wish::Nothing);
     assert_eq!(host.go_on(), 1);
-    // The next lease comes while that is under way, and may be by another router.
+    // The next lease comes while that is under way, and may use another router.
     host.work(V4).leave_router(&lost);
     host.end_change();
     assert_eq!(host.work(V4).former().router, router);
