@@ -38,7 +38,7 @@ pub(crate) struct Holder {
     pub(crate) identity: Identity,
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
-    /// What Docker was told.
+    /// The address that Docker was told.
     pub(crate) answered: Option<Ipv4Net>,
 }
 
@@ -59,20 +59,20 @@ pub(crate) struct Common {
     pub(crate) link: Link,
     /// The address that Docker was told, or is about to be.
     pub(crate) answered: Option<Ipv4Net>,
-    /// No path leads to its interface's namespace any more, which lives: it speaks from the LAN's link.
+    /// No path leads any more to its interface's namespace, which lives: it speaks from the LAN's link.
     pub(crate) is_hidden: bool,
-    /// The host's link that broadcasts go over, or all that is sent, where that is so and it was found.
+    /// The host's link over which broadcasts, or all messages, go; set once it is found.
     pub(super) parent: Option<Box<Link>>,
     pub(super) exchange: Exchange,
     pub(super) persistence: Persistence,
     pub(super) permit: Permit,
     /// The leased address under watch, for a few seconds.
     pub(super) guard: Option<Box<Guard>>,
-    /// What was refused or dropped of answers, as far as it was told.
+    /// What was reported about refused or dropped answers.
     pub(super) told: Told,
 }
 
-/// How an exchange for which no caller waits stands to the permits of its LAN.
+/// How an exchange that no caller waits for stands to the permits of its LAN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Permit {
     /// It has none and waits for none.
@@ -84,14 +84,14 @@ pub(super) enum Permit {
     Held,
 }
 
-/// Why a lease is given back, and what that means for how.
+/// Why a lease is given back, which decides how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// A DEL waits for it. When the store fails, the binding stays as it was, and the DEL fails.
+    /// A DEL waits for it. If the store fails, the binding stays as it was, and the DEL fails.
     Deleted,
     /// The ADD that got it was given up.
     Aborted,
-    /// A daemon before this one had begun.
+    /// An earlier daemon had begun.
     Resumed,
     /// The ADD that got it failed at the store, and has sent its RELEASE. Nobody waits for the record to go.
     Undone,
@@ -101,7 +101,7 @@ pub(crate) enum Leave {
     Displaced,
     /// Docker gave its address back, and waits until that is durable.
     Released,
-    /// Another binding takes the identity over. Nothing is written or sent unless that comes to nothing.
+    /// Another binding takes the identity over. Nothing is written or sent unless that fails.
     Yielded,
 }
 
@@ -137,39 +137,39 @@ impl Common {
         interfaces.presence(&self.link, self.id)
     }
 
-    /// Records whether the leased address is, or is to be, on the interface.
+    /// Records whether the leased address is, or should be, on the interface.
     pub(super) fn expect(&self, presence: Presence, cx: &mut Cx<'_>) {
         if let Some(seat) = cx.interfaces.seat(&self.link, self.id) {
             seat.expect(presence);
         }
     }
 
-    /// Returns the index of the host's link that the interface is a macvlan on, where that was seen.
+    /// Returns the index of the host's link that the interface is a macvlan on, if seen.
     pub(super) fn lower(&self, interfaces: &Interfaces) -> Option<u32> {
         interfaces.lower(&self.link, self.id)
     }
 
-    /// Returns what is to be done on the interface, if anything is.
+    /// Returns what has to be done on the interface, if anything.
     pub(super) fn work<'a>(&self, interfaces: &'a Interfaces) -> Option<&'a Work> {
         interfaces.work(&self.link, self.id)
     }
 
-    /// Returns the same, to go on.
+    /// Returns the same, for going on.
     pub(super) fn work_mut<'a>(&self, cx: &'a mut Cx<'_>) -> Option<&'a mut Work> {
         cx.interfaces.work_mut(&self.link, self.id)
     }
 
-    /// Records that something is to be done on the interface, if there is one.
+    /// Records that something has to be done on the interface, if there is one.
     pub(super) fn due(&self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Work)) {
         cx.interfaces.seat(&self.link, self.id).map(Seat::due).map(what);
     }
 
-    /// Records that nothing is to be done on the interface for this binding.
+    /// Records that nothing is left to do on the interface for this binding.
     pub(super) fn has_done(&self, cx: &mut Cx<'_>) {
         cx.interfaces.seat(&self.link, self.id).into_iter().for_each(Seat::has_done);
     }
 
-    /// Returns the same where its link was found just now, which need not be looked for if it is one of the host.
+    /// Returns the same with its link found just now: a link of the host need not be looked for again.
     pub(super) fn found(self) -> Self {
         let parent = self.is_on_host().then(|| Box::new(self.link.clone()));
         Self { parent, ..self }
@@ -180,18 +180,18 @@ impl Common {
         self.sender_at(self.station())
     }
 
-    /// Returns the sender of the messages of a client that goes on after a restart: it is told its station later.
+    /// Returns the sender of the messages of a client that goes on after a restart: it learns its station later.
     pub(super) fn plain_sender(&self) -> Sender {
         Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone())
     }
 
-    /// Returns the same where the leased address belongs to this station.
+    /// Returns the same, if the leased address belongs to this station.
     pub(super) fn sender_at(&self, station: Mac) -> Sender {
         self.plain_sender().from_station(station)
     }
 
-    /// Returns the Ethernet address that the leased address belongs to. While it is asked for that is the chaddr, which
-    /// the interface may have to get yet.
+    /// Returns the Ethernet address that the leased address belongs to. While the address is being requested, that is the
+    /// chaddr, which the interface may still have to get.
     pub(super) fn station(&self) -> Mac {
         match &self.link {
             Link::InNetns { mac, .. } => *mac,
@@ -199,7 +199,7 @@ impl Common {
         }
     }
 
-    /// Returns whether the binding's record is still to be written.
+    /// Returns whether the binding's record still has to be written.
     pub(crate) fn record_is_due(&self) -> bool {
         self.persistence.is_due()
     }
@@ -208,8 +208,8 @@ impl Common {
         cx.holders.of(&self.identity.key()).is_some_and(|holder| holder != self.id)
     }
 
-    /// Returns whether another live binding has the identity, and with it `own`, the address that this one has or is to have,
-    /// or may come to it. One that has another address is no reason to keep this one.
+    /// Returns whether another live binding has the identity, and with it `own`, the address that this one has or will have, or
+    /// may come to it. One that has another address is no reason to keep this one.
     pub(super) fn is_held_over(&self, own: Option<Ipv4Addr>, cx: &Cx<'_>) -> bool {
         let Some(holder) = cx.holders.of(&self.identity.key()).filter(|holder| *holder != self.id) else {
             return false;
@@ -219,27 +219,27 @@ impl Common {
         has.is_none_or(|claim| Some(claim.address) == own)
     }
 
-    /// Returns until when a lease is kept whose attachment went now, if its identity can return.
+    /// Returns until when to keep a lease whose attachment goes now, if its identity can return.
     ///
     /// It is not renewed meanwhile: nobody has its address, for which servers ask, and a lease that was renewed at T1 has half
-    /// of its time left. One that is shorter just ends. Who returns confirms it (INIT-REBOOT), or asks for its address.
+    /// of its time left. A shorter one just ends. Whoever returns confirms it (INIT-REBOOT), or asks for its address.
     pub(super) fn grace_from(&self, now: Instant) -> Option<Instant> {
         let seconds = self.profile.grace.filter(|seconds| *seconds > 0)?;
         Some(now + Duration::from_secs(seconds.into()))
     }
 
-    /// Records that Docker is told of a lease. Returns whether it was told of another address before.
+    /// Records that Docker is told of a lease. Returns whether it was told another address before.
     pub(super) fn answers(&mut self, lease: &Lease) -> bool {
         let told = matches!(*self.attachment, Attachment::Docker { .. }).then(|| self.profile.address(lease));
         std::mem::replace(&mut self.answered, told) != told
     }
 
-    /// Returns whether it lives on a link of the host: on behalf of an interface of which nothing is known here.
+    /// Returns whether it lives on a link of the host, on behalf of an interface about which nothing is known here.
     pub(crate) fn is_on_host(&self) -> bool {
         self.link.in_netns().is_none()
     }
 
-    /// Returns whether all that it says goes over a link of the host.
+    /// Returns whether everything it sends goes over a link of the host.
     pub(super) fn is_outside(&self) -> bool {
         self.is_on_host() || self.is_hidden
     }
@@ -249,8 +249,8 @@ impl Common {
         self.profile.on_parent || self.is_outside()
     }
 
-    /// Opens sockets on the binding's own link, or on the LAN's where it speaks from there, or the profile wants broadcasts to go
-    /// over that.
+    /// Opens sockets on the binding's own link, or on the LAN's if it speaks from there, or if the profile sends broadcasts over
+    /// that.
     pub(super) fn open(&mut self, want: Sockets, broadcasts: bool, cx: &mut Cx<'_>) {
         let on_host = self.is_outside() || self.profile.on_parent && broadcasts;
         let parent = self.identity.lan.parent().filter(|_| on_host);
@@ -264,7 +264,7 @@ impl Common {
         }
     }
 
-    /// Closes the sockets on the LAN's link. The next are on a macvlan beside it, until [`Common::come_back`].
+    /// Closes the sockets on the LAN's link. The next ones are on a macvlan beside it, until [`Common::come_back`].
     pub(super) fn go_aside(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
         self.parent = Some(Box::new(self.link.clone().by_port()));
@@ -277,7 +277,7 @@ impl Common {
         }
     }
 
-    /// Returns whether it lives on the LAN's link, and speaks from a macvlan beside.
+    /// Returns whether it lives on the LAN's link and speaks from a macvlan beside it.
     pub(super) fn is_aside(&self) -> bool {
         let by_port = |link: &Link| matches!(link, Link::Parent { port: true, .. });
         !by_port(&self.link) && self.is_on_host() && self.parent.as_deref().is_some_and(by_port)
@@ -299,7 +299,7 @@ impl Common {
         self.close_guard(cx);
     }
 
-    /// Closes the sockets and gives the permit back, or the wish for one.
+    /// Closes the sockets, and gives up the permit or the request for one.
     pub(super) fn end_exchange(&mut self, cx: &mut Cx<'_>) {
         self.exchange.close(cx);
         if std::mem::take(&mut self.permit) != Permit::None {
@@ -307,7 +307,7 @@ impl Common {
         }
     }
 
-    /// Closes sockets that failed. Returns why the binding cannot use them: that the LAN's link is gone says nothing of the
+    /// Closes sockets that failed. Returns why the binding cannot use them: that the LAN's link is gone says nothing about the
     /// binding's own.
     pub(super) fn lose_sockets(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> LinkCause {
         self.exchange.close(cx);
@@ -317,7 +317,7 @@ impl Common {
         }
     }
 
-    /// Returns a record with what all lives say in it.
+    /// Returns a record with what all lives have in common.
     pub(super) fn record(&self, lease: &Lease, state: RecordState, cx: &Cx<'_>) -> Record {
         let age = cx.now.boot.saturating_since(lease.start);
         let since = cx.now.wall.since_epoch().saturating_sub(age);
@@ -341,7 +341,7 @@ impl Common {
     }
 }
 
-/// Returns why the LAN's link could not be used. That it is gone says nothing of the binding's own link.
+/// Returns why the LAN's link could not be used. That it is gone says nothing about the binding's own link.
 pub(super) fn not_gone(cause: LinkCause) -> LinkCause {
     match cause.is_gone() {
         true => LinkCause::refused("use the parent link", cause),

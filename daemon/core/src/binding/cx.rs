@@ -1,4 +1,4 @@
-//! What a binding works with, and what it may know of others.
+//! What a binding works with, and what it may know about others.
 
 use fastrand::Rng;
 
@@ -19,7 +19,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) rng: &'a mut Rng,
     pub(crate) holders: &'a Holders,
     pub(crate) interfaces: &'a mut Interfaces,
-    /// What each LAN has taught.
+    /// What is known about each LAN.
     pub(crate) conflicts: &'a mut Lans,
     /// Whose interfaces are on their way out.
     pub(crate) departed: &'a Departed,
@@ -31,13 +31,13 @@ impl Cx<'_> {
         change(self.out, self.interfaces, waiter, link, steps);
     }
 
-    /// Returns whether a link is being changed, for whichever binding.
+    /// Returns whether a link is being changed, for any binding.
     pub(super) fn is_changing(&self, link: &Link) -> bool {
         link.in_netns().is_some_and(|at| self.interfaces.is_changing(at))
     }
 }
 
-/// Changes a link step by step. On a container's own no other change may be under way. Returns the effect.
+/// Changes a link step by step. On a container's own link no other change may be under way. Returns the effect.
 pub(crate) fn change(
     out: &mut Outbox,
     interfaces: &mut Interfaces,

@@ -1,9 +1,9 @@
-//! Who holds what: of each identity, and of each address of a LAN, the one live holder (invariant 4).
+//! Who holds what: the one live holder of each identity, and of each address of a LAN (invariant 4).
 //!
-//! A server that is given a client identifier keys on it alone (RFC 2131 §4.2), so the identity decides. But some know their
-//! clients by chaddr (BusyBox's udhcpd, odhcpd), and give two identities one address; and one that has lost its leases offers
-//! an address that is in use. So it is known of each address, too, who has it. The host's own addresses are among them: no ARP of a
-//! container's shows these, as a host and its macvlans do not hear each other.
+//! A server that receives a client identifier recognises the client by that alone (RFC 2131 §4.2), so the identity decides. But
+//! some servers know their clients by chaddr (BusyBox's udhcpd, odhcpd), and give two identities one address; and a server that
+//! has lost its leases offers addresses in use. So the holder of each address is known, too. The host's own addresses count: a
+//! container's ARP does not show them, as a host and its macvlans do not hear each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -28,9 +28,9 @@ pub(crate) struct Standing {
 pub(crate) enum Stand {
     /// Live: an ADD waits for it.
     Acquiring,
-    /// Live: its container has what it has, or is to get another lease.
+    /// Live: its container has its address, or will get another lease.
     Held,
-    /// What it has goes back, now or after a wait. It gives way to who lives.
+    /// Its address goes back, now or after a wait. It gives way to live ones.
     Leaving,
 }
 
@@ -40,7 +40,7 @@ impl Stand {
     }
 }
 
-/// The address that a binding has, or is to have.
+/// The address that a binding has, or will have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) address: Ipv4Addr,
@@ -72,7 +72,7 @@ pub(crate) enum Basis {
 /// The live holder of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tenant {
-    /// The binding; 0 where it is the host.
+    /// The binding; 0 for the host.
     pub(crate) id: BindingId,
     pub(crate) who: AddressHolder,
     pub(crate) chaddr: Mac,
@@ -80,7 +80,7 @@ pub(crate) struct Tenant {
     pub(crate) server: Option<Ipv4Addr>,
 }
 
-/// What is known of one binding.
+/// What is known about one binding.
 #[derive(Debug)]
 struct Known {
     standing: Standing,
@@ -88,7 +88,7 @@ struct Known {
     chaddr: Mac,
 }
 
-/// All holders. Kept in step with the bindings by [`Holders::note`] and [`Holders::remove`] alone.
+/// All holders. Only [`Holders::note`] and [`Holders::remove`] change it, in step with the bindings.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
     known: BTreeMap<BindingId, Known>,
@@ -98,16 +98,16 @@ pub(crate) struct Holders {
     leaving: BTreeMap<IdentityKey, BTreeSet<BindingId>>,
     /// The claims on addresses, live or not.
     addresses: BTreeMap<Lan, BTreeSet<(Ipv4Addr, BindingId)>>,
-    /// The host's own addresses on each LAN's link, as it was seen last.
+    /// The host's own addresses on each LAN's link, as last seen.
     hosts: BTreeMap<Lan, LinkView>,
-    /// Identities whose live holder went, or came to its address, during the input at hand.
+    /// Identities whose live holder went, or got its address, during the input at hand.
     stirred: BTreeSet<IdentityKey>,
-    /// Held bindings that came to their address during the input at hand.
+    /// Held bindings that got their address during the input at hand.
     settled: BTreeSet<BindingId>,
 }
 
 impl Holders {
-    /// Records how a binding stands by now.
+    /// Records how a binding stands now.
     pub(crate) fn note(&mut self, binding: &Binding, now: Instant) {
         let standing = binding.standing(now);
         let before = self.known.get(&binding.id).map(|known| known.standing);
@@ -162,7 +162,7 @@ impl Holders {
         self.known.get(&id).map(|known| known.standing)
     }
 
-    /// Records the host's own addresses on the link of a LAN. One that is tagged there is another wire's.
+    /// Records the host's own addresses on the link of a LAN. A LAN that is tagged there is another wire.
     pub(crate) fn note_host(&mut self, lan: &Lan, view: &LinkView) {
         match view.addresses.is_empty() || lan.vlan() != 0 {
             true => _ = self.hosts.remove(lan),
@@ -176,7 +176,8 @@ impl Holders {
         Some(Tenant { id: BindingId(0), who: AddressHolder::Host(view.ifname.clone()), chaddr: view.mac, server: None })
     }
 
-    /// Returns who has an address of a LAN, beside one binding: the host, or the first that lives and was granted it, or uses it.
+    /// Returns who has an address of a LAN, besides one binding: the host, or the first live one that was granted it, or uses
+    /// it.
     pub(crate) fn tenant(&self, lan: &Lan, address: Ipv4Addr, but: BindingId, now: Instant) -> Option<Tenant> {
         self.host(lan, address).or_else(|| {
             self.claims(lan, address).find_map(|(id, known, claim)| {
@@ -192,14 +193,14 @@ impl Holders {
         })
     }
 
-    /// Returns whether a live binding with this chaddr, beside one, is asking a server for an address at this moment.
+    /// Returns whether a live binding with this chaddr, other than one, is asking a server for an address right now.
     pub(crate) fn is_asked_for(&self, lan: &Lan, address: Ipv4Addr, chaddr: Mac, but: BindingId) -> bool {
         self.claims(lan, address).any(|(id, known, claim)| {
             id != but && !claim.is_granted() && known.chaddr == chaddr && known.standing.stage.is_live()
         })
     }
 
-    /// Returns the live bindings whose address another one has too, and for longer.
+    /// Returns the live bindings whose address another one also has, with a longer lease.
     pub(crate) fn doubles(&self) -> Vec<BindingId> {
         let mut doubles = Vec::new();
         for claims in self.addresses.values() {
@@ -207,7 +208,7 @@ impl Holders {
             for (address, id) in claims {
                 let known = self.known.get(id).map(|known| known.standing).filter(|known| known.stage.is_live());
                 let Some(claim) = known.and_then(|known| known.claim).filter(Claim::is_granted) else { continue };
-                // One without end is the last.
+                // A lease without end comes last.
                 let mut own = (claim.ends.is_none(), claim.ends, *id);
                 if let Some(other) = last.get_mut(address) {
                     if own > *other {
@@ -222,24 +223,24 @@ impl Holders {
         doubles
     }
 
-    /// Takes out an identity whose live holder went, or came to its address.
+    /// Takes out an identity whose live holder went, or got its address.
     pub(crate) fn next_stirred(&mut self) -> Option<IdentityKey> {
         self.stirred.pop_first()
     }
 
-    /// Takes out a held binding that came to its address.
+    /// Takes out a held binding that got its address.
     pub(crate) fn next_settled(&mut self) -> Option<BindingId> {
         self.settled.pop_first()
     }
 
-    /// Returns the bindings that leave with the address which a binding of this LAN has.
+    /// Returns the bindings that leave with the same address as a binding of this LAN.
     pub(crate) fn leaving_beside(&self, lan: &Lan, id: BindingId) -> Vec<BindingId> {
         let Some(claim) = self.standing(id).and_then(|standing| standing.claim) else { return Vec::new() };
         let leaves = |known: &Known| known.standing.stage == Stand::Leaving;
         self.claims(lan, claim.address).filter(|(_, known, _)| leaves(known)).map(|(id, ..)| id).collect()
     }
 
-    /// Returns whether a binding that leaves has an address, under another identity or with another Ethernet address than this one.
+    /// Returns whether a leaving binding has an address, under another identity or with another Ethernet address.
     pub(crate) fn is_left_with(&self, identity: &Identity, address: Ipv4Addr) -> bool {
         let own = self.leaving.get(&identity.key());
         self.claims(&identity.lan, address).any(|(id, known, _)| {
@@ -248,8 +249,8 @@ impl Holders {
         })
     }
 
-    /// Returns how many there are of each kind: live holders, bindings that leave, identities of these, claims; and what is
-    /// still to be settled.
+    /// Returns how many there are of each kind: live holders, bindings that leave, their identities, claims; and what still has
+    /// to be settled.
     pub(crate) fn sizes(&self) -> [usize; 5] {
         let leaving = self.leaving.values().map(|ids| ids.len()).sum();
         let claims = self.addresses.values().map(|claims| claims.len()).sum();

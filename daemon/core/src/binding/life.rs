@@ -1,4 +1,4 @@
-//! The lives of a binding: what each does with what happens, and what comes after it.
+//! The lives of a binding: what each does when something happens, and what comes after it.
 
 pub(super) mod acquire;
 pub(super) mod hold;
@@ -20,7 +20,7 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, BadFrame, Frame};
 
-/// What a binding is at.
+/// The life of a binding.
 #[derive(Debug)]
 pub(crate) enum Life {
     /// An ADD waits for a lease.
@@ -40,7 +40,7 @@ impl Life {
         }
     }
 
-    /// Returns the life, to be asked.
+    /// Returns the life, for queries.
     pub(super) fn get(&self) -> &dyn Living {
         match self {
             Self::Acquiring(acquire) => &**acquire,
@@ -49,7 +49,7 @@ impl Life {
         }
     }
 
-    /// Returns the life, to go on. Here, and nowhere else, what happens finds the life that it happens to.
+    /// Returns the life, for going on. This is the only place that finds the life to which something happens.
     pub(super) fn get_mut(&mut self) -> &mut dyn Living {
         match self {
             Self::Acquiring(acquire) => &mut **acquire,
@@ -59,15 +59,15 @@ impl Life {
     }
 }
 
-/// The life that takes the place of one that ends in what happened; `Continue`: none, it goes on.
+/// The life that follows the one that ends by what happened; `Continue`: none, it goes on.
 pub(super) type Next = ControlFlow<Life>;
 
 /// The life goes on.
 pub(super) const SAME: Next = ControlFlow::Continue(());
 
-/// What every life is asked, and hears of. What happens to one life alone is that one's own.
+/// What every life can be asked, and hears of. What happens to one life alone belongs to that life.
 pub(super) trait Living {
-    /// Returns whether the binding is the live holder of its identity. One that was given up is not.
+    /// Returns whether the binding is the live holder of its identity. A binding that was given up is not.
     fn is_live(&self) -> bool;
 
     /// Returns how the binding stands to its identity, and to its address.
@@ -76,13 +76,13 @@ pub(super) trait Living {
     /// Returns the lease that the binding holds, as far as callers may hear of it, or gives back.
     fn lease<'a>(&'a self, common: &'a Common, now: Instant) -> Option<&'a Lease>;
 
-    /// Returns the client, where there is one.
+    /// Returns the client, if there is one.
     fn client(&self) -> Option<&Client>;
 
-    /// Returns the client, where there is one.
+    /// Returns the client, if there is one, for changing.
     fn client_mut(&mut self) -> Option<&mut Client>;
 
-    /// Returns what the life is at, for `list`: with a client, that one's state.
+    /// Returns the state of the life, for `list`: with a client, that one's.
     fn state(&self) -> BindingState {
         self.client().map_or(BindingState::Releasing, |client| BindingState::Client(client.state()))
     }
@@ -90,7 +90,7 @@ pub(super) trait Living {
     /// Returns when the clock next matters to it, and why.
     fn deadline(&self) -> Option<(Instant, Why)>;
 
-    /// Returns what the store is to hold, as things stand.
+    /// Returns what the store should hold now.
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record>;
 
     /// Returns whether its record may be written now.
@@ -115,10 +115,10 @@ pub(super) trait Living {
     /// Goes on after the LAN's link could not be found.
     fn on_no_line(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next;
 
-    /// Goes on with a frame of its sockets.
+    /// Goes on with a frame from its sockets.
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next;
 
-    /// Goes on after a frame of its sockets that could not be read, and that bears what an answer does.
+    /// Goes on after a frame from its sockets that could not be read, and that bears what an answer does.
     fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next;
 
     /// Goes on after a write.
@@ -133,22 +133,22 @@ pub(super) trait Living {
     /// Goes on with what conflict detection found out.
     fn on_found(&mut self, common: &mut Common, found: Found, cx: &mut Cx<'_>) -> Next;
 
-    /// Begins the exchange that waited for its permit, over `sockets` where some were opened for it.
+    /// Begins the exchange that waited for its permit, over `sockets` if some were opened for it.
     fn on_permit(&mut self, _common: &mut Common, _sockets: Option<ExchangeId>, _cx: &mut Cx<'_>) -> Next {
         SAME
     }
 
-    /// Goes on after a link is gone that was made for its exchange.
+    /// Goes on after a temporary link of its exchange is gone.
     fn on_parted(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) -> Next {
         SAME
     }
 
-    /// Goes on as before a DEL that came to nothing. `probing`: how the binding stood before the lease that was probed for.
+    /// Goes on as before a DEL that failed. `probing`: how the binding stood before the lease that was probed for.
     fn again(&mut self, _common: &mut Common, _probing: Option<Before>, _cx: &mut Cx<'_>) -> Next {
         SAME
     }
 
-    /// Does what follows from what happened, at its end.
+    /// Does what follows, after everything else.
     fn settle(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) {}
 
     /// Wants the store to hold this; nothing is durable before [`Living::on_persisted`].
@@ -157,7 +157,7 @@ pub(super) trait Living {
         self.write(common, cx);
     }
 
-    /// Writes what the store is to hold, unless a write is under way.
+    /// Writes what the store should hold, unless a write is under way.
     fn write(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if !common.persistence.may_begin() || !self.may_write(common, cx) {
             return;
@@ -167,7 +167,7 @@ pub(super) trait Living {
         common.write(record, own, cx);
     }
 
-    /// Goes on with conflict detection, as far as it gets now.
+    /// Goes on with conflict detection, as far as possible now.
     fn watch(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         while let Some(found) = self.client().and_then(|client| common.watch(client, cx)) {
             self.on_found(common, found, cx)?;
@@ -176,7 +176,7 @@ pub(super) trait Living {
         SAME
     }
 
-    /// Takes in an ARP packet that conflict detection heard.
+    /// Handles an ARP packet that conflict detection heard.
     fn hear(&mut self, common: &mut Common, arp: &Arp, cx: &mut Cx<'_>) -> Next {
         let Some(found) = self.client().and_then(|client| common.hear(client, arp, cx)) else { return SAME };
         self.on_found(common, found, cx)?;

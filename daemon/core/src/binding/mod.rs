@@ -3,8 +3,8 @@
 //! A binding knows nothing of other bindings. It works through a [`Cx`], and tells the registry of turning points by
 //! [`Report`]s. At any time it has at most one Persist, one Open and one Apply or Inspect that counts under way.
 //!
-//! It has one life at a time ([`Life`]), and what happens is that life's affair: `acquire`, `hold` and `release` each say what
-//! they do with it, and which life comes after ([`Next`]). What all lives share is [`Common`].
+//! It has one life at a time ([`Life`]), which handles what happens: `acquire`, `hold` and `release` each say what they do, and
+//! which life comes after ([`Next`]). All lives share [`Common`].
 
 mod common;
 mod cx;
@@ -67,7 +67,7 @@ impl Binding {
         Self { common, life: Life::Acquiring(Box::new(acquire)) }
     }
 
-    /// Returns a binding that goes on with a lease where it stands. `lease`: with whether it is still to be confirmed.
+    /// Returns a binding that goes on with a lease where it was. `lease`: and whether it still has to be confirmed.
     pub(crate) fn resumed(
         id: BindingId,
         holder: Holder,
@@ -81,7 +81,7 @@ impl Binding {
         Self { common, life: Life::Held(Box::new(hold)) }
     }
 
-    /// Returns a binding that goes on looking for a lease where it lost the last one.
+    /// Returns a binding that goes on looking for a lease after it lost the last one.
     pub(crate) fn seeking(
         id: BindingId,
         holder: Holder,
@@ -94,8 +94,8 @@ impl Binding {
         Self { common, life: Life::Held(Box::new(hold)) }
     }
 
-    /// Returns a binding whose record says that its lease is on its way back, at once or when it was kept for long enough.
-    /// Where the link is of an earlier boot it is gone.
+    /// Returns a binding whose record says that its lease is on its way back, at once or when it was kept for long enough. If
+    /// the link is from an earlier boot, it is gone.
     pub(crate) fn releasing(
         id: BindingId,
         holder: Holder,
@@ -120,7 +120,7 @@ impl Binding {
         self.life.get().standing(now)
     }
 
-    /// Returns whether the binding is the live holder of its identity. One that was given up is not.
+    /// Returns whether the binding is the live holder of its identity. A binding that was given up is not.
     pub(crate) fn is_live(&self) -> bool {
         self.life.get().is_live()
     }
@@ -183,7 +183,7 @@ impl Binding {
         self.happens(cx, |life, common, cx| life.on_clock(common, cx));
     }
 
-    /// Has its record written anew, which says by the wall clock how old its lease is: that clock was set. `may_be_late`: time may
+    /// Has its record written anew, which gives the lease's age by the wall clock: somebody set that. `may_be_late`: time may
     /// have passed that the boot clock has not counted.
     pub(crate) fn on_wall_set(&mut self, may_be_late: bool, cx: &mut Cx<'_>) {
         self.keeps(cx, |hold, common, cx| {
@@ -299,8 +299,8 @@ impl Binding {
         }
     }
 
-    /// Goes on after a write. What was written, or not, is out of date where there is more to write: the life's own turning point
-    /// is the next write.
+    /// Goes on after a write. If there is more to write, this outcome is out of date: the next write is the life's own turning
+    /// point.
     fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
         self.common.written(result.is_ok(), cx);
         self.life.get_mut().write(&mut self.common, cx);
@@ -310,7 +310,7 @@ impl Binding {
         self.common.persistence.settled(result.is_ok());
         if result.is_ok() {
             let replaced = self.common.persistence.take_replaced();
-            // An adoption is held before its record is written, where that fails at first.
+            // An adoption is held before its record is written, if the first write fails.
             if matches!(self.life, Life::Held(_)) && !replaced.is_empty() {
                 cx.out.report(self.common.id, Report::Replaced(replaced));
             }
@@ -318,12 +318,12 @@ impl Binding {
         self.happens(cx, |life, common, cx| life.on_persisted(common, result, cx));
     }
 
-    /// Has a record that could not be written tried again now: the store took another one.
+    /// Makes a record that could not be written be tried again now: the store took another one.
     pub(crate) fn on_store_works(&mut self, cx: &Cx<'_>) {
         self.common.persistence.hurry(cx.now.boot);
     }
 
-    /// Returns whether a server answered only once the broadcast flag was set; `None`: it always is, or that is not known.
+    /// Returns whether a server answered only with the broadcast flag set; `None`: it is always set, or that is not known.
     pub(crate) fn flag_helped(&self) -> Option<bool> {
         self.life.get().client().and_then(Client::flag_helped)
     }
@@ -336,12 +336,12 @@ impl Binding {
         self.happens(cx, |life, common, cx| life.on_news(common, news, cx));
     }
 
-    /// Begins the exchange that waited for its permit, over `sockets` where some were opened for it.
+    /// Begins the exchange that waited for its permit, over `sockets` if some were opened for it.
     pub(crate) fn on_permit(&mut self, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) {
         self.happens(cx, |life, common, cx| life.on_permit(common, sockets, cx));
     }
 
-    /// Closes the binding's sockets, whatever it is at.
+    /// Closes the binding's sockets, in any life.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
         self.common.close(cx);
     }
@@ -354,7 +354,7 @@ impl Binding {
         }
     }
 
-    /// Ends a held binding: the lease is given back, or all that a server may hold for it.
+    /// Ends a held binding: gives the lease back, or all that a server may hold for it.
     pub(crate) fn give_back(&mut self, why: Leave, cx: &mut Cx<'_>) {
         match &mut self.life {
             Life::Held(hold) => {
@@ -368,12 +368,12 @@ impl Binding {
         }
     }
 
-    /// Returns whether there is a lease that the store knows nothing of.
+    /// Returns whether there is a lease that the store does not have.
     pub(crate) fn is_unwritten(&self) -> bool {
         self.held_now().is_some_and(|hold| hold.is_unwritten(&self.common))
     }
 
-    /// Returns whether there is a lease of which nobody may hear yet, because the store has not written it.
+    /// Returns whether there is a lease that nobody may hear of yet, because the store has not written it.
     pub(crate) fn waits_for_store(&self, now: Instant) -> bool {
         self.held_now().is_some_and(|hold| hold.waits_for_store(&self.common, now))
     }
@@ -388,7 +388,7 @@ impl Binding {
         self.held_now().is_some_and(|hold| hold.is_changing(&self.common, interfaces, now))
     }
 
-    /// Returns whether it is still to be seen what its ADD's caller made of the answer.
+    /// Returns whether it is still open what its ADD's caller made of the answer.
     pub(crate) fn is_settling(&self) -> bool {
         self.held_now().is_some_and(Hold::is_settling)
     }
@@ -403,7 +403,7 @@ impl Binding {
         self.held_now().is_some_and(|hold| hold.never_came(&self.common, interfaces))
     }
 
-    /// Returns whether the leased address, if it is still there, is to be announced: the interface's Ethernet address has changed.
+    /// Returns whether to announce the leased address, if it is still there: the interface's Ethernet address has changed.
     pub(crate) fn is_to_announce(&self, interfaces: &Interfaces) -> bool {
         self.held_now().is_some() && interfaces.has_moved(&self.common.link, self.common.id)
     }
@@ -431,7 +431,7 @@ impl Binding {
         self.holds(cx, |hold, common, cx| hold.on_turn(common, at, cx));
     }
 
-    /// Extends the lease now, as another client was offered its address.
+    /// Extends the lease now, because another client was offered its address.
     pub(crate) fn renew_early(&mut self, cx: &mut Cx<'_>) {
         self.holds(cx, |hold, common, cx| hold.renew_early(common, cx));
     }
@@ -441,18 +441,18 @@ impl Binding {
         self.keeps(cx, |hold, common, cx| hold.cede(common, cx));
     }
 
-    /// Returns the Ethernet address by which the interface is looked for that the lease is for, where that is not known.
+    /// Returns the Ethernet address by which to look for the lease's interface, if that is not known.
     pub(crate) fn sought(&self) -> Option<Mac> {
         let is_sought = self.is_on_host() && !self.profile.on_parent && self.attachment.is_found_later();
         self.held_now().filter(|_| is_sought).map(|_| self.link.mac())
     }
 
-    /// Returns whether it holds a lease on the LAN's link, which no interface of a container's is known for.
+    /// Returns whether it holds a lease on the LAN's link, for which no interface of a container is known.
     pub(crate) fn holds_on_host(&self) -> bool {
         self.held_now().is_some() && self.is_on_host()
     }
 
-    /// Returns whether its runtime may have put this address on its interface with a mask that its lease has no more.
+    /// Returns whether its runtime may have put this address on its interface with a mask that its lease no longer has.
     pub(crate) fn may_have_other_mask(&self, address: IpAddr) -> bool {
         self.held_now().is_some_and(|hold| hold.may_have_other_mask(&self.common, address))
     }
@@ -462,28 +462,28 @@ impl Binding {
         self.held_now().into_iter().for_each(|hold| self.common.note(kind, &hold.last, cause, cx));
     }
 
-    /// Goes on at the interface that the lease is for, which was found.
+    /// Goes on at the lease's interface, which was found.
     pub(crate) fn move_in(&mut self, link: Link, view: &LinkView, cx: &mut Cx<'_>) {
         self.holds(cx, |hold, common, cx| hold.move_in(common, (link, view), cx));
     }
 
-    /// Has the interface carry nothing of the lease any more, before that is given back.
+    /// Makes the interface carry nothing of the lease any more, before that is given back.
     pub(crate) fn vacate(&mut self, cx: &mut Cx<'_>) {
         self.keeps(cx, |hold, common, cx| hold.vacate(common, cx));
     }
 
-    /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
+    /// Puts the leased address on again, which was taken off for an ADD that failed.
     pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
         self.keeps(cx, |hold, common, cx| hold.put_back(common, cx));
     }
 
-    /// Lets what is to come of the lease be as another profile says.
+    /// Applies another profile to what is still to come of the lease.
     pub(crate) fn set_profile(&mut self, profile: Arc<Profile>, cx: &mut Cx<'_>) {
         self.common.profile = profile;
         self.keeps(cx, |hold, _, _| hold.record_again());
     }
 
-    /// Records that a main plugin is about to put the address on again, and is not told of all routes.
+    /// Records that a main plugin is about to put the address on again, and does not get all routes.
     pub(crate) fn route_again(&mut self, cx: &mut Cx<'_>) {
         if let Life::Held(hold) = &mut self.life {
             hold.route_again(&self.common, cx);
@@ -496,7 +496,7 @@ impl Binding {
         self.releasing_now()?.waits_until()
     }
 
-    /// Returns whether the lease is to be remembered, as the last of its identity.
+    /// Returns whether the lease has to be remembered, as the last of its identity.
     pub(crate) fn is_to_remember(&self) -> bool {
         self.releasing_now().is_some_and(|release| release.is_to_remember(&self.common))
     }
@@ -521,12 +521,12 @@ impl Binding {
         self.gives_back(cx, |release, common, cx| release.pause(common, cx));
     }
 
-    /// Goes on if nobody holds the identity any more, or who does has another address.
+    /// Goes on if nobody holds the identity any more, or its holder has another address.
     pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
         self.gives_back(cx, |release, common, cx| release.unpause(common, cx));
     }
 
-    /// Ends without a RELEASE where another binding has the address by now, which lives.
+    /// Ends without a RELEASE if another live binding has the address by now.
     pub(crate) fn give_way(&mut self, cx: &mut Cx<'_>) {
         self.gives_back(cx, |release, common, cx| _ = release.give_way(common, cx));
     }
@@ -544,7 +544,7 @@ impl Binding {
         release.replaced(&mut self.common, cx)
     }
 
-    /// Returns the release, if that is what the binding is at.
+    /// Returns the release, if the binding is in that life.
     fn releasing_now(&self) -> Option<&Release> {
         let Life::Releasing(release) = &self.life else { return None };
         Some(release)
@@ -570,7 +570,7 @@ impl Binding {
         }
     }
 
-    /// Lets a lease that is held go on with what happened, which no life ends by.
+    /// Lets a lease that is held go on with something that ends no life.
     fn keeps(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>)) {
         self.holds(cx, |hold, common, cx| {
             what(hold, common, cx);
@@ -585,8 +585,8 @@ impl Binding {
         }
     }
 
-    /// Takes up the life that comes next, and does what follows from what happened. A release keeps how the lease was held, until
-    /// the store knows of a DEL.
+    /// Takes up the life that comes next, and does what follows. A release keeps how the lease was held until the store knows of
+    /// a DEL.
     fn turn(&mut self, next: Next, cx: &mut Cx<'_>) {
         if let ControlFlow::Break(life) = next {
             let before = std::mem::replace(&mut self.life, life);

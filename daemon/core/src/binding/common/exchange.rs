@@ -11,7 +11,7 @@ pub(in crate::binding) enum Exchange {
     /// None.
     #[default]
     Closed,
-    /// The host's link that they are to be on is being looked for.
+    /// The host's link for them is being looked for.
     Finding(OpId),
     /// Asked for.
     Opening(OpId, ExchangeId),
@@ -28,7 +28,7 @@ impl Exchange {
         }
     }
 
-    /// Has the end of sockets that are on their way told: they are on a link that is made for them.
+    /// Makes the end of sockets that are being opened be reported: they are on a temporary link.
     pub(in crate::binding) fn is_told_of(&self, owner: BindingId, cx: &mut Cx<'_>) {
         if let Self::Opening(_, exchange) = self {
             cx.out.goes_aside(owner, *exchange);
@@ -50,7 +50,7 @@ impl Exchange {
         }
     }
 
-    /// Records that the host's link was looked for; false when it is not wanted any more.
+    /// Records that the host's link was looked for; false if it is not wanted any more.
     pub(in crate::binding) fn found(&mut self) -> bool {
         let wanted = matches!(self, Self::Finding(_));
         if wanted {
@@ -59,7 +59,7 @@ impl Exchange {
         wanted
     }
 
-    /// Records that the sockets are open; false when they are not wanted any more.
+    /// Records that the sockets are open; false if they are not wanted any more.
     pub(in crate::binding) fn opened(&mut self, exchange: ExchangeId) -> bool {
         match self {
             Self::Opening(_, wanted) if *wanted == exchange => *self = Self::Open(exchange),
@@ -68,7 +68,7 @@ impl Exchange {
         true
     }
 
-    /// Closes what is open or on its way.
+    /// Closes what is open or opening.
     pub(in crate::binding) fn close(&mut self, cx: &mut Cx<'_>) {
         match std::mem::take(self) {
             Self::Closed => {}
@@ -81,7 +81,7 @@ impl Exchange {
         }
     }
 
-    /// Takes these sockets away, if they are open, to hear something else of ARP by them.
+    /// Takes these sockets away, if they are open, to hear other ARP with them.
     pub(in crate::binding) fn take_to_hear(&mut self, arp: Hears, cx: &mut Cx<'_>) -> Option<Self> {
         let Self::Open(exchange) = *self else { return None };
         cx.out.hear(exchange, arp);
@@ -95,14 +95,14 @@ impl Exchange {
         }
     }
 
-    /// Sends a frame over the `lower` link, where there is one.
+    /// Sends a frame over the `lower` link, if there is one.
     pub(in crate::binding) fn send_over(&self, frame: Vec<u8>, lower: Option<u32>, cx: &mut Cx<'_>) {
         if let Self::Open(exchange) = self {
             cx.out.send_over(*exchange, frame, lower);
         }
     }
 
-    /// Sends a RELEASE, whose outcome the owner hears; `None` where the sockets are not open.
+    /// Sends a RELEASE, and its owner hears the outcome; `None` if the sockets are not open.
     pub(in crate::binding) fn send_release(&self, owner: BindingId, frame: Vec<u8>, cx: &mut Cx<'_>) -> Option<OpId> {
         let Self::Open(exchange) = self else { return None };
         Some(cx.out.send_release(owner, *exchange, frame))

@@ -1,19 +1,20 @@
 //! Guarding a leased address against others (RFC 5227): where a window's frames go, and what a conflict leads to.
 //!
 //! * Optimistic: the first probe leaves with the REQUEST, on the same sockets, which hear what is addressed to us. Once the
-//!   lease is durable they are the window's own, and hear all about the address. Where they are gone by then it opens others.
-//! * Strict: the window has sockets of its own from the ACK on, and the lease waits for its probes. An ADD fails where the
-//!   lease would end before they do; one that nobody waits for is extended meanwhile, by INIT-REBOOT.
+//!   lease is durable, the window takes these sockets over and hears everything about the address. If they are gone by then, it
+//!   opens others.
+//! * Strict: the window has its own sockets from the ACK on, and the lease waits for its probes. An ADD fails if the lease would
+//!   end before the probes do; a lease that nobody waits for is extended meanwhile, by INIT-REBOOT.
 //!
-//! A conflict is declined once it is no doubt one ([`doubt`]). Before the lease is told of the ADD then tries again, ten times at
-//! most, unless it was given up; after that the lease is lost like any other. A lease that the store has is declined when the
-//! store knows that it is lost, or has failed to write that: a daemon that began between the two would take a declined lease up
+//! A conflict is declined once there is no doubt about it ([`doubt`]). Before the ADD is answered, it then tries again, ten
+//! times at most, unless it was given up; after that the lease is lost like any other. A lease that the store has is declined
+//! when the store has recorded the loss, or has failed to: a daemon that began between the two would take a declined lease up
 //! again. Only before an ADD under the same identity does the DECLINE leave at once.
 //!
-//! A lease that a restart or a renewal goes on with is not guarded: nobody else can have got it meanwhile.
+//! A lease that goes on after a restart or a renewal is not guarded: nobody else can have got it meanwhile.
 //!
-//! An address that the daemon puts on is announced in any case: others may know it as somebody else's. So is one whose
-//! interface gets another Ethernet address. Only what a restart goes on with there is not: a restart sends nothing.
+//! An address that the daemon puts on is always announced, because others may know it as another station's. So is an address
+//! whose interface gets another Ethernet address. What a restart goes on with is not announced: a restart sends nothing.
 
 mod decline;
 mod doubt;
@@ -36,7 +37,7 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
 
-/// How long a window waits before it opens sockets of its own: by then the caller has its answer.
+/// How long a window waits before it opens its own sockets: by then the caller has its answer.
 const OFF_REPLY: Duration = Duration::from_millis(10);
 
 /// How long a window whose link went down waits before it opens its sockets again: `tuning` sets a link down for a moment.
@@ -47,20 +48,20 @@ const LINK_DOWN: Duration = Duration::from_secs(1);
 pub(in crate::binding) struct Guard {
     window: Window,
     way: Way,
-    /// Sockets of its own.
+    /// Its own sockets.
     exchange: Exchange,
-    /// They were lost once, as the link went down.
+    /// Whether they were lost once, as the link went down.
     reopened: bool,
     waits: Waits,
-    /// Who claims the address is asked for one that nobody can have.
+    /// The question whether a claimant claims every address.
     control: Option<Box<Control>>,
-    /// A station that claims every address was heard to claim this one, and that was told.
+    /// Whether a station that claims every address claimed this one, and that was reported.
     ignores: bool,
-    /// Who uses the address.
+    /// The station that uses the address.
     heard: Option<Mac>,
     /// The DECLINE of a lease, which waits for the store.
     decline: Option<Box<(Lease, Vec<Vec<u8>>)>>,
-    /// The write under way tells the store of what the DECLINE waits for.
+    /// Whether the write under way tells the store what the DECLINE waits for.
     told: bool,
 }
 
@@ -69,7 +70,7 @@ pub(in crate::binding) struct Guard {
 pub(in crate::binding) enum Found {
     /// Nobody else uses the address; what waited for that goes on.
     Free(Waits),
-    /// All that claim the address claim every address; what waited for that goes on.
+    /// Every station that claims the address claims every address; what waited for that goes on.
     Cleared(Waits),
     /// A station uses the address.
     Conflict { by: Mac },
@@ -94,7 +95,7 @@ pub(in crate::binding) enum Waits {
     Nothing,
     /// An ADD.
     Add,
-    /// A lease that nobody waits for, to be used. With how the binding stood before it.
+    /// A lease that nobody waits for, and how the binding stood before it.
     Lease(Before),
 }
 
@@ -103,7 +104,7 @@ pub(in crate::binding) enum Waits {
 enum Way {
     /// Over the sockets of the DHCP exchange.
     Shared,
-    /// Over its own, which are opened at this instant.
+    /// Over its own, opened at this instant.
     Own { at: Instant },
 }
 
@@ -126,12 +127,12 @@ impl Common {
         self.guard.as_ref().is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
     }
 
-    /// Returns whether a lease waits for its probes where there was none.
+    /// Returns whether a lease waits for its probes after the last one was lost.
     pub(in crate::binding) fn probes_after_loss(&self) -> bool {
         self.probing().is_some_and(|before| before.used.is_none())
     }
 
-    /// Returns how the binding stood before the lease that waits for its probes, where no ADD waits.
+    /// Returns how the binding stood before the lease that waits for its probes, if no ADD waits.
     pub(in crate::binding) fn probing(&self) -> Option<Before> {
         match self.guard.as_ref()?.waits {
             Waits::Lease(before) => Some(before),
@@ -145,7 +146,7 @@ impl Common {
     }
 
     /// Begins to watch the address that a REQUEST among `frames` asks for: a probe goes before it. `asked`: the address, and
-    /// whether the client knows of a conflict over it. One heard before this REQUEST is not its.
+    /// whether the client knows of a conflict over it. A conflict heard before this REQUEST does not count.
     pub(in crate::binding) fn guard_request(
         &mut self,
         asked: Option<(Ipv4Addr, bool)>,
@@ -153,7 +154,7 @@ impl Common {
         cx: &mut Cx<'_>,
     ) {
         let Some((address, taken)) = asked.filter(|_| self.detects() && !self.probes_first()) else { return };
-        // That another attachment has it is not for the window to find out.
+        // The window need not find out that another attachment has it.
         if taken && self.heard_conflict().is_none() {
             return;
         }
@@ -168,15 +169,15 @@ impl Common {
         self.guard = Some(Guard::new(window, Way::Shared));
     }
 
-    /// Stops watching another address than this.
+    /// Stops watching any address but this one.
     pub(in crate::binding) fn guard_only(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) {
         if !self.guards(address) {
             self.close_guard(cx);
         }
     }
 
-    /// Leaves the sockets of the DHCP exchange, which is over, to the window, to hear all about the address by them. Where there is
-    /// none, or it is to be on another link, they are closed.
+    /// Leaves the sockets of the finished DHCP exchange to the window, which then hears everything about the address. If there
+    /// is no window, or it belongs on another link, they are closed.
     pub(in crate::binding) fn hand_over(&mut self, cx: &mut Cx<'_>) {
         let is_there = self.guard_link().is_some() && !self.lives_on_port() && !self.is_aside();
         let goes_on = |guard: &&mut Box<Guard>| is_there && guard.way == Way::Shared && guard.heard.is_none();
@@ -188,14 +189,14 @@ impl Common {
         self.exchange.close(cx);
     }
 
-    /// Returns whether its sockets are on a port of the host's link. That has the Ethernet address of the interface which is about
-    /// to come: two of one address must not be there at once, and the rest is for the interface to watch.
+    /// Returns whether its sockets are on a port of the host's link. That port has the Ethernet address of the interface which
+    /// is about to come: two with one address must not be there at once, and the interface watches the rest.
     fn lives_on_port(&self) -> bool {
         matches!(self.link, Link::Parent { port: true, .. })
     }
 
-    /// Watches a leased address from here on over sockets of the window's own. `present`: it is on the interface. What was
-    /// heard before it was leased is asked for once more.
+    /// Watches a leased address from here on over the window's own sockets. `present`: it is on the interface. Claims heard
+    /// before it was leased are questioned again.
     pub(in crate::binding) fn guard_lease(&mut self, address: Ipv4Addr, present: bool, cx: &mut Cx<'_>) {
         if !self.detects() || self.lives_on_port() {
             return self.close_guard(cx);
@@ -213,8 +214,8 @@ impl Common {
         }
     }
 
-    /// Watches the leased address from the binding's next link on, where it begins anew. A lease that waits for its probes waits for
-    /// the rest of them.
+    /// Watches the leased address from the binding's next link on, where it begins anew. A lease that waits for its probes waits
+    /// for the rest of them.
     pub(in crate::binding) fn guard_moved(&mut self, leased: Option<Ipv4Addr>, cx: &mut Cx<'_>) {
         if self.is_probing() {
             let Some(guard) = &mut self.guard else { return };
@@ -228,12 +229,12 @@ impl Common {
         }
     }
 
-    /// Probes for an address that is not used before that is over, which `waits`. To be followed by a watch.
+    /// Probes for an address that waits, `waits`, until that is over. To be followed by a watch.
     pub(in crate::binding) fn guard_first(&mut self, address: Ipv4Addr, waits: Waits, cx: &mut Cx<'_>) {
         self.close_guard(cx);
         let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
-        // Two macvlans of one Ethernet address cannot be. The one that there is hears who has the address already, and not who
-        // else is about to take it.
+        // There cannot be two macvlans with one Ethernet address. The existing one hears who already has the address, but not
+        // who else is about to take it.
         let way = if self.is_aside() { Way::Shared } else { Way::Own { at: cx.now.boot } };
         self.guard = Some(Guard::new(window, way));
         if let Some(guard) = &mut self.guard {
@@ -255,8 +256,8 @@ impl Common {
         }
     }
 
-    /// Announces an address that the daemon has put on its interface, where no window does: there is no detection, or the
-    /// change had to wait for longer than the window was open. Returns whether that begins, by a watch.
+    /// Announces an address that the daemon has put on its interface, if no window does: there is no detection, or the change
+    /// waited longer than the window was open. Returns whether that begins, by a watch.
     pub(in crate::binding) fn announce(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         let begins = self.guard.is_none();
         if begins {
@@ -266,9 +267,8 @@ impl Common {
         begins
     }
 
-    /// Announces the address of an interface that got another Ethernet address (`tuning` sets it when the address is on
-    /// already): the neighbours know it by the previous one, which may have been announced. Returns whether that begins, by a
-    /// watch.
+    /// Announces the address of an interface that got another Ethernet address (`tuning` sets it when the address is already
+    /// on): the neighbours know it by the previous one, which may have been announced. Returns whether that begins, by a watch.
     pub(in crate::binding) fn announce_moved(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.address() == address) else {
             return self.announce(address, cx);
@@ -285,7 +285,7 @@ impl Common {
         let Link::InNetns { mac: known, .. } = &mut self.link else { return };
         *known = mac;
         tracing::debug!(attachment = %self.attachment, %mac, "interface has another Ethernet address");
-        // What goes over the parent bears the parent's, which is the same there.
+        // Frames over the parent bear the parent's Ethernet address, which is the same there.
         if let (true, Some(Link::Parent { mac: known, .. })) = (self.profile.on_parent, self.parent.as_deref_mut()) {
             *known = mac;
         }
@@ -295,7 +295,7 @@ impl Common {
         }
     }
 
-    /// Stops watching. A DECLINE that waits leaves now.
+    /// Stops watching. A waiting DECLINE leaves now.
     pub(in crate::binding) fn close_guard(&mut self, cx: &mut Cx<'_>) {
         let decline = self.guard.as_mut().and_then(|guard| guard.decline.take());
         if let Some((lease, frames)) = decline.map(|decline| *decline)
@@ -308,7 +308,7 @@ impl Common {
         }
     }
 
-    /// Returns when the window next has something to do, as far as it can.
+    /// Returns when the window next has something to do, as far as it can do it.
     pub(in crate::binding) fn guard_deadline(&self) -> Option<(Instant, Why)> {
         let guard = self.guard.as_ref().filter(|guard| guard.heard.is_none())?;
         let at = match guard.way {
@@ -321,9 +321,9 @@ impl Common {
         Some((at, Why::Conflict))
     }
 
-    /// Goes on as far as it gets now. Returns what it found out; there may be more.
+    /// Goes on as far as possible now. Returns what it found out; there may be more.
     pub(in crate::binding) fn watch(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
-        // One that has heard of a conflict is kept until that can be acted on.
+        // A window that has heard of a conflict is kept until somebody can act on it.
         while let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) {
             let can_send = match guard.way {
                 Way::Own { at } if guard.exchange.is_closed() && cx.now.boot >= at => return self.open_guard(cx),
@@ -341,7 +341,7 @@ impl Common {
             }
             match guard.window.on_clock(cx.now.boot, cx.rng) {
                 Turn::Send(frame) => self.guard_send(vec![frame], cx),
-                // The stations of this host have heard it.
+                // The stations of this host have already heard it.
                 Turn::Repeat(frame) => self.guard_exchange().send_over(frame, self.lower(cx.interfaces), cx),
                 Turn::Free => {
                     let waits = std::mem::take(&mut guard.waits);
@@ -373,12 +373,12 @@ impl Common {
         self.guard.as_ref().is_some_and(|guard| guard.way == Way::Shared)
     }
 
-    /// Records that the window's own sockets are open; false where they are not these, or not wanted any more.
+    /// Records that the window's own sockets are open; false if they are others, or not wanted any more.
     pub(in crate::binding) fn guard_opened(&mut self, exchange: ExchangeId) -> bool {
         self.guard.as_mut().is_some_and(|guard| guard.exchange.opened(exchange))
     }
 
-    /// Opens the window's sockets once more, a little later, where nothing waits for it.
+    /// Opens the window's sockets again, a little later, if nothing waits for it.
     fn reopens(&mut self, cx: &mut Cx<'_>) -> bool {
         let idle = |guard: &&mut Box<Guard>| {
             matches!(guard.waits, Waits::Nothing) && guard.heard.is_none() && guard.control.is_none()
@@ -389,8 +389,8 @@ impl Common {
         true
     }
 
-    /// Goes on without sockets: a lease is worth more than the knowledge that nobody else uses it. Only a lease that is to wait
-    /// for that is not. `is_lost`: the binding's own link is gone.
+    /// Goes on without sockets: a lease is worth more than the knowledge that no other station uses it, unless the lease has to
+    /// wait for just that. `is_lost`: the binding's own link is gone.
     pub(in crate::binding) fn unwatch(&mut self, cause: LinkCause, is_lost: bool, cx: &mut Cx<'_>) -> Option<Found> {
         if cause == LinkCause::Down && self.reopens(cx) {
             return None;
@@ -404,7 +404,7 @@ impl Common {
         Some(Found::Unwatched { waits, cause })
     }
 
-    /// Sends over the window's sockets, or over those of the DHCP exchange where it has none.
+    /// Sends over the window's sockets, or over those of the DHCP exchange if it has none.
     pub(in crate::binding) fn guard_send(&mut self, frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
         self.guard_exchange().send(frames, cx);
     }
@@ -416,7 +416,7 @@ impl Common {
         }
     }
 
-    /// Returns whether what is sent so leaves.
+    /// Returns whether such frames leave.
     pub(in crate::binding) fn can_send(&self) -> bool {
         self.exchange.can_send() || self.guard.as_ref().is_some_and(|guard| guard.exchange.can_send())
     }
@@ -429,7 +429,7 @@ impl Common {
         self.guard.as_ref().is_some_and(|guard| guard.window.address() == address)
     }
 
-    /// Returns the link that the window's frames leave by: what the profile says of broadcasts goes for ARP too.
+    /// Returns the link that the window's frames leave by: what the profile says about broadcasts goes for ARP too.
     fn guard_link(&self) -> Option<&Link> {
         if self.broadcasts_on_host() { self.parent.as_deref() } else { Some(&self.link) }
     }
@@ -450,7 +450,7 @@ impl Common {
         None
     }
 
-    /// Returns whether an attachment of the same namespace has this Ethernet address. Its interface is not somebody else: the
+    /// Returns whether an attachment in the same namespace has this Ethernet address. Its interface is not another station: the
     /// kernel answers ARP on each interface for the addresses of all (`arp_ignore` is 0), and asks from any of them.
     fn is_neighbour_inside(&self, mac: Mac, cx: &Cx<'_>) -> bool {
         let Some((cookie, _)) = self.link.in_netns() else { return false };
@@ -463,7 +463,7 @@ impl Common {
         cx.departed.had(&self.identity.lan, address, mac, cx.now.boot)
     }
 
-    /// Takes in an ARP packet. Returns what is known by it.
+    /// Handles an ARP packet. Returns what it reveals.
     pub(in crate::binding) fn hear(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
         if !self.detects() || self.is_neighbour_inside(arp.sender_mac, cx) || self.has_departed(arp.sender_mac, cx) {
             return None;
@@ -483,7 +483,7 @@ impl Common {
         }
     }
 
-    /// Notes for the operator that a station uses the address which the client has, or asks for.
+    /// Notes for the operator that a station uses the address that the client has, or asks for.
     pub(in crate::binding) fn note_conflict(&self, client: &Client, by: Mac, cx: &mut Cx<'_>) {
         if let Some(lease) = client.owed(cx.now.boot) {
             self.note(EventKind::Conflict, lease, format_args!("{by} uses the address"), cx);

@@ -1,4 +1,4 @@
-//! What a binding notes for its operator: one event a change, with its cause.
+//! What a binding notes for its operator: one event per change, with its cause.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use crate::outbox::Stake;
 const STAYS_OFF: &str = "not put on the interface, where the address was not before";
 
 impl Common {
-    /// Notes an event about a lease. It is written with the binding's record where that is to be written.
+    /// Notes an event about a lease. It is written with the binding's record, if that has to be written.
     pub(in crate::binding) fn note(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
         cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
     }
 
-    /// Notes that there is a lease, or another one: told with the record that says so, or not at all.
+    /// Notes that there is a lease, or another one: reported with the record that says so, or not at all.
     pub(in crate::binding) fn note_bound(
         &self,
         kind: EventKind,
@@ -28,7 +28,7 @@ impl Common {
         cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Bound);
     }
 
-    /// Notes that a lease is let go: told when the record goes, or not at all.
+    /// Notes that a lease is given up: reported when the record goes, or not at all.
     pub(in crate::binding) fn note_gone(
         &self,
         kind: EventKind,
@@ -47,14 +47,14 @@ impl Common {
         cause: impl fmt::Display,
         cx: &Cx<'_>,
     ) -> Event {
-        // A lease of which nothing but the address is known yet has no server.
+        // A lease of which only the address is known has no server yet.
         let server = Some(lease.server).filter(|server| !server.is_unspecified());
         let (attachment, address) = ((*self.attachment).clone(), Some(lease.address));
         Event { wall: cx.now.wall, attachment, kind, address, server, cause: cause.to_string(), run: None }
     }
 
-    /// Notes that a held lease was extended, or another one came in its place. `state` is the client's before;
-    /// `is_taken_off`: the address is not on the interface, and none is put there.
+    /// Notes that a held lease was extended, or another one replaced it. `state` is the client's before; `is_taken_off`: the
+    /// address is not on the interface, and none is put there.
     pub(in crate::binding) fn note_extended(
         &self,
         state: StateName,

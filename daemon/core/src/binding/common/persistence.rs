@@ -14,13 +14,13 @@ use crate::time::Instant;
 /// The longest pause between two tries to write.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What the store is to hold of a binding.
+/// What the store should hold of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::binding) enum Want {
     /// Nothing was asked for yet.
     #[default]
     AsIs,
-    /// Its record as bound (or seeking, when there is no lease), in place of these others'.
+    /// Its record as bound (or seeking, if there is no lease), replacing these others.
     Bound { replaces: Vec<BindingId> },
     /// Its record as releasing.
     Releasing,
@@ -28,18 +28,18 @@ pub(in crate::binding) enum Want {
     Gone,
 }
 
-/// How the store stands to a binding.
+/// How far the store has a binding's record.
 #[derive(Debug, Default)]
 pub(in crate::binding) struct Persistence {
     want: Want,
-    /// Something changed since the write under way was emitted.
+    /// Whether something changed since the write under way was emitted.
     dirty: bool,
     in_flight: Option<OpId>,
     /// The lease that the record being written holds.
     writing: Option<Arc<Lease>>,
     /// The lease that the record in the store holds for certain.
     durable: Option<Arc<Lease>>,
-    /// That lease was lost since.
+    /// Whether that lease was lost since.
     lost: bool,
     backoff: Backoff,
     retry: Option<Instant>,
@@ -51,30 +51,30 @@ impl Persistence {
         self.retry
     }
 
-    /// Returns how the store stands to a binding whose record it holds.
+    /// Returns the state of a binding whose record the store holds.
     pub(in crate::binding) fn recovered(lease: Arc<Lease>) -> Self {
         Self { durable: Some(lease), ..Self::default() }
     }
 
-    /// Returns the lease that the store holds for certain: not one that a write under way takes out.
+    /// Returns the lease that the store certainly holds: not one that a write under way removes.
     pub(in crate::binding) fn durable(&self) -> Option<&Lease> {
         let leaves = self.in_flight.is_some() && self.writing.is_none();
         self.durable.as_deref().filter(|_| !leaves)
     }
 
-    /// Records that the lease which the store holds is no more.
+    /// Records that the store's lease is lost.
     pub(in crate::binding) fn lost(&mut self) {
         self.lost = true;
-        // Nor is one that is being written.
+        // Neither is one that is being written.
         self.writing = None;
     }
 
-    /// Returns the lease of the store, which is still good though there is another by now.
+    /// Returns the lease of the store, if it is still good though there is another now.
     pub(in crate::binding) fn still_good(&self) -> Option<&Lease> {
         self.durable().filter(|_| !self.lost)
     }
 
-    /// Returns whether the store holds a lease like this for certain, and goes on holding one: no write under way takes it out.
+    /// Returns whether the store certainly holds a lease like this, and goes on holding one: no write under way removes it.
     pub(in crate::binding) fn holds(&self, is_like: impl Fn(&Lease) -> bool) -> bool {
         let stays = self.in_flight.is_none() || self.writing.as_deref().is_some_and(&is_like);
         stays && self.durable.as_deref().is_some_and(is_like)
@@ -90,7 +90,7 @@ impl Persistence {
         (self.want, self.dirty, self.retry) = (want, true, None);
     }
 
-    /// Returns what the store is to hold.
+    /// Returns what the store should hold.
     pub(in crate::binding) fn wanted(&self) -> &Want {
         &self.want
     }
@@ -105,17 +105,17 @@ impl Persistence {
         self.retry.take_if(|at| now >= *at).is_some()
     }
 
-    /// Returns whether the store is to hold something else than what it holds or is being written.
+    /// Returns whether the store should hold something other than what it holds or is being written.
     pub(in crate::binding) fn is_due(&self) -> bool {
         self.dirty
     }
 
-    /// Has a failed write tried again now: the store took another one.
+    /// Makes a failed write be tried again now: the store took another one.
     pub(in crate::binding) fn hurry(&mut self, now: Instant) {
         self.retry = self.retry.map(|at| at.min(now));
     }
 
-    /// Takes those out of what is wanted in whose place the record is, or is to be.
+    /// Takes out the bindings that the record replaces, or will replace.
     pub(in crate::binding) fn take_replaced(&mut self) -> Vec<BindingId> {
         match &mut self.want {
             Want::Bound { replaces } => std::mem::take(replaces),
@@ -123,7 +123,7 @@ impl Persistence {
         }
     }
 
-    /// Returns whether the last write did not fail.
+    /// Returns whether the last write succeeded.
     pub(in crate::binding) fn works(&self) -> bool {
         !self.backoff.has_failed()
     }
@@ -143,8 +143,8 @@ impl Persistence {
 }
 
 impl Common {
-    /// Writes what is wanted. `record`: what the store is to hold, as things stand; `own`: the lease of the binding's client, to
-    /// be shared with what is known of the store.
+    /// Writes what is wanted. `record`: what the store should hold now; `own`: the lease of the binding's client, shared with
+    /// what is known about the store.
     pub(in crate::binding) fn write(&mut self, record: Option<Record>, own: Option<Arc<Lease>>, cx: &mut Cx<'_>) {
         let Some(changes) = self.changes(record, cx) else { return };
         self.persistence.dirty = false;
@@ -169,7 +169,7 @@ impl Common {
                 Some(std::iter::once(put).chain(replaces.iter().map(|id| Change::Remove(*id))).collect())
             }
             Want::Releasing => Some(vec![put(record?)]),
-            // The record of a successor goes before.
+            // The record of a successor takes precedence.
             Want::Gone => match record.filter(|_| !self.held_by_other(cx)) {
                 Some(past) => Some(vec![put(past)]),
                 None => Some(vec![Change::Remove(self.id)]),
@@ -177,7 +177,7 @@ impl Common {
         }
     }
 
-    /// Returns what the lease that the store holds for certain says of name servers.
+    /// Returns what the lease that the store certainly holds says about name servers.
     pub(crate) fn resolver(&self) -> Option<Dns> {
         self.persistence.durable.as_deref().and_then(Dns::v4)
     }

@@ -1,9 +1,10 @@
-//! What the siblings of a macvlan need not hear. A broadcast from inside is copied for each of them, which costs more than all else
-//! of an ADD where there are many; one that leaves over the link that they are on is not.
+//! What the siblings of a macvlan need not hear. The kernel copies a broadcast from inside for each of them, which, with many of
+//! them, costs more than the rest of an ADD; it does not copy one that leaves over their parent link.
 //!
-//! A DISCOVER leaves from inside, since a server may be in a sibling. The first REQUEST for an offer leaves over the lower link where
-//! its server is known to be on the wire: where it answers an ARP request that leaves that way. A second one leaves from inside again.
-//! Servers in siblings whose offers were not taken do not hear of that, and keep the address for as long as they keep any offer.
+//! A DISCOVER leaves from inside, since a server may be in a sibling. The first REQUEST for an offer leaves over the lower link
+//! if its server is known to be on the wire, because it answers an ARP request that leaves that way. A second REQUEST leaves
+//! from inside again. Servers in siblings do not hear that their offers were not taken, and keep the address as long as they
+//! keep any offer.
 
 use std::net::Ipv4Addr;
 
@@ -15,7 +16,7 @@ use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
 impl Common {
-    /// Sends the client's messages, and the probe that goes before a REQUEST.
+    /// Sends the client's messages, and the probe before a REQUEST.
     pub(in crate::binding) fn send_messages(&mut self, client: &Client, mut frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
         let lower = self.lower(cx.interfaces).filter(|_| !self.profile.on_parent);
         let Some((lower, server)) = lower.zip(first_request_to(client, cx.now.boot)) else {
@@ -32,7 +33,7 @@ impl Common {
         }
     }
 
-    /// Takes in an ARP packet, which may be a server's answer from the wire.
+    /// Handles an ARP packet, which may be a server's answer from the wire.
     pub(in crate::binding) fn hear_wire(&self, arp: &Arp, cx: &mut Cx<'_>) {
         if arp.op == ArpOp::Reply {
             cx.conflicts.answered(&self.identity.lan, arp.sender, arp.sender_mac, cx.now.boot);
@@ -40,7 +41,7 @@ impl Common {
     }
 }
 
-/// Returns whose offer was taken, by identifier and Ethernet address, while one REQUEST for it is out.
+/// Returns the server whose offer was taken, by identifier and Ethernet address, while one REQUEST for it is out.
 fn first_request_to(client: &Client, now: Instant) -> Option<(Ipv4Addr, Mac)> {
     let (server, _, sent) = client.requesting().and(client.tally().requested)?;
     let offer = client.owed(now).filter(|_| sent == 1)?;

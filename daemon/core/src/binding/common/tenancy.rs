@@ -1,26 +1,26 @@
-//! An address of a LAN has one live holder (invariant 4): what a binding neither takes nor gives back because it is another's.
+//! An address of a LAN has one live holder (invariant 4): what a binding neither takes nor gives back because another has it.
 //!
 //! | a server offers the address of a live holder with | then |
 //! |---|---|
 //! | the same chaddr, or the same server | the offer is refused, the holder renews, DISCOVER leaves again; no DECLINE |
-//! | another chaddr, of another server | it is taken and declined, and DISCOVER leaves again |
+//! | another chaddr, from another server | it is taken and declined, and DISCOVER leaves again |
 //!
-//! The first is a server that has forgotten the lease (Kea lost its lease file), and learns of it by the renewal; or one that
-//! knows its clients by chaddr, which goes on offering the address. A DECLINE would have it quarantine an address that is well
-//! in use: the holder's next renewal would be refused.
+//! In the first case, either the server has forgotten the lease (Kea lost its lease file) and learns of it by the renewal, or it
+//! knows its clients by chaddr and goes on offering the address. A DECLINE would make it quarantine an address that is in use:
+//! it would refuse the holder's next renewal.
 //!
-//! The second are two servers with one pool that do not know of each other. What the holder says to its own this one never
-//! hears, and it would offer the address for ever: it has to be told. The DECLINE bears its server identifier, so that no other
-//! server takes it for its own (RFC 2131 §4.3.3), and our chaddr and client identifier, so that it is about our lease there.
-//! Where the holder has lost the address by the time of the ACK, it is kept.
-//! Of a pair that shares its leases both would obey; but such a pair does not offer what it has leased.
+//! In the second case, two servers share a pool without knowing of each other. The second never hears what the holder says to
+//! its own server, and would offer the address for ever: it has to be told. The DECLINE bears its server identifier, so that no
+//! other server obeys it (RFC 2131 §4.3.3), and our chaddr and client identifier, so that it concerns our lease there. If the
+//! holder has lost the address by the time of the ACK, the ADD keeps it. In a pair that shares its leases both servers would
+//! obey; but such a pair does not offer what it has leased.
 //!
-//! A container that is being adopted has its address, too. Which server granted it is not known, so it is never declined.
+//! A container that is being adopted has its address, too. It is not known which server granted that, so it is never declined.
 //!
-//! Nor is an address taken that the host itself has on the LAN's link.
+//! An address that the host itself has on the LAN's link is not taken either.
 //!
-//! A RELEASE or a DECLINE of an address that a live binding has, or the host, is not sent: a server that goes by chaddr, or by
-//! the address alone, would end that one's lease.
+//! A RELEASE or a DECLINE of an address that a live binding or the host has is not sent: a server that goes by chaddr, or by the
+//! address alone, would end the holder's lease.
 
 use std::net::Ipv4Addr;
 
@@ -35,7 +35,7 @@ use crate::time::Instant;
 pub(in crate::binding) struct Taken {
     pub(in crate::binding) tenant: Tenant,
     pub(in crate::binding) lease: Lease,
-    /// The server has granted it.
+    /// Whether the server has granted it.
     pub(in crate::binding) granted: bool,
 }
 
@@ -45,7 +45,7 @@ pub(in crate::binding) fn claim_to(lease: &Lease, granted: bool) -> Claim {
     Claim { address: lease.ip(), server: lease.server, ends: lease.expires(), basis }
 }
 
-/// Returns the claim on an address that a container has run with.
+/// Returns the claim on an address that a container was running with.
 pub(in crate::binding) fn claim_of_user(address: Ipv4Addr) -> Claim {
     Claim { address, server: Ipv4Addr::UNSPECIFIED, ends: None, basis: Basis::Used }
 }
@@ -62,8 +62,8 @@ impl Common {
         cx.holders.tenant(&self.identity.lan, address, self.id, cx.now.boot)
     }
 
-    /// Returns what a server would give that is another's: an offer that is about to be asked for, or a lease. `used`: the address
-    /// that the binding has.
+    /// Returns another's address that a server would give: an offer that is about to be requested, or a lease. `used`: the
+    /// address that the binding has.
     pub(in crate::binding) fn taken(
         &self,
         client: &Client,
@@ -76,7 +76,7 @@ impl Common {
         Some(Taken { tenant, lease: lease.clone(), granted })
     }
 
-    /// Returns what a server would give, and whether it has granted that: an offer that is about to be asked for, or a lease.
+    /// Returns what a server would give, and whether it has granted that: an offer that is about to be requested, or a lease.
     pub(in crate::binding) fn given<'a>(
         &self,
         client: &'a Client,
@@ -91,7 +91,7 @@ impl Common {
         }
     }
 
-    /// Has an offer kept after all that was to be declined with its ACK, if nobody else here has its address any more.
+    /// Keeps an offer after all that should be declined with its ACK, if nobody else here has its address any more.
     pub(in crate::binding) fn keep_if_free(&self, client: &mut Client, cx: &Cx<'_>) {
         if let Some((address, true)) = client.requesting()
             && self.tenant(address, cx).is_none()
@@ -100,7 +100,7 @@ impl Common {
         }
     }
 
-    /// Returns whether a server would give it that cannot know of the holder's lease.
+    /// Returns whether the server that would give it cannot know of the holder's lease.
     pub(in crate::binding) fn is_foreign(&self, taken: &Taken) -> bool {
         self.is_strange_to(taken.lease.server, &taken.tenant)
     }
@@ -121,7 +121,7 @@ impl Common {
         }
     }
 
-    /// Returns whether a lease may be declined: nobody else here has its address, or one that its server cannot know of.
+    /// Returns whether a lease may be declined: nobody else here has its address, or only one that its server cannot know of.
     pub(in crate::binding) fn may_decline(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
         let Some(tenant) = self.tenant(lease.ip(), cx) else { return true };
         if self.is_strange_to(lease.server, &tenant) {
@@ -150,7 +150,7 @@ impl Common {
     }
 }
 
-/// Has an offer declined with its ACK, or a lease at once: its server cannot hear of the holder in another way.
+/// Declines a lease at once, or an offer with its ACK: its server cannot hear of the holder in another way.
 pub(in crate::binding) fn decline_foreign(client: &mut Client, taken: &Taken, output: &mut Output, now: Instant) {
     let by = taken.tenant.chaddr;
     if !taken.granted {

@@ -1,4 +1,4 @@
-//! Telling what is refused or dropped of servers' answers: each once a lease, so that no server fills the log.
+//! Warns about what is refused or dropped of servers' answers, each once per lease, so that no server fills the log.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
@@ -11,10 +11,10 @@ use crate::link::LinkCause;
 use crate::wire::Mac;
 use crate::wire::message::BadMessage;
 
-/// Different things that are told of one lease, at most.
+/// How many different warnings there are per lease.
 const MOST: usize = 16;
 
-/// What was told of a lease so far, by hash. Boxed: of hardly any there is something to tell.
+/// What was reported for a lease so far, by hash. Boxed: hardly any has something to report.
 #[derive(Debug, Default)]
 pub(in crate::binding) struct Told(Option<Box<Seen>>);
 
@@ -22,7 +22,7 @@ pub(in crate::binding) struct Told(Option<Box<Seen>>);
 type Seen = ([u64; MOST], usize);
 
 impl Told {
-    /// Records that something is told; false where it was before, or where there was too much.
+    /// Records that something is reported; false if it was before, or if there was too much.
     pub(in crate::binding) fn is_new(&mut self, what: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);
@@ -49,7 +49,7 @@ pub(in crate::binding) fn sender(event: &Event<'_>) -> Option<From> {
 }
 
 impl Common {
-    /// Counts what the client refused or dropped of an answer, and tells of it once.
+    /// Counts what the client refused or dropped of an answer, and reports it once.
     pub(in crate::binding) fn tell_refused(&mut self, from: Option<From>, output: &Output, cx: &mut Cx<'_>) {
         if let Some(from) = from {
             self.tell_of(from, output, cx);
@@ -59,7 +59,7 @@ impl Common {
         }
     }
 
-    /// Records that the link did not take a message of the client's, and tells of it once.
+    /// Records that the link did not take one of the client's messages, and reports it once.
     pub(in crate::binding) fn on_unsent(&mut self, client: &mut Client, exchange: ExchangeId, cause: &LinkCause) {
         if !self.exchange.is_open(exchange) {
             return;
@@ -89,8 +89,8 @@ impl Common {
     }
 }
 
-/// Returns whether an answer is refused in the ordinary course of things: a second server's offer, what comes late, or what a
-/// client sent.
+/// Returns whether an answer is refused in the ordinary course of things: a second server's offer, a late answer, or a client's
+/// message.
 fn is_noise(refused: &Refused) -> bool {
     matches!(
         refused,

@@ -1,8 +1,8 @@
 //! Acquiring: from a link that is up to a durable lease, within an ADD's time-out.
 //!
-//! permit → exchange → Persist → MTU → held. Given up before REQUEST, the exchange just closes; after it, a RELEASE goes
-//! out on the same sockets; once the lease is being made durable, it is given back like any other. Where somebody else is
-//! known to use the address it is a DECLINE in either case.
+//! permit → exchange → Persist → MTU → held. If it is given up before REQUEST, the exchange just closes; after it, a RELEASE
+//! goes out on the same sockets; once the lease is being made durable, it is given back like any other. If another station is
+//! known to use the address, a DECLINE takes the place of the RELEASE.
 
 mod aside;
 mod begin;
@@ -47,14 +47,14 @@ use crate::wire::frame::{BadFrame, Frame};
 /// How long an ADD waits for an offer before a lease that is kept on its LAN goes back for it: all addresses may be taken.
 const ROOM_AFTER: Duration = Duration::from_secs(4);
 
-/// From there to the next one: as long as from one DISCOVER to the next at most, so that there is one after each.
+/// From there to the next one: at least as long as from one DISCOVER to the next, so that there is one after each.
 const ROOM_AGAIN: Duration = Duration::from_secs(8);
 
-/// From one look whether the only address that will do has gone back to the next.
+/// How often to check whether the only address that will do has gone back.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// How long after such a look that found it kept DISCOVER leaves: the RELEASE left later, and a server that counts in seconds
-/// (udhcpd) lets go of the address within the next one. What it offers before that it keeps offering, for a minute.
+/// How long after the last such check that found it kept DISCOVER leaves: the RELEASE left later, and a server that counts in
+/// seconds (udhcpd) lets go of the address within the next one. What it offers before that, it keeps offering for a minute.
 const SETTLES: Duration = Duration::from_millis(1250);
 
 /// An ADD that waits for its lease.
@@ -66,11 +66,11 @@ pub(crate) struct Acquire {
     began: Instant,
     /// When it has to be answered.
     limit: Instant,
-    /// When the link came up, if that was late.
+    /// When the link came up, if late.
     came_up: Option<Instant>,
     /// Since when it has waited for its permit, or has had it.
     since: Instant,
-    /// How long it waited for that.
+    /// How long it waited for the permit.
     queued: Duration,
     /// Since when it waits for another permit to ask again. Its sockets hear a late answer meanwhile.
     queues: Option<Instant>,
@@ -80,33 +80,33 @@ pub(crate) struct Acquire {
     mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
     replaces: Vec<BindingId>,
-    /// The container ran before, with this very address: whatever becomes of this, it is not given back under it.
+    /// Whether the container ran before, with this very address: whatever happens, the address is not given back under it.
     adopts: bool,
-    /// Somebody has taken that address off its interface since.
+    /// Whether somebody has taken that address off its interface since.
     taken_off: bool,
     /// The only address that will do.
     insists: Option<Ipv4Addr>,
-    /// When the next lease goes back for it if it has no offer by then.
+    /// When another lease goes back for it if it has no offer by then.
     room_at: Option<Instant>,
-    /// Since when the only address that will do has been seen with a lease that is kept, and when that was seen last.
+    /// Since when the only address that will do has been seen in a kept lease, and when it was last seen so.
     blocked: Option<(Instant, Instant)>,
     /// Whether it speaks from beside the LAN's link.
     aside: Aside,
     /// Why it has no offer.
     reason: Reason,
-    /// The MTU waits for another change of the interface to end.
+    /// Whether the MTU waits for another change of the interface to end.
     awaits_change: bool,
-    /// How the MTU was set, where the lease is in doubt since.
+    /// How the MTU was set, if the lease is in doubt since.
     sized: Option<Box<Result<u32, LinkCause>>>,
-    /// The lease of its identity that is still good, and when it will do though nobody confirms it.
+    /// The lease of its identity that is still good, and when that will do even if nobody confirms it.
     trusts: Option<(Arc<Lease>, Instant)>,
-    /// It does, as no server answered.
+    /// Whether it uses that lease, because no server answered.
     trusted: bool,
-    /// The addresses that are any good, where not all are.
+    /// The addresses that will do, if not all.
     limits: Option<Box<Limits>>,
-    /// What it was offered of which nothing came.
+    /// What it was offered in vain.
     misses: Misses,
-    /// Its LAN lets it try the next address that it is offered.
+    /// Whether its LAN lets it try the next address that it is offered.
     may_try: bool,
     /// How far it is.
     stage: Stage,
@@ -119,13 +119,13 @@ enum Stage {
     AwaitingPermit,
     /// Talking to servers.
     Exchanging,
-    /// The lease waits until it is known that nobody else uses its address.
+    /// The lease waits until it is known that no other station uses its address.
     Probing,
     /// The lease is being made durable. `aborted`: nobody wants it any more.
     Persisting { aborted: bool },
     /// The lease is durable; a station claims its address, and is asked whether it claims every address.
     Doubting,
-    /// The lease is durable and no good: it has ended, or somebody else (`by`) uses its address. The store is being told.
+    /// The lease is durable but useless: it has ended, or another station (`by`) uses its address. The store is being told.
     /// `aborted`: no other is wanted.
     Forgetting { by: Option<Mac>, aborted: bool },
     /// The lease is durable; the macvlan from which it was asked for is on its way out.
@@ -139,7 +139,7 @@ enum Stage {
 /// Whether the caller of an acquisition that is given up still waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Abort {
-    /// It went away, or was answered already.
+    /// It went away, or already has its answer.
     Silent,
     /// It is told why.
     Because(Failure),
@@ -161,17 +161,17 @@ impl Acquire {
         self.room_at.filter(|_| asks && self.client.selects())
     }
 
-    /// Returns whether there are routes that the main plugin will not be told of. A container that ran before has what it has.
+    /// Returns whether there are routes that the main plugin will not get. A container that ran before has what it has.
     pub(in crate::binding) fn leaves_routes(&self, profile: &Profile) -> bool {
         !self.adopts && self.client.lease().is_some_and(|lease| Grant::v4(lease, profile).has_late())
     }
 
-    /// Returns whether the lease that there is has ended.
+    /// Returns whether the current lease has ended.
     pub(in crate::binding) fn has_ended(&self, now: Instant) -> bool {
         self.client.lease().is_some_and(|lease| lease.expired(now))
     }
 
-    /// Returns whether it is given up at its limit. What a server has confirmed to a container that runs is held on to.
+    /// Returns whether it is given up at its limit. What a server has confirmed to a running container is kept.
     fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
             Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } => self.adopts,
@@ -183,7 +183,7 @@ impl Acquire {
 }
 
 impl Acquire {
-    /// Takes in what the client makes of an event.
+    /// Handles what the client makes of an event.
     fn event(&mut self, common: &mut Common, event: Event<'_>, cx: &mut Cx<'_>) -> Next {
         if self.stage != Stage::Exchanging || self.queues.is_some() && is_ours(&event) {
             return SAME;
@@ -234,7 +234,7 @@ impl Acquire {
         }
     }
 
-    /// Has a lease go back that is kept, if there is no offer that will do and it is time.
+    /// Makes a kept lease go back, if there is no offer that will do and it is time.
     fn want_room(&mut self, common: &Common, cx: &mut Cx<'_>) {
         if self.room_at().is_some_and(|at| cx.now.boot >= at) {
             self.room_at = Some(cx.now.boot + ROOM_AGAIN);
@@ -243,8 +243,8 @@ impl Acquire {
         }
     }
 
-    /// Returns whether DISCOVER is to wait: the only address that will do is kept for another client, or for this one with another
-    /// Ethernet address, and goes back first. Its server may give it to nobody else, and go on offering what it offers instead.
+    /// Returns whether DISCOVER has to wait: the only address that will do is kept for another client, or for this one with
+    /// another Ethernet address, and goes back first. Its server may give it to nobody else, and go on offering another.
     fn awaits_room(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
         let now = cx.now.boot;
         let Some(address) = self.insists.filter(|_| !self.adopts) else { return false };
@@ -257,7 +257,7 @@ impl Acquire {
         self.blocked.is_some_and(|(since, seen)| now < seen + SETTLES && now < since + ROOM_AFTER)
     }
 
-    /// Somebody else uses the address. One that is only asked for is declined with its ACK.
+    /// Handles another station's use of the address. An address that is only requested is declined with its ACK.
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Exchanging => {
@@ -273,20 +273,20 @@ impl Acquire {
                 SAME
             }
             Stage::Sizing if let Some(result) = self.sized.take() => self.sized(common, *result, cx),
-            // The write, or the change of the link, has to be over first.
+            // The write, or the change of the link, must end first.
             Stage::Persisting { .. } | Stage::Sizing => SAME,
             Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Parting | Stage::Over => SAME,
         }
     }
 
-    /// Looks for another lease, on the sockets that are open already if there are any.
+    /// Looks for another lease, on the sockets that are already open if there are any.
     fn seek(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let event = if common.exchange.can_send() { Event::Opened } else { Event::Clock };
         self.event(common, event, cx)
     }
 
-    /// Keeps the lease waiting until its address is probed for, unless it would end before. The sockets stay open in case it
-    /// has to go back.
+    /// Keeps the lease waiting until its address is probed for, unless it would end before. The sockets stay open in case it has
+    /// to go back.
     fn probe_first(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
         let (server, address, probing) = (lease.server, lease.ip(), conflict::PROBING);
         if let Some(times) = lease.times.filter(|_| lease.expired(cx.now.boot + probing)) {
@@ -306,7 +306,7 @@ impl Acquire {
         common.await_control(Waits::Add, cx);
     }
 
-    /// Goes on after all that claim the address were found to claim every address.
+    /// Goes on after every station that claims the address was found to claim every address.
     fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Doubting => self.go_on_durable(common, cx),
@@ -326,7 +326,7 @@ impl Acquire {
     pub(in crate::binding) fn abort(&mut self, common: &mut Common, abort: Abort, cx: &mut Cx<'_>) -> Next {
         let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
         let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
-        // No more than the address that the container has.
+        // Only the address that the container has.
         let only_its_own = self.client.owed(cx.now.boot).is_none_or(|lease| self.insists == Some(lease.ip()));
         let runs_on = self.adopts && !link_gone && !cancelled && only_its_own;
         if let Abort::Because(failure) = abort {
@@ -348,13 +348,13 @@ impl Acquire {
             }
             Stage::Persisting { .. } => {
                 self.stage = Stage::Persisting { aborted: true };
-                // Its end is waited for with the answer, not the store: what is to be said goes another way.
+                // The answer waits for its end, not for the store: what is left to say goes another way.
                 if common.is_aside() {
                     common.exchange.close(cx);
                 }
             }
             Stage::Forgetting { by, .. } => self.stage = Stage::Forgetting { by, aborted: true },
-            // Over a link that is gone nothing can be declined.
+            // Nothing can be declined over a link that is gone.
             Stage::Doubting | Stage::Parting | Stage::Sizing => match common.claim().filter(|_| !link_gone) {
                 Some((_, by)) => self.forget_won(common, Some(by), true, cx),
                 None => return self.give_back_won(common, cx),
@@ -369,7 +369,7 @@ impl Acquire {
         self.abort(common, Abort::Because(Failure::Link { target, cause }), cx)
     }
 
-    /// Goes on after a conflict is no matter any more: what waited for that goes on.
+    /// Goes on with what waited, now that there is no conflict.
     fn go_on(&mut self, common: &mut Common, waits: Waits, cx: &mut Cx<'_>) -> Next {
         match waits {
             Waits::Add => self.make_durable(common, cx),
@@ -383,7 +383,7 @@ impl Living for Acquire {
         self.is_wanted()
     }
 
-    /// A container that is adopted has its address, whatever its server says yet.
+    /// A container that is adopted has its address, whatever its server says.
     fn standing(&self, now: Instant) -> Standing {
         let used = self.insists.filter(|_| self.adopts && !self.taken_off && self.is_wanted()).map(claim_of_user);
         let claim = claim_of(&self.client, now).filter(|claim| claim.is_granted() || used.is_none());
@@ -426,7 +426,7 @@ impl Living for Acquire {
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
         let lease = self.client.lease().filter(|_| *common.persistence.wanted() != Want::Gone)?;
-        // A daemon that ends before it is done leaves that to the next one.
+        // A daemon that ends before this is done leaves it to the next one.
         let (mtu_due, routes_due) = (self.resizes(), self.leaves_routes(&common.profile));
         let former = (!common.is_on_host() && (mtu_due || routes_due))
             .then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }));
@@ -461,7 +461,7 @@ impl Living for Acquire {
         self.event(common, Event::Opened, cx)
     }
 
-    /// Sockets that cannot be had fail the ADD at once: its caller can do more about it than waiting can.
+    /// Fails the ADD at once if sockets cannot be had: its caller can do more about it than waiting can.
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Exchanging => match self.come_back(common, cause, cx) {
@@ -512,7 +512,7 @@ impl Living for Acquire {
         match news {
             News::Gone(cause) | News::Hidden(cause) => self.fail_link(common, cause, cx),
             News::Free => self.size_after_all(common, cx),
-            // What it carries is not this binding's yet.
+            // What it carries does not belong to this binding yet.
             News::Down
             | News::Up
             | News::CarrierBack(_)
@@ -563,7 +563,7 @@ impl Living for Acquire {
     }
 }
 
-/// Returns whether an event is nothing that came in.
+/// Returns whether an event did not come in from outside.
 fn is_ours(event: &Event<'_>) -> bool {
     match event {
         Event::Clock | Event::Opened | Event::Unopened => true,

@@ -1,4 +1,4 @@
-//! Holding: a lease is renewed, rebound, lost and looked for again, for as long as its attachment lives.
+//! Holding: a lease is renewed, rebound, lost and looked for again, as long as its attachment lives.
 
 mod carry;
 mod leavings;
@@ -29,15 +29,15 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
 
-/// A lease this old was told to its main plugin long ago: that its address is not on the interface is no longer a matter
-/// of time.
+/// A lease this old was reported to its main plugin long ago: if its address is not on the interface, waiting will not change
+/// that.
 const CONFIGURED: Duration = Duration::from_secs(60);
 
-/// How long Docker is left to itself with an interface once that is up: it puts its routes on, and sets up the container's next
-/// network, to which it comes within milliseconds where no disk is slow.
+/// How long Docker is left alone with an interface that is up: it puts its routes on, and then sets up the container's next
+/// network, which takes milliseconds unless a disk is slow.
 const SETUP: Duration = Duration::from_millis(500);
 
-/// How often it is told that the leased address was taken off: whoever does that again and again is not to fill the journal.
+/// How often the removal of the leased address is reported: whoever repeats it must not fill the journal.
 const REMOVALS: Duration = Duration::from_secs(60);
 
 /// A lease that is held.
@@ -47,9 +47,9 @@ pub(crate) struct Hold {
     pub(crate) client: Client,
     /// The last lease there was.
     pub(crate) last: Arc<Lease>,
-    /// Since when its runtime could put the address on, where that is known and matters.
+    /// Since when its runtime could put the address on, if that is known and matters.
     came: Option<Box<Came>>,
-    /// What hardly any lease has, and so in a box.
+    /// What hardly any lease has, and is boxed for that.
     rare: Option<Box<Rare>>,
     after: After,
 }
@@ -57,46 +57,45 @@ pub(crate) struct Hold {
 /// Since when a runtime could put the leased address on.
 #[derive(Debug)]
 struct Came {
-    /// Its ADD was told of the lease then, or the interface was found.
+    /// When its ADD was told the lease, or the interface was found.
     at: Instant,
-    /// What the ADD's caller made of its answer is still to be seen: then the interface is looked at.
+    /// When to see what the ADD's caller made of its answer, by a look at the interface.
     look_at: Option<Instant>,
     /// Docker is at work there.
     setup: Option<Setup>,
 }
 
-/// How far Docker is with an interface. To it a route that is there already is an error, and so is one that contains the subnet of
+/// How far Docker is with an interface. Docker fails on a route that is already there, and on one that contains the subnet of
 /// the container's next network. So nothing is changed there before it is through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setup {
     /// It has not set the interface up yet.
     Down,
-    /// It has, and counts as through then.
+    /// It has, and counts as through at this instant.
     Up(Instant),
 }
 
 /// What hardly any lease has.
 #[derive(Debug, Default)]
 struct Rare {
-    /// When it was last told that the leased address was taken off.
+    /// When the removal of the leased address was last reported.
     removal_told: Option<Instant>,
-    /// It is about to be given back: the interface is to carry nothing of it.
+    /// Whether it is about to be given back: the interface should carry nothing of it.
     vacates: bool,
-    /// The router of the lease before, where that changed while the interface was not known: its runtime may have led a
-    /// route by it.
+    /// The previous lease's router, if it changed while the interface was not known: its runtime may have led a route over it.
     router: Option<IpAddr>,
 }
 
-/// What follows from what happened, at its end.
+/// What follows from what happened, after everything else.
 #[derive(Clone, Copy, Debug, Default)]
 struct After {
-    /// The record is to be written again.
+    /// Whether the record has to be written again.
     record: bool,
-    /// There may be something to be done at the interface.
+    /// Whether something may have to be done at the interface.
     work: bool,
-    /// The record is to say what stays on the interface, unless more is done there first.
+    /// Whether the record has to say what stays on the interface, unless more is done there first.
     note: bool,
-    /// Sockets are to be open, or closed.
+    /// Whether sockets should be open, or closed.
     sockets: Option<bool>,
 }
 
@@ -118,8 +117,8 @@ impl Hold {
         self.rare.get_or_insert_default()
     }
 
-    /// Records what a record says of the interface: where it keeps an earlier address, the last one was never there. What is to be
-    /// done there waits for its turn.
+    /// Records what a record says about the interface: if it keeps an earlier address, the last one was never there. What has to
+    /// be done there waits for its turn.
     fn recall(&self, common: &Common, (former, presence): (Option<Box<Former>>, Presence), cx: &mut Cx<'_>) {
         let kept = former.as_ref().filter(|former| common.profile.on_change == OnChange::Keep && !former.bare);
         let kept = kept.and_then(|former| former.grants.first());
@@ -135,8 +134,8 @@ impl Hold {
         }
     }
 
-    /// Tells the client whether servers can answer to the leased address: not while it is probed for, nor where it is not there.
-    /// What goes to all servers then may leave by another link than what went to one.
+    /// Tells the client whether servers can answer to the leased address: not while it is probed for, nor if it is not there.
+    /// Messages to all servers may then leave by another link than one to a single server.
     fn tell_addressed(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let broadcast = self.client.broadcasts();
         self.client.set_addressed(self.is_addressed(common, cx) && !common.is_probing());
@@ -146,8 +145,8 @@ impl Hold {
         }
     }
 
-    /// Returns whether servers can answer to the leased address. Before it was seen on the interface it may be elsewhere, and what
-    /// is said with it from here would lead others astray.
+    /// Returns whether servers can answer to the leased address. Before it was seen on the interface it may be elsewhere, and
+    /// what is sent with it from here would mislead others.
     fn is_addressed(&self, common: &Common, cx: &Cx<'_>) -> bool {
         let is_there = common.presence(cx.interfaces).is_addressed() && !self.never_came(common, cx.interfaces);
         is_there && !common.is_hidden
@@ -161,13 +160,13 @@ impl Hold {
 }
 
 impl Hold {
-    /// Returns whether there is a lease of which nobody may hear yet, because the store has not written it.
+    /// Returns whether there is a lease that nobody may hear of yet, because the store has not written it.
     pub(in crate::binding) fn waits_for_store(&self, common: &Common, now: Instant) -> bool {
         let lease = self.client.lease().filter(|lease| !lease.expired(now) && !common.is_probing());
         lease.is_some() && self.lease(common, now).is_none()
     }
 
-    /// Returns whether there is a lease that the store knows nothing of.
+    /// Returns whether there is a lease that the store does not have.
     pub(in crate::binding) fn is_unwritten(&self, common: &Common) -> bool {
         self.client.lease().is_some() && common.persistence.durable().is_none()
     }
@@ -178,13 +177,13 @@ impl Hold {
         self.event(common, Event::Clock, cx)
     }
 
-    /// Extends the lease now, as another client was offered its address.
+    /// Extends the lease now, because another client was offered its address.
     pub(in crate::binding) fn renew_early(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         self.client.renew_early(cx.now.boot);
         self.event(common, Event::Clock, cx)
     }
 
-    /// Loses a lease that another binding has too, without a word to the server, and looks for another.
+    /// Gives up a lease that another binding has too, without a word to the server, and looks for another.
     pub(in crate::binding) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.shared() else { return };
         let Some(tenant) = common.tenant(lease.ip(), cx) else { return };
@@ -195,7 +194,7 @@ impl Hold {
         self.lose(common, &lease, &Loss::Double { holder: holder.to_string() }, cx);
     }
 
-    /// Takes in what the client makes of an event.
+    /// Handles what the client makes of an event.
     fn event(&mut self, common: &mut Common, event: Event<'_>, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
         let from = told::sender(&event);
@@ -220,8 +219,8 @@ impl Hold {
         self.on_output(common, before, output, cx)
     }
 
-    /// Refuses what a server would have the binding take that is another's. `used`: the address that it has. Returns the lease's
-    /// loss by that, where the server has put the other one in its place.
+    /// Refuses another's address that a server would have the binding take. `used`: the address that it has. Returns the lease's
+    /// loss by that, if the server has replaced the lease.
     fn refuses(
         &mut self,
         common: &mut Common,
@@ -242,7 +241,7 @@ impl Hold {
         used.map(|_| Loss::Misplaced { server, address })
     }
 
-    /// Somebody else uses the address. DECLINE leaves by the sockets that this was heard on, when the store knows.
+    /// Handles another station's use of the address. When the store knows, DECLINE leaves by the sockets that heard it.
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
         let mut output = self.client.handle(cx.now.boot, Event::Conflict { by });
@@ -255,14 +254,14 @@ impl Hold {
         self.on_output(common, before, output, cx)
     }
 
-    /// The lease that waited for its probes may be used. `before`: how the binding stood when it was granted.
+    /// Uses the lease that waited for its probes. `before`: how the binding stood when it was granted.
     fn may_use(&mut self, common: &mut Common, before: Before, cx: &mut Cx<'_>) {
         if let Some(lease) = self.client.shared() {
             self.extended(common, before, lease, cx);
         }
     }
 
-    /// Goes on with what the client put out but its frames.
+    /// Goes on with the client's output, except for its frames.
     fn on_output(&mut self, common: &mut Common, before: Before, output: Output, cx: &mut Cx<'_>) -> Next {
         let Output { verdict, listen, anew, .. } = output;
         if anew {
@@ -275,8 +274,8 @@ impl Hold {
         SAME
     }
 
-    /// Opens sockets. An exchange that may end in another address waits for a permit first, after all callers; one that
-    /// extends a lease for its turn.
+    /// Opens sockets. An exchange that may lead to another address first waits for a permit, after all callers; one that extends
+    /// a lease waits for its turn.
     fn open(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if let Some(by) = self.client.waits_for_turn(cx.now.boot).filter(|_| common.exchange.is_closed()) {
             return cx.out.report(common.id, Report::WantsToExtend { by });
@@ -321,7 +320,7 @@ impl Hold {
                         common.await_control(Waits::Lease(before), cx);
                         return self.watch(common, cx);
                     }
-                    // The same lease, extended while it is probed for.
+                    // The same lease, extended during its probes.
                     true => {}
                     false => self.extended(common, before, lease, cx),
                 }
@@ -333,14 +332,14 @@ impl Hold {
         SAME
     }
 
-    /// A lease was extended, or there is one where there was none, and it may be used.
+    /// Goes on with a lease that was extended, or is new, and may be used.
     fn extended(&mut self, common: &mut Common, before: Before, lease: Arc<Lease>, cx: &mut Cx<'_>) {
         let last = std::mem::replace(&mut self.last, lease.clone());
         let (attachment, was, address, server) = (&common.attachment, last.address, lease.address, lease.server);
         let (had, unchanged) =
             (before.used.is_some(), before.state == StateName::Renewing && lease.grants_the_same(&last));
         match (had, was == address) {
-            // No news: every lease does that for as long as it lives.
+            // No news: every lease does that as long as it lives.
             (true, true) if unchanged => tracing::debug!(%attachment, %address, %server, "lease extended"),
             (true, true) => tracing::info!(%attachment, %address, %server, "lease extended"),
             (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
@@ -359,7 +358,7 @@ impl Hold {
             false => self.returned(common, &last, cx),
         }
         common.note_extended(before.state, (&last, &lease), is_taken_off, cx);
-        // One that is confirmed may have come to another network, where somebody else has its address (RFC 5227 §2.1).
+        // A lease that is confirmed may have come to another network, where another station has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == StateName::Rebooting {
             common.guard_lease(lease.ip(), confirmed && self.is_addressed(common, cx), cx);
@@ -368,10 +367,10 @@ impl Hold {
         self.has_work();
     }
 
-    /// The lease is no more.
+    /// Handles the loss of the lease.
     fn lose(&mut self, common: &mut Common, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, %loss, "lease lost, looking for another");
-        // What waited for its probes was never used, but what was there before it may be there still.
+        // A lease that waited for its probes was never used, but what was there before it may still be there.
         let was_used = self.last.ip() == lease.ip() && common.presence(cx.interfaces).on_link()
             || common.work(cx.interfaces).is_some_and(|work| work.may_carry(lease.ip().into()));
         let left = if common.is_probing() { self.last.clone() } else { Arc::new(lease.clone()) };
@@ -400,7 +399,7 @@ impl Hold {
 }
 
 impl Living for Hold {
-    /// First what is written, then what is done at the interface, then the sockets.
+    /// Takes up first what is written, then what is done at the interface, then the sockets.
     fn again(&mut self, common: &mut Common, probing: Option<Before>, cx: &mut Cx<'_>) -> Next {
         let next = self.begin_anew(common, probing, cx);
         common.persistence.want_again(Want::Bound { replaces: Vec::new() });
@@ -438,8 +437,8 @@ impl Living for Hold {
         Standing { stage: Stand::Held, claim: claim_of(&self.client, now) }
     }
 
-    /// What is new in it beside its times is durable (invariant 1). Another address means that the previous one is no more, even
-    /// while the store still has it.
+    /// What is new in it, besides its times, is durable (invariant 1). Another address means that the previous lease is lost,
+    /// even while the store still has it.
     fn lease<'a>(&'a self, common: &'a Common, now: Instant) -> Option<&'a Lease> {
         let (lease, durable) = (self.client.lease()?, common.persistence.durable()?);
         let told = if lease.grants_the_same(durable) { Some(lease) } else { common.persistence.still_good() };
@@ -459,7 +458,7 @@ impl Living for Hold {
     }
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
-        // One that waits for its probes is not used yet.
+        // A lease that waits for its probes is not used yet.
         let record = match self.client.lease().filter(|_| !common.is_probing()) {
             Some(lease) => common.record(lease, RecordState::Bound, cx),
             None => common.record(&self.last, RecordState::Seeking, cx),
@@ -473,7 +472,7 @@ impl Living for Hold {
         })
     }
 
-    /// Of a namespace that was not seen the registry decides that, which knows whether others are.
+    /// The registry decides about a namespace that was not seen, because it knows whether others are.
     fn is_lost(&self, common: &Common, cause: &LinkCause, cx: &mut Cx<'_>) -> bool {
         if cause.is_unseen() {
             cx.out.report(common.id, Report::WantsLook);
@@ -512,7 +511,7 @@ impl Living for Hold {
         self.event(common, Event::Unreadable { cause, from }, cx)
     }
 
-    /// What the store holds already does not wait for a write that failed.
+    /// What the store already holds does not wait for a write that failed.
     fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
         if let Err(cause) = result {
             common.persist_later(&cause, cx);

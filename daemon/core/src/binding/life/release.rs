@@ -1,7 +1,7 @@
-//! Releasing: note it, wait for the turn (`turn`), find the way to the server (`way`), send RELEASE, forget.
+//! Releasing: record it, wait for the turn (`turn`), find the way to the server (`way`), send RELEASE, forget.
 //!
-//! What could not be sent is tried again until the lease ends by itself. While another binding holds the identity nothing is
-//! sent (invariant 4).
+//! What could not be sent is tried again until the lease ends. While another binding holds the identity, nothing is sent
+//! (invariant 4).
 
 mod turn;
 mod way;
@@ -29,10 +29,10 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
 
-/// How long a DEL waits for the RELEASE to leave once it is noted. Three ARP requests take 0.6 s.
+/// How long a DEL waits for the RELEASE to leave once it is recorded. Three ARP requests take 0.6 s.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why nothing is sent where the network wants that.
+/// Why nothing is sent if the network wants that.
 pub(in crate::binding) const LEFT: &str = "left to end by itself, as its network wants";
 
 /// A lease on its way back.
@@ -44,33 +44,33 @@ pub(crate) struct Release {
     pub(crate) owed: Owed,
     why: Leave,
     stage: Stage,
-    /// It was granted, and nobody else is known to use its address.
+    /// Whether it was granted, and no other station is known to use its address.
     good: bool,
     /// Until when it is kept for its identity, which may return.
     kept: Option<Instant>,
-    /// The container's own link is known to be gone.
+    /// Whether the container's own link is known to be gone.
     link_gone: bool,
-    /// It had no carrier when this began: the first try leaves from the host.
+    /// Whether it had no carrier when this began: the first try leaves from the host.
     mute: bool,
-    /// An earlier boot's daemon may have given it back, and the word of that was lost: another may have its address by now.
+    /// Whether an earlier boot's daemon may have given it back without recording that: another may have its address by now.
     is_stale: bool,
-    /// Its address was seen on the container's own link.
+    /// Whether its address was seen on the container's own link.
     seen: bool,
-    /// It was tried.
+    /// Whether it was tried.
     tried: bool,
     /// The way that is being tried.
     way: Way,
-    /// Why it leaves by no port of its own where it should.
+    /// Why it leaves without its own port, if it should have one.
     no_port: Option<LinkCause>,
-    /// Since when the container's link, which is gone, has been on its way out still.
+    /// Since when the container's link, which is gone, has still been on its way out.
     going: Option<Instant>,
-    /// The server, or the router before it, answered ARP.
+    /// Whether the server, or the router before it, answered ARP.
     answered: bool,
-    /// What keeps it from leaving from the host, and since when something has.
+    /// What keeps it from leaving from the host, and since when.
     held_up: Option<Box<(Instant, String)>>,
     /// How often no way was found. The first pause is two seconds already.
     backoff: Backoff,
-    /// A DEL that waits was told.
+    /// Whether a waiting DEL was told.
     told: bool,
     /// When a DEL is told at the latest.
     tell_by: Option<Instant>,
@@ -85,7 +85,7 @@ pub(crate) struct Release {
 pub(crate) enum Owed {
     /// Nothing, or nothing any more.
     Nothing,
-    /// Nothing: it granted the lease, whose network wants it to end by itself.
+    /// Nothing: it granted the lease, whose network wants it to expire.
     Left,
     /// A RELEASE of what it was asked for and may have committed.
     Asked,
@@ -104,9 +104,9 @@ impl Owed {
 enum Way {
     /// Over the container's own link.
     Inside,
-    /// By a port of a bridge, made for it.
+    /// By a port of a bridge, made for this.
     BridgePort,
-    /// By a macvlan, made for it, on the host's link with this index.
+    /// By a macvlan, made for this, on the host's link with this index.
     Macvlan(u32),
     /// Over the host's link itself.
     Parent,
@@ -121,20 +121,20 @@ enum Stage {
     Paused { marked: bool },
     /// The next try is at this instant; `None`: there is no way, the lease will end by itself.
     Waiting(Option<Instant>),
-    /// Its turn comes at this instant: other RELEASEs of the LAN go first, or the container's link is on its way out still;
-    /// `None`: it is about to be known.
+    /// Its turn comes at this instant: other RELEASEs of the LAN go first, or the container's link is still on its way out;
+    /// `None`: the instant is about to be known.
     Queued(Option<Instant>),
     /// The container's link, or the host's, is being looked at.
     Finding(OpId),
     /// Sockets are being opened.
     Opening,
-    /// It is asked whether another station has the address.
+    /// The LAN is asked whether another station has the address.
     Asking(Box<Question>),
-    /// The server's hardware address is being asked for.
+    /// The server's hardware address is being looked up.
     Sending(Box<dhcp::Release>),
     /// The RELEASE is on its way out.
     Leaving(OpId),
-    /// The store is to forget.
+    /// The store is told to forget it.
     Forgetting,
 }
 
@@ -166,22 +166,23 @@ impl Release {
         }
     }
 
-    /// Keeps the lease for its identity until then, if it is to be kept at all.
+    /// Keeps the lease for its identity until then, if it is kept at all.
     pub(in crate::binding) fn kept(self, kept: Option<Instant>) -> Self {
         Self { kept, ..self }
     }
 
-    /// Returns until when the lease waits for its identity to return, if that is what it is at.
+    /// Returns until when the lease waits for its identity to return, if it does.
     pub(in crate::binding) fn waits_until(&self) -> Option<Instant> {
         self.kept.filter(|kept| matches!(self.stage, Stage::Waiting(Some(at)) if at == *kept))
     }
 
-    /// Records that nothing which is sent on the container's own link arrives.
+    /// Records that nothing sent on the container's own link arrives.
     pub(in crate::binding) fn muted(self, mute: bool) -> Self {
         Self { mute, ..self }
     }
 
-    /// Records how the lease was held, for when the store refuses to note its DEL. Else nothing is left to be done at its interface.
+    /// Records how the lease was held, in case the store fails to record its DEL. Otherwise nothing is left to do at its
+    /// interface.
     pub(in crate::binding) fn held_before(&mut self, held: Life, common: &Common, cx: &mut Cx<'_>) {
         self.held = (self.why == Leave::Deleted).then_some(held);
         if self.held.is_none() {
@@ -194,7 +195,7 @@ impl Release {
         Self { probing, ..self }
     }
 
-    /// Returns what keeps it from leaving from the host, and for how long something has.
+    /// Returns what keeps it from leaving from the host, and for how long.
     pub(in crate::binding) fn held_up(&self, now: Instant) -> Option<(Duration, String)> {
         self.held_up.as_ref().map(|held_up| (now.saturating_since(held_up.0), held_up.1.clone()))
     }
@@ -204,7 +205,7 @@ impl Release {
         matches!(self.stage, Stage::Leaving(_) | Stage::Forgetting)
     }
 
-    /// Returns whether its server may have been told that the address is free, by this daemon or the one before.
+    /// Returns whether this daemon or the one before may have told its server that the address is free.
     pub(crate) fn may_be_out(&self) -> bool {
         self.tried
     }
@@ -213,8 +214,8 @@ impl Release {
         self.way != Way::Inside
     }
 
-    /// Returns a release of which the record says that it has begun, at once or when it was kept for long enough. Where the link is
-    /// of an earlier boot it is gone.
+    /// Returns a release that, as its record says, has begun, at once or when it was kept for long enough. If the link is from
+    /// an earlier boot, it is gone.
     pub(in crate::binding) fn recorded(
         common: &Common,
         lease: Lease,
@@ -235,15 +236,15 @@ impl Release {
         Life::Releasing(release)
     }
 
-    /// Returns the life, which begins.
+    /// Returns the life, begun.
     pub(in crate::binding) fn begun(self, common: &mut Common, cx: &mut Cx<'_>) -> Life {
         let mut release = Box::new(self);
         release.begin(common, cx);
         Life::Releasing(release)
     }
 
-    /// A DEL asks for what is on its way already: a release that waits is tried at once. One that waited for its container
-    /// after a reboot is kept from here on as any other is after its DEL.
+    /// Handles a DEL for a lease that is already on its way: a release that waits is tried at once. A release that waited for
+    /// its container after a reboot is from now on kept like any other after its DEL.
     pub(in crate::binding) fn hurry(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let kept = common.grace_from(cx.now.boot);
         let told = std::mem::replace(&mut self.told, false);
@@ -267,7 +268,7 @@ impl Release {
         }
     }
 
-    /// Has the record written again of a lease that waits to be given back: what is under way is soon over.
+    /// Has the record of a lease that waits to be given back written again: what is under way is soon over.
     pub(in crate::binding) fn record_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.told && matches!(self.stage, Stage::Waiting(_)) {
             self.persist(common, Want::Releasing, cx);
@@ -284,8 +285,8 @@ impl Release {
         }
     }
 
-    /// Gives back at once what is kept, though its identity may have returned: that takes no other address, and its server does not
-    /// confirm this one, since it knows its clients by their Ethernet addresses.
+    /// Gives back at once what is kept, though its identity may have returned: that takes no other address, and its server does
+    /// not confirm this one, since it knows its clients by their Ethernet addresses.
     pub(in crate::binding) fn make_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.end_grace(common, cx);
         if matches!(self.stage, Stage::Paused { marked: true }) && self.owed == Owed::Leased {
@@ -376,7 +377,7 @@ impl Release {
         }
     }
 
-    /// A DEL that the store cannot note fails, and the binding is held as before. Everything else is tried again.
+    /// Handles a DEL that the store cannot record: it fails, and the binding is held as before. Everything else is tried again.
     fn not_noted(&mut self, common: &mut Common, cause: StoreCause, cx: &mut Cx<'_>) -> Next {
         if self.told {
             common.persist_later(&cause, cx);
@@ -407,7 +408,7 @@ impl Release {
         }
     }
 
-    /// Returns whether the lease is to be remembered, as the last of an identity that can return, or whose engine may start its
+    /// Returns whether the lease has to be remembered, as the last of an identity that can return, or whose engine may start its
     /// container again.
     pub(in crate::binding) fn is_to_remember(&self, common: &Common) -> bool {
         self.good && (common.profile.returns() || common.attachment.is_named_by(&common.identity.client_id))
@@ -418,7 +419,7 @@ impl Release {
         common.is_held_over(own, cx)
     }
 
-    /// Lets a DEL that waits be answered.
+    /// Lets a waiting DEL be answered.
     fn tell(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if !std::mem::replace(&mut self.told, true) {
             cx.out.report(common.id, Report::GivenBack);
@@ -495,7 +496,7 @@ impl Living for Release {
         Some(Record { kept, ..common.record(&self.lease, state, cx) })
     }
 
-    /// The write of the binding that took over removes this record; one that came after it would bring it back.
+    /// The write of the binding that took over removes this record; a later write would bring it back.
     fn may_write(&self, common: &Common, cx: &Cx<'_>) -> bool {
         *common.persistence.wanted() == Want::Gone || !self.is_held_over(common, cx)
     }
@@ -548,7 +549,7 @@ impl Living for Release {
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
             News::Gone(_) | News::Hidden(_) => self.lose_link(common, cx),
-            // What it carries is not this binding's any more.
+            // What it carries no longer belongs to this binding.
             News::Down | News::Up | News::Free | News::CarrierBack(_) => {}
             News::Ethernet(_) | News::AddressAdded(_) | News::Seen { .. } => {}
         }

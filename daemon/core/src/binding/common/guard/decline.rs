@@ -1,5 +1,4 @@
-//! Declining an address that somebody else uses (RFC 2131 §3.1 step 5): when the DECLINE leaves, and how many a LAN is troubled
-//! with.
+//! Declining an address that another station uses (RFC 2131 §3.1 step 5): when the DECLINE leaves, and how many a LAN may get.
 
 use super::Waits;
 use crate::binding::{Common, Cx};
@@ -11,7 +10,7 @@ use crate::identity::Identity;
 use crate::wire::Mac;
 
 impl Common {
-    /// Keeps the DECLINE of a lease that was just lost until the store knows of that.
+    /// Keeps the DECLINE of a lease that was just lost until the store knows of the loss.
     pub(in crate::binding) fn decline_later(&mut self, lease: Lease, frames: Vec<Vec<u8>>) {
         if let Some(guard) = self.guard.as_mut().filter(|_| !frames.is_empty()) {
             guard.decline = Some(Box::new((lease, frames)));
@@ -26,7 +25,7 @@ impl Common {
         }
     }
 
-    /// A write leaves, which tells the store of what a DECLINE waits for.
+    /// Records that a write leaves which tells the store what a DECLINE waits for.
     pub(in crate::binding) fn telling_store(&mut self) {
         if let Some(guard) = &mut self.guard {
             guard.told = guard.decline.is_some();
@@ -40,8 +39,8 @@ impl Common {
         }
     }
 
-    /// Declines what a server was asked to commit, if somebody else is known to use it and the way is still open. Returns
-    /// whether that is known: then nothing is to be released.
+    /// Declines what a server was asked to commit, if another station is known to use it and the sockets are still open. Returns
+    /// whether that is known: then nothing must be released.
     pub(in crate::binding) fn decline_owed(&mut self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
         let Some((address, by)) = self.claim() else { return false };
         let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address).cloned() else { return false };
@@ -64,7 +63,7 @@ impl Common {
         }
     }
 
-    /// Returns whether an address that is not known yet may be tried now on this LAN, or from when.
+    /// Returns whether an address that is not known yet may be tried now on this LAN; if not, from when.
     pub(in crate::binding) fn may_try(&self, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
         match self.detects() {
             true => cx.conflicts.begin(&self.identity.lan, &self.identity.client_id, cx.now.boot),

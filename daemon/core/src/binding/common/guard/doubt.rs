@@ -1,8 +1,8 @@
-//! A station claims the address under watch. Before anything comes of that it is asked for an address that nobody can have: who
-//! answers for that claims every address, and is not heard any more.
+//! A station claims the address under watch. Before that has any effect, the station is asked for an address that nobody can
+//! have: a station that answers for it claims every address, and its claims are ignored.
 //!
-//! Meanwhile the lease waits: an ADD is not answered, and one for which nobody waits is not used. Where the question cannot be
-//! asked the claim stands.
+//! Meanwhile the lease waits: an ADD is not answered, and a lease that nobody waits for is not used. If the question cannot be
+//! asked, the claim stands.
 
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
@@ -18,25 +18,25 @@ use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
 impl Common {
-    /// Returns whether a station claims the address under watch, and what that is worth is not known yet.
+    /// Returns whether a station claims the address under watch, and it is not known yet what the claim is worth.
     pub(in crate::binding) fn is_in_doubt(&self) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.control.is_some())
     }
 
-    /// Returns whether that goes for this address.
+    /// Returns whether that applies to this address.
     pub(in crate::binding) fn doubts(&self, address: Ipv4Addr) -> bool {
         self.is_in_doubt() && self.guards(address)
     }
 
-    /// Returns the address under watch and who uses it, or claims it, as far as is known.
+    /// Returns the address under watch and who uses or claims it, as far as is known.
     pub(in crate::binding) fn claim(&self) -> Option<(Ipv4Addr, Mac)> {
         let guard = self.guard.as_ref()?;
         let by = guard.heard.or_else(|| guard.control.as_ref()?.claimant())?;
         Some((guard.window.address(), by))
     }
 
-    /// Keeps what waits from going on until that is known. A lease for which nobody waits has sockets that are about to close:
-    /// that is to be followed by a watch.
+    /// Keeps what waits from going on until that is known. If nobody waits for the lease, its sockets are about to close: this
+    /// must be followed by a watch.
     pub(in crate::binding) fn await_control(&mut self, waits: Waits, cx: &Cx<'_>) {
         let Some(guard) = &mut self.guard else { return };
         guard.waits = waits;
@@ -45,7 +45,7 @@ impl Common {
         }
     }
 
-    /// Returns when the control next has something to do, where there is one.
+    /// Returns when the control next has something to do, if there is one.
     pub(super) fn control_deadline(&self) -> Option<Instant> {
         let guard = self.guard.as_ref()?;
         let (can_send, opens) = match guard.way {
@@ -57,7 +57,7 @@ impl Common {
         Some(opens.map_or(due, |at| at.min(due)))
     }
 
-    /// Goes on with the control as the clock says. `Break` where it waits, or found something out.
+    /// Goes on with the control as the clock says. `Break` if it waits, or has found something out.
     pub(super) fn control_on_clock(
         &mut self,
         can_send: bool,
@@ -82,7 +82,7 @@ impl Common {
         }
     }
 
-    /// Takes a claim in. The first one begins a control.
+    /// Handles a claim. The first one begins a control.
     pub(super) fn doubt(&mut self, by: Mac, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> Option<Found> {
         let guard = self.guard.as_mut()?;
         if let Some(control) = &mut guard.control {
@@ -100,7 +100,7 @@ impl Common {
         self.watch(client, cx)
     }
 
-    /// Acts on a claim: the control is over, or cannot be.
+    /// Acts on a claim: the control is over, or impossible.
     pub(in crate::binding) fn believe_claim(&mut self) -> Option<Found> {
         let (_, by) = self.claim()?;
         if let Some(guard) = &mut self.guard {
@@ -109,8 +109,8 @@ impl Common {
         Some(Found::Conflict { by })
     }
 
-    /// Returns whether an ARP packet of somebody else comes from a station that claims every address, as far as its claim to the
-    /// address under watch goes; answers for a control are taken in.
+    /// Returns whether an ARP packet from another station comes from one that claims every address, if it claims the address
+    /// under watch; it also takes in answers for a control.
     pub(super) fn is_of_proxy(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> bool {
         let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.is_of_another(arp)) else { return false };
         if let Some(control) = &mut guard.control {
@@ -124,7 +124,7 @@ impl Common {
         arp.sender == address
     }
 
-    /// Goes on after all that claim the address were found to claim every address.
+    /// Goes on after every station that claims the address was found to claim every address.
     fn clear(&mut self, proxies: &[Mac], client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
         let guard = self.guard.as_mut()?;
         let control = guard.control.take()?;
@@ -141,7 +141,7 @@ impl Common {
         Some(Found::Cleared(std::mem::take(&mut guard.waits)))
     }
 
-    /// Notes for the operator that what a station claims is not heard.
+    /// Notes for the operator that a station's claims are ignored.
     fn note_proxy(&self, by: Mac, control: Ipv4Addr, client: &Client, cx: &mut Cx<'_>) {
         let Some(lease) = client.owed(cx.now.boot) else { return };
         let address = Lease::ip(lease);

@@ -1,4 +1,4 @@
-//! How an acquisition begins: what is known of it, and what its client asks for by that.
+//! How an acquisition begins: what is known about it, and what its client therefore asks for.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -17,39 +17,40 @@ use crate::pool::Limits;
 use crate::record::BindingId;
 use crate::time::Instant;
 
-/// Carrier that an ADD waited for so long came to more than the interface: to what leads to it too.
+/// If an ADD waited this long for carrier, more than the interface came up: also what leads to it.
 const LATELY: Duration = Duration::from_secs(1);
 
-/// What is known of an ADD, or of the adoption of a container, that begins to acquire.
+/// What is known about an ADD, or about the adoption of a container, that begins to acquire.
 #[derive(Debug)]
 pub(crate) struct Known<'a> {
     /// When it came in.
     pub(crate) began: Instant,
     /// When it has to be answered.
     pub(crate) limit: Instant,
-    /// When the interface got carrier, where it had none when the ADD came.
+    /// When the interface got carrier, if it had none when the ADD came.
     pub(crate) came_up: Option<Instant>,
     /// The address that it asks for.
     pub(crate) wanted: Option<Wanted>,
-    /// The address that the container runs with, where it is adopted.
+    /// The address that the container runs with, if it is adopted.
     pub(crate) adopts: Option<Ipv4Net>,
-    /// The lease of its identity that another binding gives back, as long as the server does not know.
+    /// The lease of its identity that another binding gives back, while the server does not know.
     pub(crate) lease: Option<Lease>,
-    /// For how long an answer is waited for before that lease will do; `None`: no other will.
+    /// How long to wait for an answer before that lease will do; `None`: it never will.
     pub(crate) patience: Option<Duration>,
     /// The last address of its identity.
     pub(crate) last: Option<Ipv4Addr>,
-    /// The addresses that are any good, where not all are.
+    /// The addresses that will do, if not all.
     pub(crate) limits: Option<Limits>,
-    /// The bindings and records in whose place it comes.
+    /// The bindings and records that it replaces.
     pub(crate) replaces: Vec<BindingId>,
     /// The interface as it was seen.
     pub(crate) view: &'a LinkView,
 }
 
 impl Acquire {
-    /// Returns an acquisition that waits for its permit. An adoption asks for the address that is there, and nobody waits for it.
-    /// An ADD asks for the lease that it takes over, else for the address that it wants, else for the last one of its identity.
+    /// Returns an acquisition that waits for its permit. An adoption asks for the address that is there, and nobody waits for
+    /// it. An ADD asks for the lease that it takes over, else for the address that it wants, else for the last one of its
+    /// identity.
     pub(in crate::binding) fn new(holder: &Holder, known: Known<'_>, now: Instant, rng: Rng) -> Self {
         let sender = holder.sender();
         let Known { began, limit, came_up, wanted, adopts, lease, patience, last, limits, replaces, view } = known;
@@ -71,7 +72,7 @@ impl Acquire {
             Some(address) => Some(address.addr()),
             None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
         };
-        // A lease that is taken over may be unknown to its server by now, and what that offers instead will not do.
+        // The server may not know a lease that is taken over any more, and nothing that it offers instead will do.
         insists.into_iter().for_each(|address| client.insist(address));
         Self {
             client,

@@ -1,7 +1,7 @@
-//! Letting go of a lease that an ADD has got and that is no good: somebody else uses its address, or it has ended.
+//! Letting go of a useless lease that an ADD has got: another station uses its address, or it has ended.
 //!
-//! A lease that is not durable is declined at once. One that is, the store forgets first: a daemon that came between the
-//! DECLINE and that would take a declined lease up again. Whether somebody still wants another makes no difference to that.
+//! A lease that is not durable is declined at once. One that is durable is first forgotten by the store: a daemon that began
+//! between the two would take a declined lease up again. It makes no difference whether somebody still wants another.
 
 use std::ops::ControlFlow::Break;
 
@@ -15,13 +15,13 @@ use crate::time::whole_millis;
 use crate::wire::Mac;
 
 impl Acquire {
-    /// Lets go of the lease that there is, and looks for another.
+    /// Lets go of the current lease, and looks for another.
     pub(super) fn seek_another(&mut self, common: &mut Common, by: Option<Mac>, cx: &mut Cx<'_>) -> Next {
         self.let_go(common, Stage::Exchanging, by, cx)?;
         self.seek(common, cx)
     }
 
-    /// Lets go of the lease that there is: it has ended, or it is declined, on whichever sockets there are.
+    /// Lets go of the current lease: it has ended, or it is declined, on whichever sockets there are.
     fn let_go(&mut self, common: &mut Common, next: Stage, by: Option<Mac>, cx: &mut Cx<'_>) -> Next {
         self.stage = next;
         let event = match by.filter(|_| !self.has_ended(cx.now.boot)) {
@@ -46,14 +46,14 @@ impl Acquire {
         }
     }
 
-    /// Has a lease forgotten that is no good although the store has it. It is declined when that is done: a daemon that came
-    /// between the two would take a declined lease up again.
+    /// Has the store forget a useless lease. It is declined when that is done: a daemon that began between the two would take a
+    /// declined lease up again.
     pub(super) fn forget_won(&mut self, common: &mut Common, by: Option<Mac>, aborted: bool, cx: &mut Cx<'_>) {
         self.stage = Stage::Forgetting { by, aborted };
         self.persist(common, Want::Gone, cx);
     }
 
-    /// An ADD that can do with another address goes on; it needs no permit for that, its sockets are open.
+    /// Goes on after a DECLINE, if another address will do. No permit is needed: the sockets are open.
     pub(super) fn declined(&mut self, common: &mut Common, lease: &Lease, by: Mac, cx: &mut Cx<'_>) -> Next {
         common.declined(lease, by, cx);
         common.close_guard(cx);
@@ -72,7 +72,8 @@ impl Acquire {
         SAME
     }
 
-    /// The lease ended before it was known to be free, or durable. An ADD that insists on its address cannot begin anew.
+    /// Handles a lease that ended before it was known to be free, or durable. An ADD that insists on its address cannot begin
+    /// anew.
     fn outlived(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended before it could be used");
         common.close_guard(cx);
@@ -84,8 +85,8 @@ impl Acquire {
         SAME
     }
 
-    /// Goes on after the store was told of a lease that is no good. Where another binding has the identity by now, that is
-    /// left to hear of the conflict itself.
+    /// Goes on after the store was told of a useless lease. If another binding has the identity by now, it will hear of the
+    /// conflict itself.
     pub(super) fn forgot_won(
         &mut self,
         common: &mut Common,

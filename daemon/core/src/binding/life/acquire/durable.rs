@@ -1,4 +1,4 @@
-//! From a lease that was won to the life in which it is held: the store first, then the MTU.
+//! From a lease that was won to the life that holds it: the store first, then the MTU.
 
 use std::ops::ControlFlow::Break;
 
@@ -13,19 +13,19 @@ use crate::outbox::Report;
 use crate::record::BindingId;
 
 impl Acquire {
-    /// The lease is there; the sockets stay open in case it has to go back.
+    /// Has the lease written. The sockets stay open in case it has to go back.
     pub(super) fn make_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         if self.has_ended(cx.now.boot) {
             return self.seek_another(common, None, cx);
         }
         self.stage = Stage::Persisting { aborted: false };
-        // What was leased under the identity and is another address goes back once this one is held.
+        // A lease of another address under this identity goes back once this one is held.
         let own = self.client.lease().map(Lease::ip);
         let claim = |id: &BindingId| cx.holders.standing(*id).and_then(|standing| standing.claim);
         self.replaces.retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
         let takes_over = self.replaces.iter().any(|id| cx.holders.standing(*id).is_some());
         let replaces = self.replaces.clone();
-        // An address that was offered before is not this one's: rapid commit may bring another.
+        // An address that was offered before may not be this one: rapid commit may bring another.
         if let Some(address) = own {
             common.guard_only(address, cx);
         }
@@ -98,7 +98,7 @@ impl Acquire {
         }
     }
 
-    /// The lease is durable, and nobody is known to use its address.
+    /// Goes on when the lease is durable, and nobody is known to use its address.
     pub(super) fn go_on_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         common.hand_over(cx);
         match self.parts(common, cx) {
@@ -107,7 +107,7 @@ impl Acquire {
         }
     }
 
-    /// Returns the life in which the lease is held, which is durable and its link ready: the ADD may hear of it. `None` where it
+    /// Returns the life that holds the lease, which is durable and its link ready: the ADD may hear of it. `None` if the lease
     /// has ended.
     pub(super) fn held(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Option<Box<Hold>> {
         let lease = self.client.shared()?;
@@ -129,7 +129,7 @@ impl Acquire {
         let mut hold = Hold::new(client, lease);
         match self.taken_off {
             true => common.expect(Presence::TakenOff, cx),
-            // Of one that Docker is told of the interface comes later, when it is looked for.
+            // A lease of Docker gets its interface later, when that is looked for.
             false if common.attachment.is_found_later() => {}
             false => hold.settles(cx.now.boot),
         }

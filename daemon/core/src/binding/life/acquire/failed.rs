@@ -1,4 +1,4 @@
-//! Why an ADD came to nothing.
+//! Why an ADD failed.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Acquire {
         let queues = self.queues.map_or(Duration::ZERO, |began| now.saturating_since(began));
         let (waited, queued) = (now.saturating_since(self.since).saturating_sub(queues), self.queued + queues);
         let (tally, waited, queued) = (self.client.tally(), whole_millis(waited), whole_millis(queued));
-        // What is asked for now has had no answer so far.
+        // The current request has had no answer so far.
         let asks = self.client.requesting().is_some() && tally.requested.is_some_and(|(.., sent)| sent > 1);
         let in_vain = if tally.requested.is_none() { tally.discovers } else { 0 };
         if let Some(failure) = self.misses.failure(lan, in_vain).filter(|_| !asks) {

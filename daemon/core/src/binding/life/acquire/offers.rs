@@ -1,18 +1,18 @@
-//! The judge of what servers would have an ADD take: each offer that is about to be asked for, and each lease.
+//! The judge of what servers would have an ADD take: each offer that is about to be requested, and each lease.
 //!
 //! | what a server would have it take | then |
 //! |---|---|
 //! | another address than the only one that will do | the client waits for that one; if it is kept, it goes back first |
-//! | what is none of its Docker pool: outside of it, or reserved | refused, twice; then the ADD fails |
-//! | what another attachment has | refused, and the holder renews; nine times, or once where both have one Ethernet address |
-//! | the same, from a server that cannot hear of the holder | asked for, and declined with its ACK |
-//! | what somebody was heard to use before it could be declined | the same |
+//! | an address that its Docker pool does not allow: outside it, or reserved | refused, twice; then the ADD fails |
+//! | an address that another attachment has | refused, and the holder renews; nine times, or once if both share an Ethernet address |
+//! | the same, from a server that cannot hear of the holder | requested, and declined with its ACK |
+//! | an address that a station was heard using before it could be declined | the same |
 //! | anything, while new addresses on the LAN are paused | refused until then, or the ADD fails |
 //! | the offer of a server that has failed this ADD | the client waits a moment for another's |
 //!
-//! An offer is refused without a word: another server may have a better one, and its offer to the same DISCOVER counts during the
-//! pause. What was granted without an offer goes back. What came to nothing is remembered, with the reason: from that an ADD
-//! that gets nothing takes its failure.
+//! An offer is refused without a word: another server may have a better one, and its offer to the same DISCOVER counts during
+//! the pause. What was granted without an offer goes back. Each failed address is remembered with the reason: an ADD that gets
+//! nothing takes its failure from these.
 
 use std::mem::discriminant;
 use std::net::Ipv4Addr;
@@ -31,39 +31,39 @@ use crate::pool::Unfit;
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// Offers of what another attachment has, the last of which fails the ADD.
+/// How many offers of an address that another attachment has fail the ADD.
 const MOST_HELD: u32 = MAX_CONFLICTS as u32;
 
-/// The same for one address, where its holder has the same Ethernet address. After the first the server has heard of that: what it
-/// offers then, it offers because it knows clients by nothing else.
+/// The same for one address, if its holder has the same Ethernet address. The first makes the server hear of that: if it still
+/// offers the address, it knows clients by nothing else.
 const MOST_SHARED: u32 = 2;
 
-/// Offers of what is none of the pool, the last of which fails the ADD.
+/// How many offers outside the pool fail the ADD.
 const MOST_UNFIT: u32 = 3;
 
-/// DECLINEs of one server's address, the last of which fails the ADD: that server will not hear of the conflict.
+/// How many DECLINEs of one server's address fail the ADD: that server will not learn of the conflict.
 const MOST_OF_ONE: u32 = 3;
 
-/// The pause after an offer of what another attachment has: so long, doubled for each of the same address.
+/// The pause after an offer of an address that another attachment has, doubled each time for the same address.
 const PAUSE: Duration = Duration::from_millis(250);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
-/// The pause after an offer of what is none of the pool.
+/// The pause after an offer outside the pool.
 const PAUSE_UNFIT: Duration = Duration::from_secs(1);
 
-/// An ADD that would have less than this left for its try does not take the turn of another.
+/// An ADD that would have less than this left for its try does not take another's turn.
 const LEAST: Duration = Duration::from_secs(8);
 
-/// Addresses that are remembered, at most: the latest.
+/// How many addresses are remembered, the latest.
 const MOST: usize = 32;
 
-/// Why nothing came of an address.
+/// Why an address came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Cause {
     /// The client knows.
     Missed(Miss),
-    /// It is none of the pool.
+    /// The pool does not allow it.
     Unfit(Unfit),
     /// Another attachment has it; `shared`: with the same Ethernet address.
     Held { holder: AddressHolder, shared: Option<Mac> },
@@ -71,17 +71,17 @@ enum Cause {
     InUse(Mac),
 }
 
-/// An address of which nothing came.
+/// An address that came to nothing.
 #[derive(Debug)]
 struct Entry {
     server: Ipv4Addr,
     address: Ipv4Addr,
     cause: Cause,
-    /// How often; 0: a station was heard to use it, and it is not declined yet.
+    /// How often; 0: a station was heard using it, and it is not declined yet.
     times: u32,
 }
 
-/// All of them, each once for one reason, the latest last.
+/// All of them, each once per reason, the latest last.
 #[derive(Debug, Default)]
 pub(super) struct Misses(Vec<Entry>);
 
@@ -91,12 +91,12 @@ impl Misses {
         self.0.is_empty()
     }
 
-    /// Returns whether a server has offered another address than the only one that will do.
+    /// Returns whether a server has offered an address other than the only one that will do.
     pub(super) fn is_blocked(&self) -> bool {
         self.0.iter().any(|entry| matches!(entry.cause, Cause::Missed(Miss::Unwanted { .. })))
     }
 
-    /// Records why nothing came of an address. Returns how often that was so.
+    /// Records why an address came to nothing. Returns how often that happened.
     fn note(&mut self, server: Ipv4Addr, address: Ipv4Addr, cause: Cause) -> u32 {
         let is_it = |entry: &Entry| (entry.server, entry.address) == (server, address) && is_like(&entry.cause, &cause);
         let before = self.0.iter().position(is_it).map_or(0, |at| self.0.remove(at).times);
@@ -104,13 +104,13 @@ impl Misses {
         before + 1
     }
 
-    /// Records that a station was heard to use an address, which is to be declined.
+    /// Records that a station was heard using an address, which has to be declined.
     pub(super) fn heard(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) {
         self.0.retain(|entry| entry.times > 0 || entry.address != address);
         self.push(Entry { server, address, cause: Cause::InUse(by), times: 0 });
     }
 
-    /// Returns who was heard to use an address that could not be declined since.
+    /// Returns who was heard using an address that could not be declined since.
     fn user(&self, address: Ipv4Addr) -> Option<Mac> {
         self.0.iter().find_map(|entry| match entry.cause {
             Cause::InUse(by) if entry.address == address && entry.times == 0 => Some(by),
@@ -125,7 +125,7 @@ impl Misses {
         times >= MOST_OF_ONE || self.count(&Cause::InUse(by)) >= MAX_CONFLICTS as u32
     }
 
-    /// Returns how often nothing came of an address for such a reason.
+    /// Returns how often an address came to nothing for such a reason.
     fn count(&self, cause: &Cause) -> u32 {
         self.0.iter().filter(|entry| is_like(&entry.cause, cause)).map(|entry| entry.times).sum()
     }
@@ -153,7 +153,7 @@ impl Misses {
         }
     }
 
-    /// Returns why an ADD got nothing, by the last address of which nothing came. `in_vain`: DISCOVERs since then without an
+    /// Returns why an ADD got nothing, by the last address that came to nothing. `in_vain`: DISCOVERs since then without an
     /// offer. `None`: there is no such address, or the server did not acknowledge it.
     pub(super) fn failure(&self, lan: &Lan, in_vain: u32) -> Option<Failure> {
         let Entry { server, address, cause, .. } = self.0.iter().rfind(|entry| entry.times > 0)?;
@@ -180,13 +180,13 @@ fn is_like(one: &Cause, other: &Cause) -> bool {
 
 /// What is done about an offer, or a lease.
 enum Ruling {
-    /// It is asked for, or kept.
+    /// It is requested, or kept.
     Take,
     /// It is refused, and DISCOVER leaves again after this pause.
     Refuse(Duration),
-    /// It is asked for, and declined.
+    /// It is requested, and declined.
     Decline(Box<Taken>),
-    /// Somebody was heard to use it. It is asked for, and declined.
+    /// A station was heard using it. It is requested, and declined.
     DeclineUsed(Mac),
     /// The ADD fails.
     Fail(Option<Failure>),
@@ -198,7 +198,7 @@ impl Acquire {
         self.limits.as_mut().map(|limits| limits.reserved.insert(address));
     }
 
-    /// Does what is to be done about what a server would have the ADD take. Returns whether the ADD has failed by that.
+    /// Carries out the ruling on what a server would have the ADD take. Returns whether the ADD has failed by that.
     pub(super) fn judge(
         &mut self,
         common: &mut Common,
@@ -208,7 +208,7 @@ impl Acquire {
         let now = cx.now.boot;
         let (mut ruling, mut asks) = (Ruling::Take, false);
         if let Some(Missed { server, address, miss }) = output.missed.take() {
-            // A container that runs is asked for again later: others wait for their turn.
+            // A running container is asked for again later: others wait for their turn.
             let fails = self.adopts && matches!(miss, Miss::Unwanted { .. });
             self.misses.note(server, address, Cause::Missed(miss));
             if fails {
@@ -256,7 +256,7 @@ impl Acquire {
         if let Some(by) = self.misses.user(address).filter(|_| !granted) {
             return Ruling::DeclineUsed(by);
         }
-        // After an INIT-REBOOT in vain DISCOVER left without asking whether a new address may be tried.
+        // After an INIT-REBOOT in vain, DISCOVER left without asking whether a new address may be tried.
         if !granted
             && !self.may_try
             && let Err(too_soon) = self.begin_try(common, cx)
@@ -269,7 +269,7 @@ impl Acquire {
         Ruling::Take
     }
 
-    /// Rules on what another attachment has.
+    /// Rules on an address that another attachment has.
     fn rule_on_held(&mut self, common: &Common, taken: Taken, cx: &mut Cx<'_>) -> Ruling {
         let shared = Some(common.identity.chaddr).filter(|chaddr| taken.tenant.chaddr == *chaddr);
         let no_other_will_do = self.insists.is_some() || taken.granted && shared.is_some();
@@ -286,8 +286,8 @@ impl Acquire {
         Ruling::Refuse((PAUSE * (1 << (times - 1))).min(LONGEST_PAUSE))
     }
 
-    /// Returns whether an address that is not known yet may be tried now on this LAN. If not, an ADD waits where its time allows
-    /// for that, and fails at once where it does not.
+    /// Returns whether an address that is not known yet may be tried now on this LAN. If not, an ADD waits if it has time for
+    /// that, and otherwise fails at once.
     pub(super) fn may_try(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> ControlFlow<Life, bool> {
         if self.awaits_room(common, cx) {
             self.client.hold_back(cx.now.boot + LOOK_AGAIN);
@@ -307,7 +307,7 @@ impl Acquire {
         Ok(())
     }
 
-    /// Returns why an ADD fails whose time does not allow for the wait.
+    /// Returns why an ADD without time for the wait fails.
     fn held_back(&self, common: &Common, too_soon: &TooSoon, now: Instant) -> Option<Failure> {
         let TooSoon { at, conflicts, last: (address, by) } = *too_soon;
         if at + LEAST < self.limit {

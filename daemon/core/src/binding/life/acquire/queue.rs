@@ -1,17 +1,17 @@
 //! The permit of an acquisition that no server answers: it goes back after two messages, and each further one takes another.
 //!
-//! A server may know some clients of its LAN and ignore the rest, which would keep all permits for as long as they ask. Their
-//! sockets stay open, because a slow server's answer may come yet.
+//! A server may know some clients of its LAN and ignore the rest, which would otherwise keep all permits as long as they ask.
+//! Their sockets stay open, because a slow server may still answer.
 
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Next, Report, SAME};
 use crate::time::Instant;
 
-/// So many messages in a row go out under one permit, whether they are answered or not.
+/// How many messages in a row go out under one permit, whether they are answered or not.
 const UNDER_ONE_PERMIT: u32 = 2;
 
 impl Acquire {
-    /// Waits for another permit before the next message, where those before it had no answer.
+    /// Waits for another permit before the next message, if the ones before had no answer.
     pub(super) fn queue_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let asks = self.stage == Stage::Exchanging && self.queues.is_none();
         if asks && self.client.asked_in_vain(cx.now.boot) >= UNDER_ONE_PERMIT {
@@ -38,7 +38,7 @@ impl Acquire {
         }
     }
 
-    /// Counts the time that it has waited as such. Returns whether it did.
+    /// Counts the time of its wait. Returns whether it waited.
     fn ends_queueing(&mut self, now: Instant) -> bool {
         let Some(began) = self.queues.take() else { return false };
         let waited = now.saturating_since(began);

@@ -1,7 +1,7 @@
 //! The MTU that a lease names, set before its ADD is answered.
 //!
-//! It is tried once, and that it is due stands in the record before. Later tries are [`crate::binding::life::hold`]'s: no ADD
-//! fails for its MTU.
+//! It is tried once, after the record says that it is due. [`crate::binding::life::hold`] makes later tries: no ADD fails for
+//! its MTU.
 
 use std::ops::ControlFlow::Break;
 
@@ -17,7 +17,7 @@ impl Acquire {
         self.client.lease()?.mtu.map(u32::from)
     }
 
-    /// Returns whether the lease wants another MTU than the link has.
+    /// Returns whether the lease wants an MTU that the link does not have.
     pub(super) fn resizes(&self) -> bool {
         self.wanted_mtu().is_some_and(|wanted| wanted != self.mtu)
     }
@@ -35,8 +35,8 @@ impl Acquire {
         self.size(common, cx)
     }
 
-    /// Sets the interface's MTU to what a lease says, at most the parent's; without a parent, at most what it is already.
-    /// Ends in [`Acquire::sized`].
+    /// Sets the interface's MTU to what a lease says, at most the parent's; without a parent, at most what it already is. Ends
+    /// in [`Acquire::sized`].
     fn size(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match common.identity.lan.parent().map(str::to_owned) {
             Some(ifname) => {
@@ -53,7 +53,7 @@ impl Acquire {
         if mtu == self.mtu {
             return self.sized(common, Ok(mtu), cx);
         }
-        // One of another attachment goes on there.
+        // A change for another attachment goes on there.
         if cx.is_changing(&common.link) {
             self.awaits_change = true;
             return SAME;
@@ -90,7 +90,7 @@ impl Acquire {
             return SAME;
         }
         if common.is_in_doubt() {
-            // It waits until it is known whether somebody else uses the address.
+            // It waits until it is known whether another station uses the address.
             self.sized = Some(Box::new(result));
             return SAME;
         }

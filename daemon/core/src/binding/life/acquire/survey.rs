@@ -1,4 +1,4 @@
-//! Looking for the reason before an ADD fails for want of an offer.
+//! Looking for the reason before an ADD fails without an offer.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use crate::effect::Why;
 use crate::silence::{Silence, Survey};
 use crate::time::Instant;
 
-/// How long before an ADD's limit it is looked. The host's firewall takes a few milliseconds to tell, and a busy host
+/// How long before an ADD's limit the look begins. The host's firewall takes a few milliseconds to answer, and a busy host takes
 /// seconds.
 const AHEAD: Duration = Duration::from_secs(3);
 
-/// How long after the host's boot its links count as such that came up lately: ports of switches may not forward yet.
+/// How long after the host's boot its links count as newly up: switch ports may not forward yet.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// How far the look for a reason is.
+/// How far the search for a reason is.
 #[derive(Debug)]
 pub(crate) enum Reason {
-    /// Not begun. So many frames had come in on the link when the ADD began.
+    /// Not begun. This many frames had come in on the link when the ADD began.
     NotLookedFor(u64),
-    /// Under way, since when so many had come in.
+    /// Under way. This many had come in when the ADD began.
     LookedFor(u64),
-    /// There is an offer, or what was found could not be told.
+    /// There is an offer, or nothing could be found out.
     None,
     /// What was found.
     Found(Box<Silence>),
 }
 
 impl Acquire {
-    /// Returns when to look for a reason, while there may be need of one.
+    /// Returns when to look for a reason, if one may be needed.
     ///
     /// Before the limit, so that the answer is there in time: an ADD is answered when it said it would be.
     pub(super) fn survey_at(&self) -> Option<(Instant, Why)> {
@@ -56,7 +56,7 @@ impl Acquire {
     pub(in crate::binding) fn on_surveyed(&mut self, survey: Survey) {
         if let Reason::LookedFor(before) = self.reason {
             let ifname = self.ifname.clone();
-            // A host that booted a moment ago has had its own links for no longer.
+            // A host that booted a moment ago has had its own links no longer than that.
             let booted = Some(Instant::BOOT).filter(|boot| self.began.saturating_since(*boot) < LATELY);
             let up_for = self.came_up.or(booted).map(|at| self.limit.saturating_since(at));
             self.reason = Reason::Found(Box::new(Silence { ifname, before, up_for, survey }));

@@ -8,8 +8,8 @@ use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
 use crate::dhcpv4::lease::Lease;
 
 impl Acquire {
-    /// Closes the exchange. What a server was asked to commit is released or declined first, on the same sockets, unless
-    /// another binding has taken the identity over meanwhile, or has the address.
+    /// Closes the exchange. What a server was asked to commit is released or declined first, on the same sockets, unless another
+    /// binding has taken the identity over meanwhile, or has the address.
     pub(super) fn undo_exchange(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let own = self.standing(cx.now.boot).claim.map(|claim| claim.address);
         if common.is_held_over(own, cx) {
@@ -39,8 +39,8 @@ impl Acquire {
         mute && !common.held_by_other(cx) && self.client.owed(cx.now.boot).is_some()
     }
 
-    /// Gives back what a server was asked to commit, or has granted, by another way than the sockets over which it was asked:
-    /// like any other lease, until it would have ended.
+    /// Gives back what a server was asked to commit, or has granted, by other sockets than those over which it was asked: like
+    /// any other lease, until it would have ended.
     pub(super) fn give_back_unsaid(&mut self, common: &mut Common, link_gone: bool, cx: &mut Cx<'_>) -> Next {
         let Some(lease) = self.client.owed(cx.now.boot).cloned() else { return SAME };
         let owed = if self.client.lease().is_some() { Owed::Leased } else { Owed::Asked };
@@ -51,8 +51,8 @@ impl Acquire {
         Break(Release::new(lease, owed, why).begun(common, cx))
     }
 
-    /// Gives a lease back that could not be made durable. A write that failed may have been done all the same, so the
-    /// record is removed.
+    /// Gives back a lease that could not be made durable. A write that failed may have been done all the same, so the record is
+    /// removed.
     pub(super) fn undo_write(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         if self.owes_unsaid(common, false, cx) {
             return self.give_back_unsaid(common, false, cx);
@@ -62,7 +62,7 @@ impl Acquire {
         Break(Release::new(lease, Owed::Nothing, Leave::Undone).begun(common, cx))
     }
 
-    /// Gives a durable lease back that nobody wants any more.
+    /// Gives back a durable lease that nobody wants any more.
     pub(super) fn give_back_won(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let Some(lease) = self.client.lease().cloned() else { return SAME };
         common.close(cx);

@@ -1,11 +1,11 @@
-//! What a held lease, or its end, means to the binding's own interface: what that is to carry, and when.
+//! What a held lease, or its end, means for the binding's own interface: what that should carry, and when.
 //!
-//! A new lease is durable before the interface is changed for it. What a lease that ends left there goes at once, whatever
-//! the store says. What one that is refused or declined left there goes when the store knows, or fails, or takes too long: the
-//! next daemon would take the lease up again, and its address for taken off by somebody. What a restart cut short waits for its
+//! A new lease is durable before the interface is changed for it. What an ended lease left there goes at once, whatever the
+//! store says. What a refused or declined lease left there goes when the store knows, or fails, or takes too long: the next
+//! daemon would take the lease up again, and think that somebody took its address off. What a restart cut short waits for its
 //! turn among all bindings.
 //!
-//! How the interface comes to carry it is [`crate::interface`]'s.
+//! [`crate::interface`] knows how the interface gets there.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ use crate::record::Former;
 use crate::time::Instant;
 
 impl Hold {
-    /// Has the interface carry nothing of the lease any more, before that is given back. Reports when it does.
+    /// Makes the interface carry nothing of the lease any more, before that is given back. Reports when it does.
     pub(in crate::binding) fn vacate(&mut self, common: &Common, cx: &mut Cx<'_>) {
         self.rare().vacates = true;
         let told = common.answered.into_iter().map(Into::into).collect();
@@ -34,7 +34,7 @@ impl Hold {
         self.has_work();
     }
 
-    /// Records that the lease changed from `was` to what the client holds now. To be written before [`Self::work`].
+    /// Records that the lease changed from `was` to what the client holds now. It must be written before [`Self::work`].
     pub(super) fn changed(&mut self, common: &Common, was: &Lease, cx: &mut Cx<'_>) {
         let presence = common.presence(cx.interfaces);
         if presence.is_left() {
@@ -53,7 +53,7 @@ impl Hold {
                 None
             }
             OnChange::Keep => {
-                // Nothing is changed from here on: what the interface has is what the first lease put there.
+                // Nothing is changed from here on: the interface has what the first lease put there.
                 if !common.work(cx.interfaces).is_some_and(Work::differs) {
                     common.due(cx, |work| work.leave_behind(common.grant(was), false));
                 }
@@ -63,7 +63,7 @@ impl Hold {
         };
         match kept {
             _ if was.address == address => {}
-            // Another mask of it is not what the interface has, but the address is.
+            // The interface has the address, but with another mask.
             Some(_) if was.ip() == address.addr() => {}
             Some(true) => common.expect(Presence::Unknown, cx),
             Some(false) => common.expect(Presence::Missing, cx),
@@ -71,7 +71,7 @@ impl Hold {
         }
     }
 
-    /// Records that there is a lease where there was none; `last` is the one before.
+    /// Records that there is a lease again; `last` is the one before.
     pub(super) fn returned(&mut self, common: &Common, last: &Lease, cx: &mut Cx<'_>) {
         if common.presence(cx.interfaces).is_left() {
             return;
@@ -89,8 +89,8 @@ impl Hold {
         common.expect(Presence::Awaited, cx);
     }
 
-    /// Records that the lease `lost` is no more; `taken`: somebody else uses its address, which is on the interface.
-    /// Returns whether anything is to be taken off that was not before.
+    /// Records that the lease `lost` is lost; `taken`: another station uses its address, which is on the interface. Returns
+    /// whether anything must be taken off that need not have been before.
     pub(super) fn leaves_lost(&mut self, common: &Common, lost: &Lease, taken: bool, cx: &mut Cx<'_>) -> bool {
         let keeps = common.profile.on_expiry == OnExpiry::Keep;
         let before = former(common, cx);
@@ -104,7 +104,7 @@ impl Hold {
         former(common, cx) != before
     }
 
-    /// Returns what the interface is to carry.
+    /// Returns what the interface should carry.
     fn wish(&self, common: &Common, interfaces: &Interfaces) -> Wish {
         let Some(work) = common.work(interfaces) else { return Wish::AsIs };
         let former = work.former();
@@ -117,7 +117,7 @@ impl Hold {
         match self.client.lease().filter(|_| !common.presence(interfaces).is_left()) {
             None if common.profile.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
             None => Wish::AsIs,
-            // The MTU that came with the ADD is no change, nor are routes that are missing.
+            // The MTU that came with the ADD is not a change, nor are missing routes.
             Some(next) if self.keeps_changed(common, interfaces) => match former.grants.first() {
                 _ if !former.mtu_due && !former.routes_due => Wish::AsIs,
                 Some(kept) => carry(kept.clone()),
@@ -125,7 +125,7 @@ impl Hold {
                 None => Wish::AsIs,
             },
             Some(next) if usable(next) => carry(common.grant(next)),
-            // What was lost before it does not wait for it.
+            // What was lost before does not wait for it.
             Some(_) if (self.follows_loss(common, interfaces) || former.taken) && !former.grants.is_empty() => {
                 Wish::Nothing
             }
@@ -138,19 +138,19 @@ impl Hold {
         common.profile.on_change == OnChange::Keep && !keeps_nothing(common, interfaces) && !common.probes_after_loss()
     }
 
-    /// Returns whether the interface keeps what the last lease put there though that is lost.
+    /// Returns whether the interface keeps what the lost lease put there.
     pub(super) fn keeps_lost(&self, common: &Common, interfaces: &Interfaces) -> bool {
         common.profile.on_expiry == OnExpiry::Keep && !keeps_nothing(common, interfaces)
     }
 
-    /// Returns whether the lease that is not used yet is one after a loss, whose traces go in any case.
+    /// Returns whether the lease that is not used yet follows a loss, whose traces go in any case.
     fn follows_loss(&self, common: &Common, interfaces: &Interfaces) -> bool {
         let bare = common.work(interfaces).is_some_and(|work| work.former().bare);
         common.profile.on_expiry == OnExpiry::Remove
             && if common.is_probing() { common.probes_after_loss() } else { bare }
     }
 
-    /// Returns whether the addresses of the interface are being changed, or are to be.
+    /// Returns whether the addresses of the interface are being changed, or should be.
     pub(super) fn at_work(&self, common: &Common, interfaces: &Interfaces) -> bool {
         let is_wanted = || self.wish(common, interfaces) != Wish::AsIs;
         common.work(interfaces).is_some_and(|work| work.differs() && (work.busy() || is_wanted()))
@@ -171,7 +171,7 @@ impl Hold {
         }
     }
 
-    /// Goes on with what is to be done at the interface, if anything is and may be.
+    /// Goes on with what has to be done at the interface, if anything has and may be.
     pub(super) fn work(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.is_being_set_up() && !self.vacates() {
             return;
@@ -194,7 +194,7 @@ impl Hold {
         act.into_iter().for_each(|act| self.act(common, act, cx));
     }
 
-    /// Does what is to be done next.
+    /// Does the next thing.
     fn act(&mut self, common: &Common, act: Act, cx: &mut Cx<'_>) {
         let waiter = Waiter::Binding(common.id, Task::Work);
         match (act, common.identity.lan.parent()) {
@@ -262,12 +262,12 @@ impl Hold {
         SAME
     }
 
-    /// Records that the record is to be written once more: the lease changed, or what is to be done at the interface.
+    /// Records that the record must be written again: the lease changed, or what has to be done at the interface.
     pub(in crate::binding) fn record_again(&mut self) {
         self.after.record = true;
     }
 
-    /// Records that there may be something to be done at the interface.
+    /// Records that something may have to be done at the interface.
     pub(in crate::binding) fn has_work(&mut self) {
         self.after.work = true;
     }
@@ -285,7 +285,7 @@ impl Hold {
         tracing::info!(attachment = %common.attachment, address, "interface changed");
         let own = self.client.lease().map(Lease::ip);
         let own = own.filter(|own| next.as_ref().is_some_and(|next| next.has((*own).into())));
-        // Only what this run of the daemon was to put there has arrived just now.
+        // Only what this run of the daemon had to put there has arrived just now.
         if let Some(address) = own.filter(|_| common.presence(cx.interfaces) == Presence::Awaited) {
             common.expect(Presence::There, cx);
             if common.announce(address, cx) {
@@ -296,14 +296,14 @@ impl Hold {
             Some(lack) => self.work_later(common, &lack, Some(lack), cx),
             None => self.has_work(),
         }
-        // Where the profile keeps what is there, that nothing is, or something else, does not go without saying.
+        // If the profile keeps what is there, it must be reported that nothing is there, or something else.
         let keeps =
             next.is_none() && common.profile.on_expiry == OnExpiry::Keep || self.keeps_changed(common, cx.interfaces);
         self.after.note = mtu_due || keeps;
         SAME
     }
 
-    /// Records why the MTU which came with the ADD could not be set yet.
+    /// Records why the MTU that came with the ADD could not be set yet.
     pub(in crate::binding) fn size_failed(&mut self, common: &mut Common, cause: &LinkCause, cx: &mut Cx<'_>) {
         common.due(cx, Work::size_later);
         self.work_later(common, cause, Some(Lack::Mtu), cx);
@@ -313,7 +313,7 @@ impl Hold {
         if self.is_lost(common, &cause, cx) {
             return self.on_gone(common, cause, cx);
         }
-        // Of what is not seen the word of whoever ended it counts.
+        // If it is not seen, the word of whoever ended it counts.
         match self.vacates() && cause.is_unseen() {
             true => cx.out.report(common.id, Report::Vacated),
             false => self.work_later(common, &cause, None, cx),
@@ -327,7 +327,7 @@ impl Hold {
         tracing::warn!(attachment = %common.attachment, %cause, ?pause, "interface not changed, trying again");
     }
 
-    /// Tries again what failed, or waits no longer, when its time has come.
+    /// Tries again what failed, or stops waiting, when its time has come.
     pub(in crate::binding) fn retry_work(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let now = cx.now.boot;
         self.end_setup(common, cx);
@@ -346,7 +346,7 @@ impl Hold {
         }
     }
 
-    /// Records that a main plugin is about to put the address on again, and is not told of all routes.
+    /// Records that a main plugin is about to put the address on again, and does not get all routes.
     pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let late = self.client.lease().is_some_and(|lease| common.grant(lease).has_late());
         if late && common.presence(cx.interfaces) != Presence::There {
@@ -360,13 +360,13 @@ pub(super) fn former(common: &Common, cx: &Cx<'_>) -> Option<Box<Former>> {
     common.work(cx.interfaces).and_then(Work::recorded)
 }
 
-/// Returns what of a wish is to come true already: not what waits for the store to write down a loss.
+/// Returns the part of a wish that may come true already: not what waits for the store to record a loss.
 fn by_now(wish: Wish, common: &Common, interfaces: &Interfaces) -> Wish {
     let patient = common.work(interfaces).is_some_and(Work::is_patient);
     if wish == Wish::Nothing && patient && common.persistence.busy() { Wish::AsIs } else { wish }
 }
 
-/// Returns whether nothing is on the interface for certain, or what is there is somebody else's.
+/// Returns whether nothing is certainly on the interface, or what is there belongs to somebody else.
 fn keeps_nothing(common: &Common, interfaces: &Interfaces) -> bool {
     common.work(interfaces).is_some_and(|work| work.former().bare || work.former().taken)
 }

@@ -1,4 +1,4 @@
-//! What is to be taken off an interface before another binding takes its place there.
+//! What must be taken off an interface before another binding takes its place there.
 
 use ipnet::IpNet;
 
@@ -12,8 +12,8 @@ use crate::plan::{self, Before};
 use crate::time::Instant;
 
 impl Hold {
-    /// Returns the steps that take off an interface with these addresses what it carries of this binding's leases, before
-    /// another binding takes its place there.
+    /// Returns the steps that take this binding's leases off an interface with these addresses, before another binding takes its
+    /// place there.
     pub(crate) fn leavings(
         &self,
         common: &Common,
@@ -37,8 +37,8 @@ impl Hold {
     }
 }
 
-/// Returns the steps that take an address off an interface with these addresses, which no binding holds, where the profile
-/// does not keep what is there.
+/// Returns the steps that take an address that no binding holds off an interface with these addresses, unless the profile keeps
+/// what is there.
 pub(crate) fn without(address: IpNet, addresses: &[IpNet], profile: &Profile) -> Vec<Step> {
     let stays = profile.on_expiry == OnExpiry::Keep || profile.on_change == OnChange::Keep;
     match stays || !addresses.contains(&address) {

@@ -1,7 +1,7 @@
-//! A held lease that moves: from the LAN's link onto the interface that it is for, once that is found, and back when that goes; and
-//! to the LAN's link for as long as no path leads to the interface's namespace.
+//! A held lease that moves: from the LAN's link onto its interface, once that is found, and back when that goes; and to the
+//! LAN's link while no path leads to the interface's namespace.
 //!
-//! Lease, timers and identity stay. What was under way over the sockets of the previous place begins anew at the next.
+//! Lease, timers and identity stay. What was under way over the old sockets begins anew in the new place.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -20,8 +20,8 @@ use crate::outbox::{Task, Waiter};
 use crate::time::Instant;
 
 impl Hold {
-    /// Goes on at the interface that the lease is for, as it was found. Its runtime puts the address and the default route there,
-    /// which may be still to come; what else the lease gives it does not know of.
+    /// Goes on at the lease's interface, as found. Its runtime puts the address and the default route there, perhaps later; it
+    /// does not know what else the lease gives.
     pub(in crate::binding) fn move_in(
         &mut self,
         common: &mut Common,
@@ -85,7 +85,8 @@ impl Hold {
         }
     }
 
-    /// Goes on at the interface when Docker is through with it. Where the router has changed since it was told, it is to have that.
+    /// Goes on at the interface when Docker is through with it. If the router has changed since Docker was told, the interface
+    /// gets the new one.
     pub(super) fn end_setup(&mut self, common: &Common, cx: &mut Cx<'_>) {
         if self.setup_ends().is_none_or(|at| cx.now.boot < at) {
             return;
@@ -101,8 +102,8 @@ impl Hold {
         self.has_work();
     }
 
-    /// Returns the address that the runtime puts on the interface although the lease has another by now, or another mask, or is
-    /// lost: it hears of none of this.
+    /// Returns the address that the runtime puts on the interface although the lease now has another address or mask, or is
+    /// lost: the runtime does not hear of that.
     fn outdated(&self, common: &Common) -> Option<Ipv4Net> {
         let leased = self.client.lease().map(|lease| common.profile.address(lease));
         let (keeps_change, keeps_lost) =
@@ -115,7 +116,7 @@ impl Hold {
         common.answered.filter(is_outdated)
     }
 
-    /// Has the interface carry the lease's address, or none, in place of the one that the runtime has put there.
+    /// Makes the interface carry the lease's address, or none, instead of the one that the runtime has put there.
     fn replaces(&mut self, common: &Common, outdated: Option<Ipv4Net>, cx: &mut Cx<'_>) {
         let has_lease = self.client.lease().is_some();
         if let Some(outdated) = outdated {
@@ -138,15 +139,15 @@ impl Hold {
         self.has_work();
     }
 
-    /// Returns whether the runtime may have put this address on with a mask that the lease has no more.
+    /// Returns whether the runtime may have put this address on with a mask that the lease no longer has.
     pub(in crate::binding) fn may_have_other_mask(&self, common: &Common, address: IpAddr) -> bool {
         let leased = self.client.lease().map(Lease::ip);
         let told = self.outdated(common).map(|told| told.addr()).filter(|told| leased == Some(*told));
         told.map(IpAddr::V4) == Some(address)
     }
 
-    /// The runtime may put an address on that the lease has no more. `prefix`: with this one; where that is not known, and the
-    /// address is the lease's too, a look shows it.
+    /// Records that the runtime may put on an address that the lease no longer has. `prefix`: with this one; if that is unknown,
+    /// and the lease has the address too, a look shows it.
     pub(super) fn on_outdated(&mut self, common: &Common, address: Ipv4Addr, prefix: Option<u8>, cx: &mut Cx<'_>) {
         let is_kept = self.keeps_changed(common, cx.interfaces) || common.presence(cx.interfaces).is_left();
         let is_it = |told: &Ipv4Net| match prefix {
@@ -164,8 +165,8 @@ impl Hold {
         self.move_to(common, link, cx)
     }
 
-    /// Goes on from the LAN's link: no path leads to the interface's namespace any more, which lives, or which only our own sockets
-    /// keep. A lease that came before its interface lives there anyway.
+    /// Goes on from the LAN's link: no path leads any more to the interface's namespace, which lives, or which only our own
+    /// sockets keep. A lease that came before its interface lives there anyway.
     pub(super) fn on_hidden(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         if common.attachment.is_found_later() {
             return self.on_gone(common, cause, cx);
@@ -197,11 +198,11 @@ impl Hold {
         self.talk_anew(common, cx)
     }
 
-    /// Begins over other sockets what was under way.
+    /// Begins what was under way again, over other sockets.
     fn talk_anew(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let was_talking = !common.exchange.is_closed() || common.permit != Permit::None;
         common.end_exchange(cx);
-        // It is found by its name where it is needed.
+        // It is found by its name when needed.
         common.parent = None;
         let leased = self.client.lease().map(Lease::ip);
         common.guard_moved(leased, cx);

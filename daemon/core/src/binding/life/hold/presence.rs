@@ -1,4 +1,4 @@
-//! What it means to a held lease that its interface is gone, has carrier again, or another Ethernet address, and that the leased
+//! What it means for a held lease that its interface is gone, has carrier again or another Ethernet address, and that the leased
 //! address is there or not.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,10 +18,10 @@ use crate::plan;
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// What its caller made of an ADD's answer is not looked for after this time: the link may stay down.
+/// After this time nobody looks what the ADD's caller made of its answer: the link may stay down.
 const SETTLED: Duration = Duration::from_secs(600);
 
-/// Carrier that was away for longer than this may have come back on another network (RFC 2131 §3.7).
+/// Carrier that was away longer than this may have come back on another network (RFC 2131 §3.7).
 const CARRIER_LOSS: Duration = Duration::from_secs(3);
 
 impl Hold {
@@ -39,7 +39,8 @@ impl Hold {
         }
     }
 
-    /// Goes on when the link's carrier is back. Away for long, the lease is confirmed, or another looked for soon.
+    /// Goes on when the link's carrier is back. After a long absence the lease is confirmed, or the search for another starts
+    /// soon.
     pub(super) fn on_carrier_back(&mut self, common: &mut Common, lost: Duration, cx: &mut Cx<'_>) {
         if lost <= CARRIER_LOSS {
             return;
@@ -52,15 +53,15 @@ impl Hold {
         }
     }
 
-    /// Has the lease confirmed by INIT-REBOOT, soon: `why` it may not be good any more.
+    /// Has the lease confirmed by INIT-REBOOT, soon. `why`: what makes it doubtful.
     pub(in crate::binding) fn confirm(&mut self, common: &mut Common, why: &str, cx: &mut Cx<'_>) {
-        // That it has ended is the clock's.
+        // Only the clock ends it.
         let Some(lease) = self.client.lease().filter(|lease| !lease.expired(cx.now.boot)) else { return };
         tracing::info!(attachment = %common.attachment, address = %lease.address, "{why}, confirming the lease");
         self.client.confirm(cx.now.boot);
         common.end_exchange(cx);
         self.record_again();
-        // What was heard on the previous network says nothing of this one.
+        // What was heard on the previous network says nothing about this one.
         if !common.is_probing() {
             common.close_guard(cx);
         }
@@ -82,8 +83,8 @@ impl Hold {
         }
     }
 
-    /// Returns the address that the interface should carry by now, of the lease or of the last one where that is kept: `None`
-    /// while there is none, while it is probed for, or while the daemon itself is changing that, or is to.
+    /// Returns the address that the interface should carry by now, of the lease or of the last one if that is kept: `None` while
+    /// there is none, while it is probed for, or while the daemon itself is changing that, or is about to.
     pub(in crate::binding) fn expected_address(&self, common: &Common, interfaces: &Interfaces) -> Option<Ipv4Addr> {
         let awaited = common.presence(interfaces) == Presence::Awaited;
         let changes = self.at_work(common, interfaces) || common.is_probing() || awaited;
@@ -111,7 +112,7 @@ impl Hold {
             self.on_address(common, view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address)), cx);
         }
         self.settle_interface(common, view, cx);
-        // The message that told of one may be lost.
+        // The message about one may be lost.
         for there in &view.addresses {
             self.on_address_added(common, there.addr(), Some(there.prefix_len()), cx)?;
         }
@@ -125,7 +126,7 @@ impl Hold {
         self.announce_moved(common, cx)
     }
 
-    /// Records that an address is on the interface. `prefix`: with this one, where that is known.
+    /// Records that an address is on the interface. `prefix`: with this one, if known.
     pub(super) fn on_address_added(
         &mut self,
         common: &mut Common,
@@ -142,7 +143,7 @@ impl Hold {
         SAME
     }
 
-    /// A main plugin may put an address on that is lost already: it goes again.
+    /// Handles an address that a main plugin puts on after it is lost: it goes again.
     fn on_address_late(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
         if self.client.lease().is_some() || self.last.ip() != address {
             return;
@@ -156,9 +157,9 @@ impl Hold {
         self.has_work();
     }
 
-    /// Records whether the leased address is on the interface. One that somebody took off is not put back; without
-    /// it servers cannot answer a renewal, so the lease is extended by INIT-REBOOT from there on. One that is only kept there
-    /// after its lease is nobody's loss.
+    /// Records whether the leased address is on the interface. An address that somebody took off is not put back; without it
+    /// servers cannot answer a renewal, so the lease is from then on extended by INIT-REBOOT. Nobody loses an address that is
+    /// only kept there after its lease.
     pub(super) fn on_address(&mut self, common: &mut Common, there: bool, cx: &mut Cx<'_>) {
         let lease = self.client.shared();
         let settles = self.is_settling();
@@ -171,7 +172,7 @@ impl Hold {
         let configured = configured.is_some_and(|since| cx.now.boot.saturating_since(since) >= CONFIGURED);
         let Some(seat) = cx.interfaces.seat(&common.link, common.id) else { return };
         let (was, is) = match seat.see(there, configured) {
-            // Its main plugin has time to put it on. What never came was taken off by nobody.
+            // Its main plugin has time to put it on. Nobody took off what never came.
             (Presence::Unknown, Presence::Missing) if settles => (Presence::Unknown, Presence::Unknown),
             (Presence::Unknown, Presence::TakenOff) if settles => (Presence::Unknown, Presence::Elsewhere),
             seen => seen,
@@ -213,30 +214,30 @@ impl Hold {
         }
         common.guard_off_address(address.addr());
         if is.is_left() {
-            // What goes by it is his, too.
+            // Whoever took the address off decides about its routes, too.
             common.work_mut(cx).into_iter().for_each(Work::route_no_more);
         }
     }
 
-    /// Records that its ADD is being told of the lease: what its caller makes of that is looked at once it had its time, and before
-    /// T1 where the address is not seen till then.
+    /// Records that its ADD is being told the lease: the daemon looks what the caller made of it after a time, and before T1 if
+    /// the address is not seen until then.
     pub(in crate::binding) fn settles(&mut self, now: Instant) {
         let first = self.client.lease().and_then(Lease::t1).map(|t1| t1.saturating_since(now) / 2);
         let look_at = now + first.map_or(CONFIGURED, |first| first.min(CONFIGURED));
         self.came = Some(Box::new(Came { at: now, look_at: Some(look_at), setup: None }));
     }
 
-    /// Returns whether it is still to be seen what the ADD's caller made of its answer.
+    /// Returns whether it is still open what the ADD's caller made of its answer.
     pub(in crate::binding) fn is_settling(&self) -> bool {
         self.look_at().is_some()
     }
 
-    /// Returns when the interface is to be looked at, or Docker counts as through with it.
+    /// Returns when the interface must be looked at, or Docker counts as through with it.
     pub(in crate::binding) fn wakes_at(&self) -> Option<Instant> {
         self.look_at().into_iter().chain(self.setup_ends()).min()
     }
 
-    /// Returns when the interface is to be looked at for that.
+    /// Returns when the interface must be looked at for that.
     fn look_at(&self) -> Option<Instant> {
         self.came.as_deref().and_then(|came| came.look_at)
     }
@@ -251,7 +252,7 @@ impl Hold {
         let is_over = now >= came.at + CONFIGURED;
         let from = if is_over { now } else { came.at };
         came.look_at = Some(from + CONFIGURED);
-        // What is missing while the daemon itself is at work there was removed by nobody.
+        // Nobody removed what is missing while the daemon itself is at work there.
         let is_idle = is_over && common.work(cx.interfaces).is_none();
         if is_known && now >= came.at + SETTLED {
             self.came = None;
@@ -266,7 +267,7 @@ impl Hold {
         if !self.is_settling() || !self.came.as_deref().is_some_and(is_over) {
             return;
         }
-        // One that waits for its probes is not on the interface yet, and nobody has removed its routes.
+        // The routes of a lease that waits for its probes are not on the interface yet, and nobody has removed them.
         let used = self.client.lease().filter(|_| !common.is_probing());
         let (Some(lease), Some(routes)) = (used, &view.routes) else { return };
         let presence = common.presence(cx.interfaces);
@@ -288,8 +289,8 @@ impl Hold {
         self.came = None;
     }
 
-    /// Returns a route that the daemon has put on and that is not seen there. While the container is being set up, one that was
-    /// removed is no fault, but one that came in another form is.
+    /// Returns a route that the daemon has put on and that is not seen there. While the container is being set up, a removed
+    /// route is no fault, but one in another form is.
     pub(in crate::binding) fn lacks_route(
         &self,
         common: &Common,
@@ -305,7 +306,7 @@ impl Hold {
         late.into_iter().find(|route| !seen.iter().any(|seen| route.is(seen)) && !is_removed(route))
     }
 
-    /// Puts the leased address on again, which was taken off for an ADD that came to nothing.
+    /// Puts the leased address on again, which was taken off for an ADD that failed.
     pub(in crate::binding) fn put_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let probing = common.is_probing();
         if self.client.lease().is_none() || !common.presence(cx.interfaces).on_link() || probing {

@@ -1,4 +1,4 @@
-//! How a lease comes to be held, other than by an ADD, and how it is held no more.
+//! How a lease comes to be held, other than by an ADD, and how its holding ends.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::interface::{Presence, Work};
 use crate::record::Former;
 
 impl Hold {
-    /// Goes on with a lease where it stands.
+    /// Goes on with a lease where it was.
     pub(in crate::binding) fn resumed(
         common: &mut Common,
         (lease, unconfirmed): (Lease, bool),
@@ -41,7 +41,7 @@ impl Hold {
         hold
     }
 
-    /// Goes on looking for a lease where the last one was lost.
+    /// Goes on looking for a lease after the last one was lost.
     pub(in crate::binding) fn seeking(
         common: &Common,
         last: Lease,
@@ -54,8 +54,8 @@ impl Hold {
         hold
     }
 
-    /// Begins anew, over other sockets, what was going on with servers. `probing`: how the binding stood before the lease that was
-    /// probed for.
+    /// Begins again, over other sockets, what was going on with servers. `probing`: how the binding stood before the lease that
+    /// was probed for.
     pub(in crate::binding) fn begin_anew(
         &mut self,
         common: &mut Common,
@@ -64,10 +64,10 @@ impl Hold {
     ) -> Next {
         let lease = self.client.shared();
         match &lease {
-            // That it has ended is the clock's.
+            // Only the clock ends it.
             Some(lease) if lease.expired(cx.now.boot) => {}
             Some(_) if self.client.acquires() => self.client.confirm(cx.now.boot),
-            // A server may answer yet what it was asked before.
+            // A server may still answer what it was asked before.
             Some(_) => self.client.begin_again(cx.now.boot),
             None => self.client = seek(common.sender(), cx),
         }
@@ -77,7 +77,7 @@ impl Hold {
         }
     }
 
-    /// Records that Docker is told of the lease once more, which may have another address by now.
+    /// Records that Docker is told the lease again, which may have another address by now.
     pub(in crate::binding) fn answer_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.client.shared().is_some_and(|lease| common.answers(&lease)) {
             self.record_again();
@@ -85,19 +85,19 @@ impl Hold {
         }
     }
 
-    /// Declines a lease whose address a station claims, where it is given up before it is known what that is worth: a RELEASE
+    /// Declines a lease whose address a station claims, if it is given up before it is known what the claim is worth: a RELEASE
     /// would say that the address is free.
     fn believe_claim(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let leased = self.client.lease().map(Lease::ip);
         let is_claimed = common.claim().is_some_and(|(address, _)| leased == Some(address) && common.can_send());
         if let Some(Found::Conflict { by }) = is_claimed.then(|| common.believe_claim()).flatten() {
             common.note_conflict(&self.client, by, cx);
-            // The loss is all that a conflict leads to here; there is nothing to go on with.
+            // Here a conflict only leads to the loss; there is nothing to go on with.
             let _ = self.on_conflict(common, by, cx);
         }
     }
 
-    /// Returns the life in which the lease is given back, or all that a server may hold for the binding.
+    /// Returns the life that gives the lease back, or all that a server may hold for the binding.
     pub(in crate::binding) fn give_back(&mut self, common: &mut Common, why: Leave, cx: &mut Cx<'_>) -> Life {
         let probing = common.probing();
         self.believe_claim(common, cx);
@@ -107,7 +107,7 @@ impl Hold {
         common.end_exchange(cx);
         common.let_guard_decline(cx);
         let (lease, owed) = match (self.client.lease(), self.client.owed(cx.now.boot)) {
-            // A network may want its leases to end by themselves.
+            // A network may want its leases to expire.
             (Some(lease), _) if !common.profile.release => {
                 common.note_gone(EventKind::Released, lease, LEFT, cx);
                 (lease, Owed::Left)

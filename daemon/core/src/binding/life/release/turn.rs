@@ -6,7 +6,7 @@ use crate::event::EventKind;
 use crate::time::Instant;
 
 impl Release {
-    /// Goes on to a RELEASE, if there is something to be said and nobody else holds the identity.
+    /// Goes on to a RELEASE, if one is due and nobody else holds the identity.
     pub(super) fn try_release(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.is_held_over(common, cx) {
             self.stage = Stage::Paused { marked: true };
@@ -29,13 +29,13 @@ impl Release {
         }
         (self.stage, self.tried) = (Stage::Queued(None), true);
         if self.link_gone {
-            // Nothing that a caller waits for.
+            // No caller waits for this.
             self.tell(common, cx);
         }
         cx.out.report(common.id, Report::WantsTurn);
     }
 
-    /// Records when its turn comes, which may be now. A DEL waits for none: its leaving is durable.
+    /// Records when its turn comes, which may be now. No DEL waits for it: it is durable that the lease leaves.
     pub(in crate::binding) fn on_turn(&mut self, common: &mut Common, at: Instant, cx: &mut Cx<'_>) {
         if !matches!(self.stage, Stage::Queued(None)) {
             return;
@@ -49,7 +49,7 @@ impl Release {
 
     /// Stops: another binding has taken the identity over.
     pub(in crate::binding) fn pause(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        // A DECLINE that waits leaves before the other asks for anything.
+        // A waiting DECLINE leaves before the other binding asks for anything.
         common.close_guard(cx);
         match self.stage {
             Stage::Waiting(_)
@@ -65,13 +65,13 @@ impl Release {
                 common.exchange.close(cx);
                 self.tell(common, cx);
             }
-            // It leaves before the other asks for anything.
+            // It leaves before the other binding asks for anything.
             Stage::Leaving(_) => self.released(common, cx),
             Stage::Marking | Stage::Paused { .. } | Stage::Forgetting => {}
         }
     }
 
-    /// Ends without a RELEASE where another binding has the address by now, which lives. Returns whether there is one.
+    /// Ends without a RELEASE if another live binding has the address by now. Returns whether there is one.
     pub(in crate::binding) fn give_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
         if self.owed.is_nothing() || self.is_leaving() {
             return false;
@@ -83,8 +83,8 @@ impl Release {
         is_anothers
     }
 
-    /// Goes: the write of another has taken its record out. Returns whether that is all; a write of its own that came after that
-    /// brings the record back, and is undone. Of the two that may be the first to be told of.
+    /// Ends: a successor's write removed this record. Returns whether that is all; a later write of its own brings the record
+    /// back, and is undone. The outcome of either write may come first.
     pub(in crate::binding) fn replaced(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
         let waits = matches!(self.stage, Stage::Paused { .. } | Stage::Marking);
         if waits && !common.persistence.busy() {
@@ -95,7 +95,7 @@ impl Release {
         false
     }
 
-    /// Goes on if nobody holds the identity any more, or who does has another address: then its wait is over.
+    /// Goes on if nobody holds the identity any more, or its holder has another address: then its wait is over.
     pub(in crate::binding) fn unpause(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.is_held_over(common, cx) {
             return;
