@@ -1,5 +1,5 @@
-//! Finds running containers that the store knows nothing of: it is new, was set aside, or has records that do not
-//! parse, or an earlier daemon could not adopt them all.
+//! Finds running containers that the store does not know: it is new, was set aside, or has records that do not parse, or an
+//! earlier daemon could not adopt them all.
 //!
 //! libcni keeps a file for each attachment: the network's configuration, what the runtime passed and what the plugins
 //! answered. From it the ADD is put together as the runtime would send it now, so that the lease's client identifier,

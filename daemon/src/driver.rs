@@ -40,8 +40,8 @@ use sources::{Signals, Sources, Wake, every};
 /// How long requests open at SIGTERM may still take. Most need less; the shim asks the next daemon anyway.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long Docker's calls may still take then. Each of them is answered: what breaks, Docker asks again without what it
-/// asked. The service manager's patience (`TimeoutStopSec=`) is longer.
+/// How long Docker's calls may still take then. Each of them is answered, because Docker repeats a broken call without its
+/// content. The service manager's patience (`TimeoutStopSec=`) is longer.
 const DOCKER_GRACE: Duration = Duration::from_secs(5);
 
 /// How long connections may take to close after that.
@@ -59,7 +59,7 @@ const WORKERS: usize = 4;
 pub(crate) struct Settings {
     /// Where to listen when systemd passes no socket.
     pub(crate) socket: PathBuf,
-    /// Where Docker looks for plugins, if it is to find this one.
+    /// Where Docker looks for plugins, if it should find this one.
     pub(crate) plugin_dir: Option<PluginDir>,
     /// Where Docker keeps its namespaces.
     pub(crate) docker_netns_dir: PathBuf,
@@ -122,7 +122,7 @@ impl StartError {
 /// so that shims wait in the backlog, and accepts last, when the core knows every lease; only then does dockerd find its
 /// sockets. At the end the sockets go first, and the state directory last.
 pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
-    // Nothing of the host can be seen through it: neither its containers, nor that they are gone.
+    // Through it nothing of the host can be seen: neither its containers, nor that they are gone.
     if !settings.host_prefix.is_dir() {
         return Err(StartError::HostPrefix(settings.host_prefix.clone()));
     }
@@ -158,8 +158,8 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
         }
         written => written?,
     };
-    // Whether the store is new or was set aside, without a record nothing is known of what is running. The same goes
-    // for a record that does not parse.
+    // Whether the store is new or was set aside: without a record nothing is known about what is running. The same goes for a
+    // record that does not parse.
     let adopting = Unfinished::of(&settings.state_dir);
     let adoptees = match records.is_empty() || !store.is_whole() || adopting.is_left() {
         true => adopt::find(&settings.cni_caches, &settings.host_prefix, &site(settings)),
@@ -259,8 +259,8 @@ impl Driver {
         Ok((driver, sources))
     }
 
-    /// Starts the core, accepts callers, and loops until a signal; then stops in order. Returns how many containers are
-    /// still to be adopted.
+    /// Starts the core, accepts callers, and loops until a signal; then stops in order. Returns how many containers still have
+    /// to be adopted.
     async fn run(mut self, mut sources: Sources, control: UnixListener, known: Known) -> Result<usize, StartError> {
         let Known { records, docker, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
@@ -333,7 +333,7 @@ impl Driver {
             }
             Wake::Door(Event::Asked { reply, .. }) => self.late.push(reply),
             Wake::Door(Event::HungUp(id)) => {
-                // Where an answer has crossed it the core knows what that means.
+                // If an answer has crossed it, the core knows what that means.
                 self.open.remove(&id);
                 self.feed(Input::HungUp(id));
             }
@@ -356,7 +356,7 @@ impl Driver {
 
     /// Begins to stop; a second signal cuts the time for open requests short.
     ///
-    /// Docker's sockets go first: dockerd tries one that is missing again, with all that it asks.
+    /// Docker's sockets go first: if a socket is missing, dockerd tries again with its whole request.
     fn stop(&mut self, signal: &'static str) {
         info!(signal, open = self.open.len(), "stopping");
         self.phase = match self.phase {
@@ -376,7 +376,7 @@ impl Driver {
         Some(since + if docker { DOCKER_GRACE } else { GRACE })
     }
 
-    /// Answers Docker's open calls, which are not cut off, that they came to nothing, and takes back what they led to.
+    /// Answers Docker's open calls, which are not cut off, that they failed, and takes back what they led to.
     fn refuse_docker(&mut self) {
         let is_docker =
             |_: &RequestId, asker: &mut Asker| matches!(asker, Asker::Caller(reply) if reply.protocol().is_docker());
@@ -483,8 +483,8 @@ impl Driver {
     }
 }
 
-/// Waits until all connections are closed. Docker's callers that still come are answered that they came to nothing; the
-/// others are cut off.
+/// Waits until all connections are closed. Docker's callers that still come are answered that they failed; the others are cut
+/// off.
 async fn closed(accepting: &mut JoinHandle<()>, doors: &mut UnboundedReceiver<Event>, late: &mut Vec<Reply>) {
     loop {
         tokio::select! {

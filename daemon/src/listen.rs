@@ -3,9 +3,9 @@
 //! A socket's mode decides who may connect, so it is 0600 from the first moment. A path has at most one daemon: a
 //! live socket there is never touched, and a lock beside it, which nobody else can open, keeps two daemons apart.
 //!
-//! The control socket is there before the daemon is ready, so that shims wait in its backlog. Docker's sockets are not:
-//! dockerd asks a socket that accepts without a time limit, and does not start as long as nobody answers there. It tries
-//! one that is missing for 15 s. So the daemon binds them when it is ready, and never listens on one of systemd's.
+//! The control socket is there before the daemon is ready, so that shims wait in its backlog. Docker's sockets are not: dockerd
+//! asks a socket that accepts without a time limit, and does not start while nobody answers there. If the socket is missing, it
+//! tries for 15 s. So the daemon binds them when it is ready, and never listens on one of systemd's.
 //!
 //! The paths are checked every second, and bound if they are not there ([`Place::tend`]). That costs a system call each.
 //! inotify would be exact, but does not notice a directory that was replaced or mounted over.
@@ -34,12 +34,13 @@ pub(crate) enum Protocol {
     Control,
     /// Docker's network driver, and its IPAM driver for networks that give an endpoint an Ethernet address: macvlan, bridge.
     Docker,
-    /// The same for ipvlan, which refuses an Ethernet address. A driver asks for one always or never, so this is another.
+    /// The same for ipvlan, which refuses an Ethernet address. A driver asks for one always or never, so this is a second
+    /// driver.
     DockerIpvlan,
 }
 
 impl Protocol {
-    /// All there are.
+    /// All protocols.
     pub(crate) const ALL: [Self; 3] = [Self::Control, Self::Docker, Self::DockerIpvlan];
 
     /// Returns whether it is Docker's.
@@ -50,8 +51,8 @@ impl Protocol {
         }
     }
 
-    /// Returns what is spoken at a socket that systemd gives this name (`FileDescriptorName=`). The control socket has had
-    /// none from the beginning, so any other name is its.
+    /// Returns what is spoken at a socket that systemd gives this name (`FileDescriptorName=`). The control socket never had a
+    /// name, so any other name means that one.
     fn of_name(name: &str) -> Self {
         match name {
             "docker" => Self::Docker,
@@ -171,8 +172,8 @@ pub(crate) fn listen(
     Ok((listener, std::iter::once(control).chain(docker).collect()))
 }
 
-/// Removes Docker's socket on which systemd listens, for this daemon to bind its own there: systemd's would accept while the
-/// daemon fails.
+/// Removes Docker's socket on which systemd listens, so that this daemon can bind its own there: systemd's would accept callers
+/// even when the daemon fails.
 fn take_over(path: &Path) {
     tracing::warn!(
         "systemd listens at {}, and dockerd would hang there whenever this daemon fails: the daemon binds its own socket in its \
@@ -219,7 +220,7 @@ impl Place {
         Self { protocol: Protocol::Control, path, seen, bound_by: BoundBy::Systemd, trouble: None }
     }
 
-    /// Returns what is spoken there.
+    /// Returns the protocol that is spoken there.
     pub(crate) fn protocol(&self) -> Protocol {
         self.protocol
     }

@@ -1,9 +1,9 @@
 //! What programs of the host may read about leases: a file like `/etc/resolv.conf` for each attachment.
 //!
 //! Most main plugins drop the name servers that their IPAM plugin returns. They are published at
-//! `resolv/<network>/<container>/<ifname>` in the runtime directory, Docker's at `resolv/%docker/<pool>/<endpoint>`, for
-//! whoever mounts or copies the file. A file appears whole and is replaced whole. Nothing waits for it, and no lease fails because of it: what cannot be written
-//! now is tried again.
+//! `resolv/<network>/<container>/<ifname>` in the runtime directory, Docker's at `resolv/%docker/<pool>/<endpoint>`, for whoever
+//! mounts or copies the file. A file appears whole and is replaced whole. Nothing waits for it, and no lease fails because of
+//! it: what cannot be written now is tried again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ const LONGEST_NAME: usize = 200;
 /// The pause before a file that could not be written or removed is tried again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The directory of Docker's pools. No network's is called that: see [`file_name`].
+/// The directory of Docker's pools. No network's directory has that name: see [`file_name`].
 const DOCKER: &str = "%docker";
 /// The longest domain name (RFC 1035 §2.3.4).
 const LONGEST_DOMAIN: usize = 253;
@@ -66,7 +66,7 @@ impl Publisher {
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Has the file of an attachment written, or removed.
+    /// Has an attachment's file written, or removed.
     pub(crate) fn publish(&self, attachment: Arc<Attachment>, dns: Option<Dns>) {
         self.order(Job::Publish(attachment, dns));
     }
@@ -184,7 +184,7 @@ impl Files {
         // Even if it cannot be written now: what is there is better than nothing.
         self.note(path);
         make_dirs(dir)?;
-        // Whoever mounted it does not lose it over a restart.
+        // A mount of it survives a restart.
         if fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
             return Ok(());
         }
@@ -240,7 +240,7 @@ fn replace(path: &Path, new: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(new)?;
     file.set_permissions(Permissions::from_mode(0o644))?;
     file.write_all(text.as_bytes())?;
-    // Docker makes an empty directory of a mount's source that is not there yet.
+    // Docker makes an empty directory in place of a missing mount source.
     let _ = fs::remove_dir(path);
     fs::rename(new, path)
 }

@@ -9,8 +9,8 @@ use sd_notify::NotifyState;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
-/// Reports that callers are served from now on. Waits for the manager to take that: it would end a daemon that it did
-/// not hear from.
+/// Reports that callers are served from now on. Waits for the manager to take that: it would end a daemon from which it has not
+/// heard.
 pub(crate) fn ready() {
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
         warn!(%error, "cannot notify the service manager");

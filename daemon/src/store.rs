@@ -1,9 +1,9 @@
 //! The store: every lease on disk before anyone hears of it.
 //!
-//! One redb file in the state directory, written by one thread. The thread takes all transactions that wait and makes
-//! them durable in one commit (group commit): under load the cost of a flush is shared, and a lone record waits for
-//! nobody. The store holds no lease state and decides nothing. [`journal`] keeps the events that come with the records,
-//! [`ends`] what lets leases go while the file cannot be written.
+//! One redb file in the state directory, written by one thread. The thread takes all waiting transactions and makes them durable
+//! in one commit (group commit): under load they share the cost of a flush, and a lone record waits for nobody. The store holds
+//! no lease state and decides nothing. [`journal`] keeps the events that come with the records, [`ends`] the ends of leases
+//! while the file cannot be written.
 
 mod docker;
 mod ends;
@@ -36,7 +36,7 @@ pub(crate) use self::lock::DirLock;
 pub(crate) struct Persisted {
     /// The transaction.
     pub(crate) op: OpId,
-    /// All of it is durable, or none is, as far as the device can tell. What ends a binding outlives this daemon at least.
+    /// All of it is durable, or none is, as far as the device can tell. The end of a binding at least outlives this daemon.
     pub(crate) result: Result<(), StoreCause>,
 }
 
@@ -61,12 +61,12 @@ pub(crate) enum StoreError {
         /// Why.
         source: LockError,
     },
-    /// The file was written by a later leasehold.
+    /// A later version of leasehold wrote the file.
     #[error("{} has {of} {found}, this leasehold knows {known} at most: run the newer one, or move the file away", .path.display())]
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// Whose format.
+        /// Which of the two formats.
         of: FormatOf,
         /// Its format.
         found: u64,
@@ -83,7 +83,7 @@ pub(crate) enum StoreError {
     },
 }
 
-/// Whose format it is that a file has.
+/// A format of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FormatOf {
     /// Ours, of the records.
@@ -116,7 +116,7 @@ enum Job {
 pub(crate) struct Stored {
     /// The bindings.
     pub(crate) records: Vec<(BindingId, Record)>,
-    /// What is kept of Docker's.
+    /// What is kept for Docker.
     pub(crate) docker: Vec<DockerRecord>,
 }
 
@@ -130,11 +130,11 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the store in `dir`, which is locked, and reads all that it holds.
+    /// Opens the store in `dir`, which is locked, and reads everything that it holds.
     ///
-    /// A damaged file is set aside and an empty one begun; a record that does not parse stays in the file but is not
-    /// returned. The results of transactions go to `events`. While the file cannot be written, what ends a binding is kept
-    /// beside `socket`.
+    /// A damaged file is set aside and an empty one begun; a record that does not parse stays in the file but is not returned.
+    /// The results of transactions go to `events`. While the file cannot be written, the ends of bindings are kept beside
+    /// `socket`.
     pub(crate) fn open(
         dir: &Path,
         socket: &Path,

@@ -32,11 +32,11 @@ pub(crate) struct DaemonArgs {
     /// The socket that the shim asks; not used when systemd passes one
     #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
     pub(crate) socket: PathBuf,
-    /// Docker's directory of plugins (/run/docker/plugins): offers the drivers leasehold and leasehold-ipvlan there
+    /// Docker's directory of plugins (/run/docker/plugins), in which to offer the drivers leasehold and leasehold-ipvlan
     #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
     pub(crate) docker_plugin_dir: Option<PathBuf>,
-    /// Whether the driver leasehold has Docker give each container an Ethernet address; false, for ipvlan, where Docker runs
-    /// the daemon as its plugin and there is one driver only
+    /// Whether the driver leasehold has Docker give each container an Ethernet address; false for ipvlan, if Docker runs the
+    /// daemon as its plugin with only one driver
     #[arg(
         long,
         env = "LEASEHOLD_DOCKER_REQUIRES_MAC",
@@ -51,22 +51,22 @@ pub(crate) struct DaemonArgs {
     /// Where leases are kept over restarts
     #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
     pub(crate) state_dir: PathBuf,
-    /// Where each lease's name servers lie, in a file like /etc/resolv.conf
+    /// Where the name servers of each lease are published, in a file like /etc/resolv.conf
     #[arg(long, env = "LEASEHOLD_RUNTIME_DIR", value_name = "DIR", default_value = "/run/leasehold")]
     pub(crate) runtime_dir: PathBuf,
-    /// Where the host's root directory is seen, when the daemon runs in a container: put before each netns path
+    /// Where a daemon in a container sees the host's root directory: put before each netns path
     #[arg(long, env = "LEASEHOLD_HOST_PREFIX", value_name = "DIR", default_value = "/")]
     pub(crate) host_prefix: PathBuf,
     /// Where the process id is written, and removed at the end
     #[arg(long, env = "LEASEHOLD_PID_FILE", value_name = "PATH")]
     pub(crate) pid_file: Option<PathBuf>,
-    /// How long an ADD may take, in seconds, where its network does not say
+    /// How long an ADD may take, in seconds, unless its network says otherwise
     #[arg(long, env = "LEASEHOLD_TIMEOUT", value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) timeout: Duration,
-    /// Ask DHCP servers to answer by broadcast, where a network does not say
+    /// Ask DHCP servers to answer by broadcast, unless a network says otherwise
     #[arg(long, env = "LEASEHOLD_BROADCAST")]
     pub(crate) broadcast: bool,
-    /// Where libcni keeps what runs: containers in there are adopted by a daemon without leases; empty for none
+    /// Where libcni keeps what runs: a daemon without leases adopts the containers in there; empty for none
     #[arg(
         long,
         env = "LEASEHOLD_CNI_CACHE",
@@ -76,10 +76,10 @@ pub(crate) struct DaemonArgs {
         default_value = "/var/lib/cni/results,/var/lib/cni/multus/results"
     )]
     pub(crate) cni_cache: Vec<PathBuf>,
-    /// The shape of the log, on standard error
+    /// The format of the log, on standard error
     #[arg(long, env = "LEASEHOLD_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
-    /// What is logged: a level, or `target=level` with commas between
+    /// What is logged: a level, or `target=level`, comma-separated
     #[arg(long, env = "LEASEHOLD_LOG", value_name = "FILTER", default_value = "info")]
     pub(crate) log: String,
 }
@@ -87,7 +87,7 @@ pub(crate) struct DaemonArgs {
 /// How leases are shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
-    /// As JSON, as the daemon gave it
+    /// Print the daemon's answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// The daemon's socket
@@ -98,10 +98,10 @@ pub(crate) struct ListArgs {
 /// How events are shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EventsArgs {
-    /// Go on with those that come, over restarts of the daemon too
+    /// Go on with new events, over restarts of the daemon too
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// One JSON object a line, as the daemon gave it
+    /// Print one JSON object per line, as the daemon gave it
     #[arg(long)]
     pub(crate) json: bool,
     /// Only events after this number
@@ -112,16 +112,16 @@ pub(crate) struct EventsArgs {
     pub(crate) socket: PathBuf,
 }
 
-/// The shape of a log line.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// For people.
     Text,
-    /// One object a line.
+    /// One object per line.
     Json,
 }
 
-/// Reads a directory, which may be none: clap's own parser refuses an empty path.
+/// Reads a directory, which may be empty: clap's own parser refuses an empty path.
 fn directory(text: &str) -> Result<PathBuf, Infallible> {
     Ok(PathBuf::from(text))
 }

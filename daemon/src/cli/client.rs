@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// Asks a server that says `answer` whatever it is asked.
+    /// Asks a server that says `answer` to every request.
     fn asked(answer: &'static [u8]) -> Result<Vec<u8>, ClientError> {
         let dir = TempDir::new().unwrap();
         let socket = dir.path().join("s");

@@ -1,4 +1,4 @@
-//! `leasehold events`: what happened to leases, a line each.
+//! `leasehold events`: what happened to leases, one line each.
 
 use std::io::{self, ErrorKind, Write};
 use std::thread;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::args::EventsArgs;
 use super::client::{self, ClientError};
 
-/// How long the daemon may wait for events, in seconds. Less than the client's patience.
+/// How long the daemon may wait for events, in seconds. Less than the client's own limit.
 const WAIT: u64 = 20;
 
 /// The pause between two tries to find a daemon again.
@@ -23,7 +23,7 @@ pub(crate) enum EventsError {
     /// The daemon did not give them.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The daemon's answer is no list of events.
+    /// The daemon's answer is not a list of events.
     #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
     Unreadable(#[from] serde_json::Error),
     /// They cannot be printed.

@@ -43,7 +43,7 @@ fn escaped(line: &str) -> String {
     line.escape_debug().to_string()
 }
 
-/// Returns what holds up the return of leases.
+/// Returns what delays the return of leases.
 fn held_up(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
         let (what, seconds) = (binding.held_up_by.as_ref()?, binding.seconds_held_up?);
@@ -53,7 +53,7 @@ fn held_up(bindings: &[Binding]) -> String {
     below("Being given back, but held up:", bindings.iter().filter_map(line))
 }
 
-/// Returns which containers no path leads to.
+/// Returns the containers that no path leads to.
 fn pathless(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
         escaped(&format!("{}: was at {}", binding.attachment, binding.link.netns.as_deref().unwrap_or_default()))
@@ -62,7 +62,7 @@ fn pathless(bindings: &[Binding]) -> String {
     below(head, bindings.iter().filter(|binding| binding.pathless).map(line))
 }
 
-/// Returns which containers have another address than Docker was told.
+/// Returns the containers whose address is not the one that Docker was told.
 fn misbelieved(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
         let (told, address) = (binding.told?, binding.address?);
@@ -90,11 +90,11 @@ fn unadopted(not_adopted: &[NotAdopted]) -> String {
     below("Not adopted; nobody renews their leases:", not_adopted.iter().map(line))
 }
 
-/// What stands above the links that another store's daemon made.
+/// The heading for links that another store's daemon made.
 const LEFT_OVER: &str =
     "Made for Docker by another leasehold, or by one whose store is lost. If no other runs on this host, delete them:";
 
-/// Returns the links that nobody deletes, each with the command that does.
+/// Returns the links that nobody deletes, each with the command that deletes it.
 fn left_over(strangers: &[String]) -> String {
     below(LEFT_OVER, strangers.iter().map(|link| format!("ip link delete {}", escaped(link))))
 }

@@ -1,4 +1,4 @@
-//! The log of what goes into the core and comes out of it.
+//! The log of the core's inputs and effects.
 
 use leasehold_core::effect::{Answer, Effect, Input};
 use tracing::{debug, trace};

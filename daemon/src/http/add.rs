@@ -61,10 +61,10 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     let client_id = client_id(&ipam, &mut provided, &names, site)?;
     let wanted = args::wanted(config, &said, &args)?;
     let profile = profile(&ipam, provided, &names)?;
-    // The children of an ipvlan's parent share its hardware address: what is unicast to it is the parent's.
+    // The children of an ipvlan's parent share its hardware address: what is unicast to it goes to the parent.
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
-    // An answer to a hardware address other than its own does not reach an interface either, and it is not known here
-    // whether the main plugin has set the one that the runtime names.
+    // An answer to a hardware address other than its own does not reach an interface either, and it is not known here whether
+    // the main plugin has set the one that the runtime names.
     let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent || chaddr.is_some());
     Ok(Add {
         attachment: named.attachment(),
@@ -83,23 +83,23 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     })
 }
 
-/// Returns for how many seconds the lease of a DEL is kept, where its configuration says that its identity can return. What
-/// cannot be read says nothing: a DEL has to succeed whatever its configuration says.
+/// Returns for how many seconds the lease of a DEL is kept, if its configuration says that its identity can return. Anything
+/// unreadable is ignored: a DEL has to succeed whatever its configuration says.
 pub(super) fn grace_of_del(request: &Request, config: &Config) -> Option<u32> {
     let (ipam, said) = (config.ipam().ok()?, config.runtime_config().ok()?);
     let provided = provided(&ipam, &Args::parse(request.env.args.as_deref())).ok()?;
     grace(&ipam, &provided, said.mac.is_some())
 }
 
-/// Returns for how many seconds a lease is kept whose identity can return; `None`: it cannot. `fixed_mac`: the runtime sets
-/// the hardware address.
+/// Returns for how many seconds a lease is kept whose identity can return; `None`: it cannot. `fixed_mac`: the runtime sets the
+/// hardware address.
 fn grace(ipam: &Ipam, provided: &BTreeMap<u8, &str>, fixed_mac: bool) -> Option<u32> {
     let by_kind = ipam.client_id.as_ref().is_some_and(|kind| client_id::returns(kind, fixed_mac));
     (by_kind || provided.contains_key(&CLIENT_ID)).then_some(ipam.grace.unwrap_or(GRACE))
 }
 
-/// Returns what the incumbent would send for `provide`: the last value of each option, where `fromArg` wins over
-/// `value`, and nothing if neither says anything.
+/// Returns what the replaced plugin would send for `provide`: the last value of each option, where `fromArg` wins over `value`,
+/// and nothing if neither says anything.
 fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>, Error> {
     let mut provided = BTreeMap::new();
     for entry in &ipam.provide {
@@ -224,8 +224,8 @@ fn length(profile: &Profile) -> usize {
     texts.chain(user_class).chain(name).chain(provide).chain(rapid_commit).map(|length| 2 + length).sum()
 }
 
-/// Returns the parameter request list if it is not the default one: the default, unless skipped, and what else is asked
-/// for. 121 and 249 go before 3 and 33, which they replace (RFC 3442: MUST).
+/// Returns the parameter request list if it is not the default one: the default, unless skipped, and the further options. 121
+/// and 249 go before 3 and 33, which they replace (RFC 3442: MUST).
 fn request_list(said: &RequestList) -> Option<Vec<u8>> {
     if *said == RequestList::default() {
         return None;

@@ -1,20 +1,20 @@
-//! Option 61: what each kind of `clientId` is made of.
+//! Option 61: how each kind of `clientId` is made.
 //!
 //! | kind | bytes | who is recognised |
 //! |---|---|---|
-//! | `container` | 0, `container/network/interface` cut to 254 bytes | the container: the incumbent's bytes |
+//! | `container` | 0, `container/network/interface` cut to 254 bytes | the container: the replaced plugin's bytes |
 //! | `mac` | 1, the hardware address (RFC 2132 §9.14) | the interface |
-//! | `pod` | 0, `namespace/name/interface` | a StatefulSet's pod, in each of its lives |
+//! | `pod` | 0, `namespace/name/interface` | a StatefulSet's pod, each time it is recreated |
 //! | `duid` | 255, IAID, DUID-UUID (RFC 4361 §6.1, RFC 6355) | the container, as one of this host |
 //! | `text:…` | 0, the text with its placeholders filled in | whoever sends it |
 //! | `hex:…` | as given, type byte first | whoever sends them |
 //!
 //! Type 0 is for identifiers that are not hardware addresses; dnsmasq's `id:` leaves it out when it compares.
 //!
-//! Names may be long, and Kea takes no identifier above 128 bytes. Of a longer text ([`LONGEST`]) its first 63 bytes are sent,
-//! by which a person finds the container in the server's list, and the SHA-256 of all of it as 64 hexadecimal digits: what two
-//! hosts make of one pod is the same, and no two pods share it. Bytes that somebody chose (`hex:…`, option 61 of `provide`) are
-//! sent as they are.
+//! Names may be long, and Kea takes no identifier above 128 bytes. Of a longer text ([`LONGEST`]), its first 63 bytes are sent,
+//! by which a person finds the container in the server's list, and the SHA-256 of all of it as 64 hexadecimal digits: two hosts
+//! make the same of one pod, and no two pods share it. Bytes that somebody chose (`hex:…`, option 61 of `provide`) are sent as
+//! they are.
 
 use hmac::{Hmac, KeyInit, Mac};
 use leasehold_api::cni::{ClientId as Kind, Error};
@@ -114,7 +114,7 @@ fn of_text(text: &str) -> Result<ClientIdRule, Error> {
     Ok(ClientIdRule::Hashed { sent: hashed(text), known })
 }
 
-/// Returns the rule for the identifier that the incumbent would send, so that a server recognises its containers: a type
+/// Returns the rule for the identifier that the replaced plugin would send, so that a server recognises its containers: a type
 /// byte of 0, then at most 254 bytes of `container/network/interface`.
 fn of_container(named: Named<'_>) -> ClientIdRule {
     let path = path_of(named);
@@ -129,7 +129,7 @@ fn of_container(named: Named<'_>) -> ClientIdRule {
     }
 }
 
-/// Returns the identifier that stands for a long text.
+/// Returns the identifier that is sent for a long text.
 fn hashed(text: &str) -> ClientId {
     let digits: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
     let mut bytes = untyped(text);
@@ -147,7 +147,7 @@ fn of_pod(names: &Names<'_>) -> Result<String, Error> {
     Ok(format!("{namespace}/{pod}/{}", names.named.ifname))
 }
 
-/// Returns the identifier of what has this name on the host with that identity (RFC 4361 §6.1).
+/// Returns the identifier of something with this name on the host with that identity (RFC 4361 §6.1).
 ///
 /// The IAID tells the host's attachments apart. It is a hash of the name, because all daemons in a host's life share no
 /// place to count them; a collision is refused as one identity with two holders.

@@ -58,7 +58,7 @@ impl Question {
         !self.wait.is_zero()
     }
 
-    /// Reads the journal; if there is nothing yet, waits for as long as asked.
+    /// Reads the journal; if there is nothing yet, waits as long as asked.
     pub(super) async fn answer(self, mut journal: Journal) -> Result<control::Events, JournalError> {
         let (until, mut after) = (Instant::now() + self.wait, self.after);
         loop {

@@ -1,16 +1,16 @@
 //! The front doors: HTTP/1.1 on Unix sockets, one request per connection, turned into the core's calls and back.
 //!
-//! Holds no rule and no lease state: [`cni`] (with [`add`], [`named`], [`names`], [`args`], [`client_id`],
-//! [`refusal`] and [`result`]), [`docker`] and [`control`] are pure maps between the wire (`leasehold-api`) and the core, [`events`] reads the
-//! journal, [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
+//! Holds no rule and no lease state: [`cni`] (with [`add`], [`named`], [`names`], [`args`], [`client_id`], [`refusal`] and
+//! [`result`]), [`docker`] and [`control`] are pure conversions between the wire (`leasehold-api`) and the core, [`events`]
+//! reads the journal, [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
 //!
 //! # For the driver
 //! One channel carries everything, so one `recv` in the driver's loop hears every caller:
 //! * [`Event::Asked`]: give `call` to the core as `Input::Request` under `id`, and keep `reply` until the core's
 //!   `Effect::Reply` for that id; then [`Reply::send`].
 //! * [`Event::HungUp`]: the caller of `id` closed its connection before its answer. Drop its `reply`, and give the core
-//!   `Input::HungUp`. Never comes before the request's `Asked`. It may cross an answer just sent, which the caller has not had
-//!   then: the core is told of that too.
+//!   `Input::HungUp`. It never comes before the request's `Asked`. It may cross an answer just sent, which the caller then has
+//!   not had: the core is told of that too.
 //! * Dropping a `reply` unsent answers the caller "try again later".
 //!
 //! The channel needs no bound: a request holds its place among [`MAX_OPEN`] from the accept until the connection is

@@ -98,7 +98,7 @@ pub(super) fn lan(config: &Config, network: &str) -> Lan {
     }
 }
 
-/// Returns the host's link that must exist before an ADD. A bridge need not: its main plugin makes it.
+/// Returns the host's link that must exist before an ADD. A bridge may be missing: its main plugin makes it.
 pub(super) fn standing_parent(config: &Config) -> Option<String> {
     let made = config.plugin.as_deref() == Some("bridge");
     config.parent_link().filter(|name| !made && is_link_name(name, 127)).map(str::to_owned)

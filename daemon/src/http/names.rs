@@ -53,7 +53,7 @@ impl Names<'_> {
         }
     }
 
-    /// Returns the name in `CNI_ARGS` that `what`, which stands at `key`, needs. One with a slash could be taken for two.
+    /// Returns the name in `CNI_ARGS` that `what`, which stands at `key`, needs. A name with a slash could be taken for two.
     pub(super) fn arg(&self, key: &str, what: &str, arg: &str) -> Result<&str, Error> {
         match self.args.get(arg) {
             Some(name) if is_name(name) => Ok(name),

@@ -49,20 +49,20 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const GO_RPC: &str = "this is leasehold, which does not speak Go RPC: \
      in the runtime's plugin directory, replace the plugin dhcp of containernetworking by leasehold's";
 
-/// What the driver says of listeners.
+/// What the driver says about listeners.
 #[derive(Debug)]
 pub(crate) enum Listening {
-    /// Callers come here, no more to the listener with the same protocol before.
+    /// Callers come here, and no longer to the previous listener with this protocol.
     Begin(Protocol, UnixListener),
-    /// No more of Docker's calls are accepted than wait already.
+    /// Only those of Docker's calls that are already waiting are accepted.
     EndDocker,
 }
 
-/// Serves the listeners that the driver tells of, until it says no more. `socket` is the control socket's path: spooled
-/// calls are beside it.
+/// Serves the listeners that the driver names, until there are no more. `socket` is the control socket's path: spooled calls are
+/// beside it.
 ///
-/// Callers that wait at a listener when that ends are served: it may be that nobody can find it any more. Those that wait
-/// at the end of all are left to the next daemon, or cut off, and ask again.
+/// Callers that wait at a listener when it ends are served: perhaps nobody can find it any more. Those that wait when everything
+/// ends are left to the next daemon, or cut off, and ask again.
 pub(crate) async fn serve(mut news: mpsc::UnboundedReceiver<Listening>, socket: PathBuf, doors: Doors) {
     let socket: Arc<Path> = socket.into();
     let (stop, stopping) = watch::channel(());
@@ -160,8 +160,8 @@ struct Caller {
     place: Arc<OwnedSemaphorePermit>,
 }
 
-/// Serves one request. Ends at the latest when a limit passes (while the request comes in or the answer goes out) or,
-/// between the two, when the daemon stops (`stopping` closes). Docker's are not cut off then: the driver answers them.
+/// Serves one request. Ends at the latest when a limit passes (while the request comes in or the answer goes out) or, between
+/// the two, when the daemon stops (`stopping` closes). Docker's calls are not cut off then: the driver answers them.
 async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Receiver<()>) {
     let answered = Notify::new();
     let service = service_fn(|request| async {
@@ -200,7 +200,7 @@ async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<B
     }
 }
 
-/// Answers dockerd. What is not 200 is final to it, and it shows `Err`.
+/// Answers dockerd. Any status but 200 is final to it, and it shows `Err`.
 async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Caller) -> Response<Full<Bytes>> {
     let Some(method) = docker::Method::at(request.uri().path()).filter(|_| request.method() == Method::POST) else {
         let why = format!("{} {:.64}: this plugin has no such call", request.method(), request.uri().path());
@@ -219,7 +219,8 @@ async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Calle
     }
 }
 
-/// Reads a call of dockerd's, and has the core answer it. What names a network is read on when the core has said what that is.
+/// Reads a call of dockerd's, and has the core answer it. A call that names a network is read again once the core has described
+/// the network.
 async fn docker_call(method: docker::Method, ipvlan: bool, body: Incoming, caller: &Caller) -> Result<String, Refused> {
     let (body, room) = take_in(body, caller).await.map_err(|unread| Refused::Undecodable(unread.to_string()))?;
     let mut asked = understand_docker(ipvlan, caller, move |host| docker::Asked::parse(method, &body, host)).await;
@@ -246,8 +247,8 @@ async fn docker_call(method: docker::Method, ipvlan: bool, body: Incoming, calle
     }
 }
 
-/// Reads a call of dockerd's. Where that wants a look at the host's links, it is read again by a thread: the kernel may take
-/// its time.
+/// Reads a call of dockerd's. If that requires a look at the host's links, a thread reads it again: the kernel may take its
+/// time.
 async fn understand_docker(
     ipvlan: bool,
     caller: &Caller,
@@ -264,7 +265,7 @@ async fn understand_docker(
     understood.unwrap_or_else(|error| Err(Refused::Said(format!("the daemon cannot read this call, a bug: {error}"))))
 }
 
-/// Reads a call of dockerd's without a look at the host's links; `None` where it wants one.
+/// Reads a call of dockerd's without a look at the host's links; `None` if it requires one.
 pub(super) fn read_blind(
     read: impl Fn(&docker::Host<'_>) -> Result<docker::Asked, Refused>,
     (site, ipvlan): (Site, bool),

@@ -1,8 +1,8 @@
 //! Takes up the DELs that shims left beside the socket while no daemon answered: at the start, and later too, because
 //! the socket's file may vanish, or a shim may have given up just before the start.
 //!
-//! The names are `leasehold_api::spool`'s. Nothing there can keep the daemon from starting: what is not a DEL is set
-//! aside for an operator to find, and the oldest of those are not kept for ever.
+//! The names are `leasehold_api::spool`'s. Nothing there can keep the daemon from starting: anything that is not a DEL is set
+//! aside for an operator to find, and the oldest of those are eventually deleted.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};

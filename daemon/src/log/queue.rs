@@ -1,8 +1,8 @@
 //! The queue between the daemon and the reader of its log: lines wait here for a separate thread to write them.
 //!
-//! A reader may stall (a full pipe, a paused terminal), and nothing else may wait for it. So the queue is bounded: what
-//! does not fit is dropped and counted, and the log says so once it can be written again. `tracing-appender` does much
-//! of this, but brings six crates, bounds its queue by lines, which may be long, and leaves its count to us.
+//! A reader may stall (a full pipe, a paused terminal), and nothing else may wait for it. So the queue is bounded: what does not
+//! fit is dropped and counted, and the log says so once it can be written again. `tracing-appender` does much of this, but
+//! brings six crates, bounds its queue by lines, which may be long, and leaves reporting the count to us.
 
 use std::io::{self, ErrorKind, Write};
 use std::mem;
@@ -41,7 +41,7 @@ struct Waiting {
     done: bool,
 }
 
-/// Writes what is left when dropped, as far as somebody reads it.
+/// Writes what is left when dropped, as long as somebody reads it.
 #[must_use = "the log ends with it"]
 pub(crate) struct Flush(Arc<Shared>);
 

@@ -1,10 +1,10 @@
-//! The aliases by which links are known that daemons with one store made.
+//! The aliases by which links made by daemons with one store are known.
 
 use std::fmt;
 
 use leasehold_core::network::{DockerId, LinkOwner};
 
-/// The name of a store: links of another store's daemon are not ours.
+/// The name of a store: links of a daemon with another store are not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoreId(pub(crate) u64);
 
@@ -18,7 +18,7 @@ impl fmt::Display for StoreId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) owner: LinkOwner,
-    /// It is the bridge's end of the owner's veth.
+    /// Whether it is the bridge's end of the owner's veth.
     pub(super) port: bool,
 }
 
@@ -45,7 +45,7 @@ impl Mark {
         Self::of_any(alias).filter(|(of, _)| *of == store).map(|(_, mark)| mark)
     }
 
-    /// Reads an alias of whichever store's daemon; `None` if it is none.
+    /// Reads an alias of any store's daemon; `None` if it is not one.
     pub(super) fn of_any(alias: &str) -> Option<(StoreId, Self)> {
         let (store, own) = alias.strip_prefix("leasehold ")?.split_once(' ')?;
         let store = StoreId(u64::from_str_radix(store, 16).ok().filter(|_| store.len() == 16)?);

@@ -1,7 +1,7 @@
 //! Which links are in which namespaces, by the numbers that the host's namespace has for these.
 //!
-//! A namespace to which no path leads can be found by that alone. To look through all costs a message for each, so what was seen
-//! is good for a while: many are missed at once.
+//! A namespace to which no path leads can only be found this way. Looking through all of them costs a message for each, so the
+//! result is kept for a while: many are missed at once.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,10 +12,10 @@ use leasehold_core::wire::Mac;
 
 use super::netlink::LinkAnswer;
 
-/// What is seen is good for so many times as long as it took to look.
+/// How many times as long as the look took its result is kept.
 const SHARE: u32 = 20;
 
-/// The links in all namespaces that have a number, as they were seen last.
+/// The links in all namespaces that have a number, as last seen.
 #[derive(Debug, Default)]
 pub(super) struct Census(Mutex<Seen>);
 
@@ -27,8 +27,8 @@ struct Seen {
 }
 
 impl Census {
-    /// Returns the numbers of the namespaces that may have a link of this index and Ethernet address, of those that `look` finds with
-    /// their links.
+    /// Returns the numbers of the namespaces that may have a link of this index and Ethernet address, among those that `look`
+    /// finds with their links.
     pub(super) fn of(
         &self,
         link: (u32, Mac),

@@ -63,8 +63,8 @@ struct Retry {
 }
 
 impl Exchange {
-    /// Waits for `places` for its sockets, has them opened, says that they are open, and leaves them to a task that sends and receives until the
-    /// exchange is closed, which is when the sender of `outbox` goes.
+    /// Waits for `places` for its sockets, has them opened, reports that they are open, and leaves them to a task that sends and
+    /// receives until the exchange is closed, which is when the sender of `outbox` goes.
     pub(super) async fn run<Opening: Future<Output = Result<Result<Opened, LinkCause>, LinkCause>>>(
         self,
         op: OpId,
@@ -157,10 +157,10 @@ impl Exchange {
         Box::pin(self.end(port, outbox)).await;
     }
 
-    /// Ends the exchange, and tells who waits for that. Its port is removed before where somebody does; else it goes by itself.
+    /// Ends the exchange, and tells who waits for that. If somebody does, its port is removed first; else it goes by itself.
     async fn end(&self, port: Option<Box<Port>>, mut outbox: Outbox) {
         if let Some(port) = port {
-            // One that failed is still to be closed.
+            // A failed exchange still has to be closed.
             while outbox.next().await.is_some() {}
             if outbox.is_waited_for() {
                 let removed = self.pool.run(move |_| port.remove()).await;
@@ -214,7 +214,7 @@ impl Exchange {
         }
     }
 
-    /// Sends a frame, and tells whoever waits for that. Returns the frame if it is to be tried again.
+    /// Sends a frame, and tells whoever waits for that. Returns the frame if it must be tried again.
     fn send(
         &self,
         packet: &PacketSocket,
@@ -303,7 +303,7 @@ fn unsent(errno: Errno) -> LinkCause {
     }
 }
 
-/// Waits until what is sent by a port gets through, or until the exchange is closed.
+/// Waits until frames sent by a port get through, or until the exchange is closed.
 async fn forwarding(port: Option<&Port>, outbox: &mut Outbox) -> Result<(), LinkCause> {
     let Some(port) = port else { return Ok(()) };
     tokio::select! {

@@ -1,8 +1,8 @@
 //! Programs for the kernel that pick out what an exchange wants (bpf(4)).
 //!
-//! The kernel compiles a program whenever one is attached, which takes it longer than most else of an exchange: so there is
-//! nothing in one that its socket does not need, and nothing is loaded twice. What this host sends never comes to one: see
-//! `PACKET_IGNORE_OUTGOING`.
+//! The kernel compiles a program whenever one is attached, which takes longer than almost everything else in an exchange: so a
+//! program contains nothing that its socket does not need, and nothing is loaded twice. What this host sends never comes to one:
+//! see `PACKET_IGNORE_OUTGOING`.
 
 use leasehold_core::link::Hears;
 use leasehold_core::wire::Mac;
@@ -47,7 +47,7 @@ pub(super) struct Ours {
     pub(super) inside: bool,
 }
 
-/// Returns what picks out UDP to port 68 with `chaddr`, and of ARP for IPv4 what `hears` says.
+/// Returns a program that picks out UDP to port 68 with `chaddr`, and the ARP for IPv4 that `hears` names.
 ///
 /// The core also gets to see wrong answers, so that it can say what is wrong: one to port 67, the first fragment of
 /// one, and, inside a namespace, where nobody else's arrive, one to the link's own address with another chaddr.
@@ -73,7 +73,7 @@ pub(super) fn exchange(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
     program.finish()
 }
 
-/// Returns what picks out of ARP for IPv4 what `hears` says, and nothing else.
+/// Returns a program that picks out the ARP for IPv4 that `hears` names, and nothing else.
 pub(super) fn arp(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
     let mut program = Program::default();
     let (accept, drop) = (program.end(LONGEST + 1), program.end(0));
@@ -95,7 +95,7 @@ impl Program {
         self.0.len()
     }
 
-    /// Ends the program: so many bytes of the frame are taken.
+    /// Ends the program: this many bytes of the frame are taken.
     fn end(&mut self, keep: usize) -> Place {
         self.put(SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, keep as u32))
     }
@@ -120,7 +120,7 @@ impl Program {
         self.equal(Some((libc::BPF_W | mode, at)), first, rest, no)
     }
 
-    /// Goes to one of two places, by whether a frame of ARP is to be heard.
+    /// Goes to one of two places, by whether an ARP frame should be heard.
     fn arp(&mut self, own: Mac, hears: Hears, yes: Place, no: Place) -> Place {
         const WORD: u32 = libc::BPF_W | libc::BPF_ABS;
         let to_us = self.mac(libc::BPF_ABS, ARP_TARGET_MAC, own, yes, no);

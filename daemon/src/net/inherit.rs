@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// sense.
 pub(crate) fn listen_fds() -> std::io::Result<Vec<(String, OwnedFd)>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
-    // The names alone may be another process's, from which they were inherited.
+    // Without this, names inherited from another process could be taken for ours.
     if sd_notify::listen_fds()?.len() == 0 || TAKEN.swap(true, Ordering::Relaxed) {
         return Ok(Vec::new());
     }

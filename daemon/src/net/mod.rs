@@ -6,11 +6,11 @@
 //!   [`steps`] change them.
 //! * [`opened`] holds the sockets of an exchange: one for [`packet`]s, with a [`filter`], sometimes on a [`port`] made for
 //!   it. [`exchange`] sends what its [`outbox`](mod@outbox) holds and receives through them; [`reaper`] closes them.
-//! * [`own`] makes and deletes links of our own in the host's namespace, which are known by their [`alias`].
+//! * [`own`] makes and deletes our own links in the host's namespace, which are known by their [`alias`].
 //! * [`seek`] looks for interfaces in the namespaces of an engine that does not say where it puts them.
 //! * [`survey`] looks for what keeps DHCP servers from answering.
-//! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`]
-//!   hears when the path to one goes, and [`process`] when the process does by which one is known.
+//! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`] hears
+//!   when the path to one goes, and [`process`] when the process by which one is known ends.
 //! * [`heap`] gives back to the kernel what the allocator keeps after a burst.
 //! * [`inherit`] takes the socket that systemd passes.
 //!
@@ -104,9 +104,9 @@ const AFTER_BURST: Duration = Duration::from_secs(3);
 pub(crate) struct NetConfig {
     /// Where the host's root directory is: `/` unless the daemon runs in a container.
     pub(crate) host_prefix: PathBuf,
-    /// Where an engine keeps its namespaces that does not say where it puts interfaces: Docker's, if that is served.
+    /// Where an engine keeps its namespaces if it does not say where it puts interfaces: Docker's, if that is served.
     pub(crate) docker_netns: Option<PathBuf>,
-    /// The name of the store, by which links of our own are known.
+    /// The name of the store, by which our own links are known.
     pub(crate) store: StoreId,
     /// Threads that work in namespaces.
     pub(crate) workers: usize,
@@ -380,8 +380,8 @@ impl Net {
         self.own.ask(op, Work::List);
     }
 
-    /// Sends a frame, by the host's link `over` if that takes it. One that the exchange's link cannot take within 50 ms is lost;
-    /// the outcome is reported if an `op` was given.
+    /// Sends a frame, by the host's link `over` if that takes it. A frame that the exchange's link cannot take within 50 ms is
+    /// lost; the outcome is reported if an `op` was given.
     pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>, over: Option<u32>) {
         let Some(frames) = self.exchanges.get(&exchange) else {
             return debug!(exchange = exchange.0, "frame for an exchange that is not open");
@@ -396,7 +396,7 @@ impl Net {
         }
     }
 
-    /// Has an exchange hear nothing but this of ARP, once earlier frames are out.
+    /// Makes an exchange hear only this ARP, once earlier frames are out.
     pub(crate) fn hear(&mut self, exchange: ExchangeId, arp: Hears) {
         let done = self.exchanges.get(&exchange).is_some_and(|orders| orders.put(Order::Hear(arp)));
         if !done {
@@ -405,8 +405,8 @@ impl Net {
         }
     }
 
-    /// Closes an exchange, opened or still opening. Frames already sent on it still go out; nothing more comes in. Where an `op` was
-    /// given, the port that was made for it is removed, and that is reported.
+    /// Closes an exchange, opened or still opening. Frames already sent on it still go out; nothing more comes in. If an `op`
+    /// was given, the port that was made for it is removed, and that is reported.
     pub(crate) fn close(&mut self, op: Option<OpId>, exchange: ExchangeId) {
         let frames = self.exchanges.remove(&exchange);
         self.trim();
@@ -462,7 +462,7 @@ fn descriptors(link: &Link, want: Sockets) -> u32 {
     1 + u32::from(want.hold_port.is_some()) + more
 }
 
-/// Returns how many descriptors it takes to hear of the end of the process that a namespace is known by.
+/// Returns how many descriptors it takes to hear the end of the process by which a namespace is known.
 fn for_process(netns: Option<&Path>) -> u32 {
     u32::from(netns.is_some_and(Process::is_named_by))
 }

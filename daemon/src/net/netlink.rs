@@ -1,11 +1,11 @@
-//! rtnetlink: as much of it as looking at a link takes. [`steps`](super::steps) change one.
+//! rtnetlink: as much of it as looking at a link takes. [`steps`](super::steps) change a link.
 //!
 //! The kernel carries a request out inside `send`, under its own lock; when that returns, the answer is in the socket's
 //! queue. So nothing here waits in `recv`, and no runtime is needed: a worker thread opens a socket in a namespace,
 //! asks and closes it.
 //!
-//! Only those attributes of a message are decoded that are used: one that a newer kernel adds or fills in differently
-//! cannot make a link unreadable.
+//! Only attributes that are used are decoded: one that a newer kernel adds or fills in differently cannot make a link
+//! unreadable.
 
 mod answer;
 
@@ -55,7 +55,7 @@ pub(super) fn own_ns() -> nix::Result<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct Netlink {
     socket: Socket,
-    /// The host's namespace, where the links of another are looked at.
+    /// The host's namespace, in which to look for the links below those of another namespace.
     host: Option<Arc<OwnedFd>>,
     sequence: u32,
     answer: Vec<u8>,
@@ -107,7 +107,7 @@ impl Netlink {
         Ok(Self { socket, host: None, sequence: 0, answer: Vec::new() })
     }
 
-    /// Returns the same where it is to be told which links are on one of the host's.
+    /// Returns the same, able to tell which links are on one of the host's.
     pub(super) fn on(self, host: &Arc<OwnedFd>) -> Self {
         Self { host: Some(Arc::clone(host)), ..self }
     }
@@ -215,10 +215,10 @@ impl Netlink {
         }
     }
 
-    /// Returns the index of the interface that a server knows by this Ethernet address, mostly the one of that name.
+    /// Returns the index of the interface that a server knows by this Ethernet address, mostly the one with that name.
     ///
-    /// Others may have the address too: a stand-in under the interface's name, or the bridge that the interface was made a port
-    /// of. The one whose other end is outside is it, else a bridge's port. What is neither has no way to a server.
+    /// Others may have the address too: a stand-in under the interface's name, or the bridge of which the interface was made a
+    /// port. The one whose other end is outside is it, else a bridge's port. Anything else has no way to a server.
     pub(super) fn station(&mut self, name: &str, mac: Mac) -> Result<u32, LinkCause> {
         let mut stations = Vec::new();
         let (mut stands_in, mut is_named) = (false, false);

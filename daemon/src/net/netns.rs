@@ -155,7 +155,7 @@ pub(super) enum Found {
     Unclear,
 }
 
-/// A look at a link that is to become a binding's.
+/// A look at a link that will become a binding's.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) place: Place,
@@ -165,8 +165,8 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// Opens the sockets of an exchange in the calling thread's namespace, where the link that was found there has carrier and
-    /// they need no port. If they cannot be opened, whoever opens them separately finds out why.
+    /// Opens the sockets of an exchange in the calling thread's namespace, if the link that was found there has carrier and they
+    /// need no port. If they cannot be opened, whoever opens them separately finds out why.
     fn open(&self, found: &LinkView, reaper: Reaper) -> Option<Opened> {
         let link = self.place.link(found, &self.lan);
         if !found.carrier || matches!(link, Link::Parent { port: true, .. }) {
@@ -281,8 +281,8 @@ impl Worker {
         }
     }
 
-    /// Sets a link up while `goes_on` returns true, unless it is the host's, then returns what is there; if it `opens` any, with
-    /// the sockets that were wished for.
+    /// Sets a link up while `goes_on` returns true, unless it is the host's, then returns what is there; with the sockets that
+    /// were wished for, if it `opens` any.
     pub(super) fn prepare(
         &mut self,
         visit: &Visit,
@@ -375,8 +375,8 @@ impl Worker {
         self.apply_within(path, Expected::NotHost, Which::Index(ifindex), &[], |_| true)
     }
 
-    /// Returns why a link that was seen before cannot be reached. Where its path does not lead there, the kernel is asked whether it
-    /// is where it was.
+    /// Returns why a link that was seen before cannot be reached. If its path does not lead there, the kernel is asked whether
+    /// the link is where it was.
     fn unseen(&mut self, link: &Link, cause: LinkCause) -> LinkCause {
         let Link::InNetns { path, .. } = link else { return cause };
         match cause.is_unseen().then(|| self.is_numbered(link)) {
@@ -521,7 +521,7 @@ enum Expected {
 }
 
 impl Expected {
-    /// Returns what is allowed where an interface is looked for by name.
+    /// Returns what is allowed when an interface is looked for by name.
     fn of(at: &ByName) -> Self {
         if at.host_too { Self::Any } else { Self::NotHost }
     }

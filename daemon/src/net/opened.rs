@@ -33,7 +33,7 @@ impl Opened {
         Ok(Self { packet: PacketSocket::new(link, want, reaper)?, hold: None, port: None, process: None })
     }
 
-    /// Lets it hear its link, and opens what else is wanted.
+    /// Makes it hear its link, and opens what else is wanted.
     pub(super) fn bind(self, link: &Link, want: Sockets) -> Result<Self, LinkCause> {
         self.packet.bind(link)?;
         let ifindex = self.packet.ifindex;

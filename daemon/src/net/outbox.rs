@@ -21,7 +21,7 @@ pub(super) fn outbox(places: usize) -> (Sender, Outbox) {
 pub(super) enum Order {
     /// Send a frame.
     Send(Outgoing),
-    /// Hear this of ARP.
+    /// Hear only this ARP.
     Hear(Hears),
 }
 
@@ -74,7 +74,7 @@ impl Sender {
         fits
     }
 
-    /// Closes the exchange once its orders are carried out; its end is told to `told`. Returns that where it has ended already.
+    /// Closes the exchange once its orders are carried out; `told` hears its end. Returns `told` if it has already ended.
     pub(super) fn close(self, told: Option<OpId>) -> Option<OpId> {
         let mut queue = self.0.queue();
         if queue.abandoned {
@@ -114,14 +114,14 @@ impl Outbox {
         self.0.queue().told.is_some()
     }
 
-    /// Takes no orders any more. Returns who is to be told.
+    /// Takes no orders any more. Returns who has to be told.
     pub(super) fn end(self) -> Option<OpId> {
         let mut queue = self.0.queue();
         queue.abandoned = true;
         queue.told.take()
     }
 
-    /// Returns whether no more orders come; those that came are still to be carried out.
+    /// Returns whether no more orders come; those that came still have to be carried out.
     pub(super) fn is_closed(&self) -> bool {
         self.0.queue().closed
     }

@@ -1,11 +1,11 @@
-//! Links of our own in the host's namespace: those of Docker's endpoints, and of the VLANs that they are in.
+//! Our own links in the host's namespace: those of Docker's endpoints, and of the VLANs that they are in.
 //!
-//! Each bears an alias that names its owner and the store of the daemon that made it. The kernel takes an alias for a link that is
-//! there already: one that has an endpoint's name and no alias at all was left half-made by a daemon that was killed at that
-//! moment. An endpoint's link comes back from its container, which may have given it another alias: what has its name, is of a
-//! kind that we make, and is down, is the endpoint's unless it bears another daemon's mark.
+//! Each bears an alias that names its owner and the store of the daemon that made it. The kernel only takes an alias for an
+//! existing link: one with an endpoint's name and no alias was left half-made by a daemon that was killed at that moment. An
+//! endpoint's link comes back from its container, which may have given it another alias: a link with its name, of a kind that we
+//! make, and down, is the endpoint's unless it bears another daemon's mark.
 //!
-//! All is done in the order in which it is asked for: what is to delete a link must not overtake what makes it.
+//! Everything is done in the order of the requests: a deletion must not overtake the making of its link.
 
 use leasehold_core::effect::{OpId, Outcome};
 use leasehold_core::link::LinkCause;
@@ -46,14 +46,14 @@ pub(super) enum Work {
 }
 
 impl Own {
-    /// Starts the task that has links made, which ends with the returned value. Must be called inside the runtime.
+    /// Starts the task that makes links, which ends with the returned value. Must be called inside the runtime.
     pub(super) fn start(store: StoreId, pool: Pool, events: UnboundedSender<NetEvent>) -> Self {
         let (asked, queue) = unbounded_channel();
         tokio::spawn(run(queue, store, pool, events));
         Self(asked)
     }
 
-    /// Asks for something, after all that was asked for before. The caller limits how much.
+    /// Asks for something, after everything that was asked for before. The caller limits how much.
     pub(super) fn ask(&self, op: OpId, work: Work) {
         // It ends before its sender only when it panics, which it reports.
         let _ = self.0.send((op, work));
@@ -107,7 +107,7 @@ fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), Lin
             }
             delete(netlink, found.index)?;
         }
-        // It is what was asked for, from another hand.
+        // It is what was asked for, made by somebody else.
         Some(found) if is_vlan(&found, link, &on) => {
             return if found.is_up() { Ok(()) } else { Err(LinkCause::Down) };
         }
@@ -128,7 +128,7 @@ fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), Lin
     finished
 }
 
-/// Gives a new link what can be given to none before it is there.
+/// Gives a new link what it cannot have before it exists.
 fn finish(
     netlink: &mut Netlink,
     store: StoreId,
@@ -158,15 +158,15 @@ fn finish(
 }
 
 impl Netlink {
-    /// Returns whether a link of ours is as it is asked for.
+    /// Returns whether a link of ours is as requested.
     fn is_as_wanted(&mut self, found: &LinkAnswer, link: &OwnLink, on: &LinkAnswer) -> bool {
         let is_on = match link.kind {
             LinkKind::Port => self.link(Which::Index(found.other)).is_ok_and(|port| port.master == on.index),
             LinkKind::Macvlan(_) | LinkKind::Ipvlan | LinkKind::Vlan(_) => found.other == on.index,
         };
-        // What has the parent to itself has its Ethernet address too.
+        // A link that has the parent to itself also has its Ethernet address.
         let has_own = link.kind != LinkKind::Macvlan(MacvlanMode::Passthru);
-        // What is on a VLAN's link goes with it: its MTU is no reason to make it anew.
+        // Deleting a VLAN's link would delete what is on it: its MTU is no reason to make it anew.
         let fits = matches!(link.kind, LinkKind::Vlan(_)) || found.mtu == mtu(link, on);
         let is_named = Mark::of_any(&found.alias).is_some();
         is_named
@@ -216,7 +216,7 @@ fn list(netlink: &mut Netlink, store: StoreId) -> Result<OwnLinks, LinkCause> {
     Ok(links)
 }
 
-/// Returns an owner of a link that was left half-made, as far as its name tells: an endpoint whose id begins so.
+/// Returns the owner of a link that was left half-made, as far as its name tells: an endpoint whose id begins so.
 fn half_made(link: &LinkAnswer) -> Option<LinkOwner> {
     let is_one = link.alias.is_empty() && link.made.is_some() && !link.is_up();
     LinkOwner::named(&link.name).filter(|_| is_one)
@@ -250,12 +250,12 @@ fn is_own(found: &LinkAnswer, owner: &LinkOwner, store: StoreId) -> bool {
     }
 }
 
-/// Returns whether a link is the VLAN that is asked for.
+/// Returns whether a link is the requested VLAN.
 fn is_vlan(found: &LinkAnswer, link: &OwnLink, on: &LinkAnswer) -> bool {
     matches!(link.kind, LinkKind::Vlan(_)) && found.made == Some(link.kind) && found.other == on.index
 }
 
-/// Returns a link's MTU: what is longer than the link carries that it is made on would be lost.
+/// Returns a link's MTU: longer packets than its lower link carries would be lost.
 fn mtu(link: &OwnLink, on: &LinkAnswer) -> u32 {
     link.mtu.map_or(on.mtu, |mtu| mtu.min(on.mtu))
 }
@@ -319,7 +319,7 @@ fn refused(netlink: &mut Netlink, error: NetlinkError, link: &OwnLink, on: &Link
         NetlinkError::Kernel { errno: libc::EOPNOTSUPP, .. } => {
             format!("{error}: is the kernel's module there (modprobe {module})?")
         }
-        // One thing takes what comes in there.
+        // Something else already takes what comes in there.
         NetlinkError::Kernel { errno: libc::EBUSY, .. } => match netlink.link(Which::Index(on.master)) {
             Ok(above) if above.bridge => {
                 format!("{} is a port of bridge {}: create the network with -o bridge={1}", on.name, above.name)

@@ -102,7 +102,7 @@ impl PacketSocket {
         })
     }
 
-    /// Lets it hear its link, and on a parent what is addressed to the exchange's Ethernet address.
+    /// Makes it hear its link, and on a parent also frames to the exchange's Ethernet address.
     pub(super) fn bind(&self, link: &Link) -> Result<(), LinkCause> {
         match bind(self.as_raw_fd(), &everything_at(self.ifindex)) {
             Ok(()) => {}
@@ -141,7 +141,7 @@ impl PacketSocket {
             .map_err(|errno| LinkCause::refused("hear another Ethernet address", io::Error::from(errno)))
     }
 
-    /// Hears this of ARP from here on, and nothing else. Frames that came before are still there to be taken.
+    /// Hears only this ARP from here on. Frames that came before can still be taken.
     pub(super) fn hear(&self, arp: Hears) -> Result<(), LinkCause> {
         let attached = SockRef::from(self).attach_filter(&filter::arp(&self.ours, arp));
         attached.map_err(|error| LinkCause::refused("change what a packet socket hears", error))
@@ -240,12 +240,12 @@ impl Drop for PacketSocket {
     }
 }
 
-/// The packet socket by which frames leave over any link of the host. It hears nothing; there is one for all exchanges.
+/// The packet socket by which frames leave over any link of the host. It hears nothing; all exchanges share it.
 #[derive(Debug)]
 pub(super) struct Uplinks(Option<OwnedFd>);
 
 impl Uplinks {
-    /// Opens it in the calling thread's namespace, the host's. Without it nothing leaves so.
+    /// Opens it in the calling thread's namespace, the host's. Without it no frame leaves that way.
     pub(super) fn open() -> Self {
         let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None);
         Self(opened.map_err(|error| debug!(%error, "no packet socket for the host's links")).ok().map(OwnedFd::from))

@@ -9,7 +9,7 @@
 //! answer ARP for the host's addresses on the whole LAN. It also needs no cleaning up: when the socket closes, even
 //! because the daemon is killed, the kernel ends the namespace, and both ends of the veth, or the macvlan, go with it.
 //!
-//! Cleaning up takes the kernel a while, though, and the socket has to be closed before. Where somebody waits for its Ethernet
+//! Cleaning up takes the kernel a while, though, and the socket has to be closed first. If somebody waits for its Ethernet
 //! address, the port is removed.
 //!
 //! The bridge must not change because of it. A bridge takes on the lowest Ethernet address and the smallest MTU of its
@@ -45,7 +45,7 @@ const FORWARDS_WITHIN: Duration = Duration::from_secs(62);
 const INSIDE: &str = "eth0";
 /// The bridge's end; the kernel fills in a number.
 const OUTSIDE: &str = "lh-%d";
-/// What an operator who finds the bridge's end gets to read.
+/// What an operator who finds the bridge's end reads.
 const ALIAS: &str = "leasehold: gives a lease back, and goes by itself";
 
 /// A port, which may not forward yet.
@@ -142,7 +142,7 @@ impl Port {
         let mut request = LinkMessage::default();
         request.header.index = self.index;
         let bytes = encode(RouteNetlinkMessage::DelLink(request), NLM_F_REQUEST, 1);
-        // The kernel carries out a request while it is sent. Nothing is there any more where the parent went.
+        // The kernel carries out a request while it is sent. If the parent went, nothing is there any more.
         if let Err(error) = self.news.send_to(&bytes, &SocketAddr::new(0, 0), 0) {
             debug!(index = self.index, %error, "cannot remove a port");
         }

@@ -1,7 +1,7 @@
 //! Closing packet sockets, off the loop.
 //!
-//! `close` of an AF_PACKET socket waits for an RCU grace period, some 16 ms, in which the thread does nothing but wait.
-//! So threads close them, as many as there is work for: 16 of them close about 1,000 sockets a second. What a thread had on its
+//! `close` of an AF_PACKET socket waits for an RCU grace period, some 16 ms, in which the thread does nothing but wait. So
+//! threads close them, as many as there is work for: 16 of them close about 1,000 sockets a second. What a thread had on its
 //! stack and took from the heap is not given back when it ends.
 //!
 //! The queue needs no bound of its own: whatever waits in it is an open socket, so the limit on open files bounds it,

@@ -38,8 +38,8 @@ pub(super) struct Registrar {
     /// The socket's address, which answers to our questions carry.
     pub(super) port: u32,
     pub(super) paths: Paths,
-    /// If Docker is served: links are told of that are in namespaces of which nothing is known, and those of our own, which name
-    /// this store.
+    /// If Docker is served: links in namespaces about which nothing is known are reported, and so are our own, which name this
+    /// store.
     pub(super) docker: Option<StoreId>,
     book: Mutex<Book>,
 }

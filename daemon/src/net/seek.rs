@@ -12,8 +12,9 @@ use super::netns::Worker;
 
 /// Looks through the namespace of that number, or all that have a file in the directory.
 ///
-/// What cannot be looked into is no reason to leave out the rest. Whether all was seen then, the kernel is asked: dockerd leaves
-/// the files of dead namespaces behind when it is killed, and they look as those of namespaces that are mounted out of sight.
+/// If something cannot be looked into, the rest is still searched. The kernel is then asked whether everything was seen: a
+/// killed dockerd leaves the files of dead namespaces behind, and they look like those of namespaces that are mounted out of
+/// sight.
 pub(super) fn look(
     worker: &mut Worker,
     directory: &Path,
@@ -38,7 +39,7 @@ pub(super) fn look(
 
 /// Returns whether a link with one of the Ethernet addresses is, or may be, in a namespace that was not looked through.
 ///
-/// The kernel has given the host's namespace a number for each that a link was moved to from there.
+/// The kernel has given the host's namespace a number for each namespace that a link was moved to from there.
 fn may_be_elsewhere(worker: &mut Worker, looked: &[PathBuf], sought: &[Sought]) -> bool {
     let looked: BTreeSet<_> = looked.iter().filter_map(|path| worker.number_of(path).ok().flatten()).collect();
     let is_sought = |link: &LinkAnswer| sought.iter().any(|sought| link.mac == Some(sought.mac));
@@ -55,7 +56,7 @@ fn may_be_elsewhere(worker: &mut Worker, looked: &[PathBuf], sought: &[Sought]) 
     }
 }
 
-/// Keeps in mind that something could not be seen: what is looked for may be there.
+/// Records that something could not be seen: what is looked for may be there.
 fn miss(sightings: &mut Sightings, path: &Path, cause: LinkCause) {
     debug!(path = %path.display(), %cause, "not looked through");
     sightings.whole = false;
@@ -84,7 +85,7 @@ fn through(
                     continue;
                 }
             }
-            // Heard of from before it is looked at.
+            // The watch hears it from before the look.
             let view = worker.look_within(path, link.index)?;
             let (sought, netns) = (sought.clone(), path.to_owned());
             sightings.found.extend((view.mac == sought.mac).then_some(Sighting { sought, netns, view }));
@@ -93,8 +94,8 @@ fn through(
     Ok(())
 }
 
-/// Returns whether a container's link is on this LAN: made on the parent, or on a VLAN of it; or its other end is a port of
-/// the bridge. Fails where that cannot be told, as while the LAN's link is not there.
+/// Returns whether a container's link is on this LAN: made on the parent, or on a VLAN of it; or its other end is a port of the
+/// bridge. Fails if that cannot be told, as while the LAN's link is not there.
 fn is_on(worker: &mut Worker, link: &LinkAnswer, lan: &Lan) -> Result<bool, LinkCause> {
     let Some(name) = lan.parent().filter(|_| link.other != 0) else { return Ok(false) };
     let parent = worker.host_link(Which::Name(name))?.index;

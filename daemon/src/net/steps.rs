@@ -21,7 +21,7 @@ use super::netlink::{Netlink, NetlinkError, Which};
 /// The number of the main routing table.
 const MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 
-/// Routes over a link that are looked at, at most: whose namespace it is may put any number there.
+/// How many routes over a link are looked at: a namespace's owner may put any number there.
 const MAX_ROUTES: usize = 1024;
 
 impl Netlink {
@@ -137,13 +137,13 @@ impl Netlink {
         Ok(())
     }
 
-    /// Leads the default routes over a link by another router: first the new one is put on, then the old one taken off.
+    /// Leads the default routes over a link to another router: first the new one is put on, then the old one taken off.
     ///
-    /// dockerd moves the default route by deleting what it has put on, where a failure is none, and adding one without a metric,
-    /// where one that is there is a failure. So the place without a metric stays free for it, and goes before ours.
+    /// dockerd moves the default route by deleting its own, ignoring failures, and adding one without a metric, which fails if one
+    /// is there. So the place without a metric stays free for dockerd, and takes precedence over ours.
     ///
-    /// NLM_F_REPLACE would replace the first of the same metric, over any link. So the new one takes its place before the others
-    /// of its metric if the old one has that, else behind them.
+    /// NLM_F_REPLACE would replace the first of the same metric, over any link. So the new one goes before the others of its
+    /// metric if the old one is the first, else behind them.
     fn replace_default(&mut self, index: u32, from: IpAddr, to: IpAddr) -> Result<(), NetlinkError> {
         let mut defaults = Vec::new();
         self.routes_of(family(from), Some(MAIN), None, |there| {
@@ -276,8 +276,8 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
     v4().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
 }
 
-/// Returns the scope to give a route, if it has none of its own: of IPv4, only one with link scope can lead to another route's
-/// next hop; IPv6 has no scopes.
+/// Returns the scope to give a route without a scope of its own: in IPv4, only a route with link scope can lead to another
+/// route's next hop; IPv6 has no scopes.
 fn scope(route: &LinkRoute) -> RouteScope {
     match (route.destination, route.via) {
         (IpNet::V4(_), _) if let Some(scope) = route.scope => scope.into(),
@@ -296,7 +296,7 @@ fn metric(route: &LinkRoute) -> u32 {
     route.metric.unwrap_or(if route.destination.addr().is_ipv4() { 0 } else { 1024 })
 }
 
-/// What is used of a message about a route.
+/// The part of a message about a route that is used.
 #[derive(Debug)]
 struct RouteAnswer {
     destination: IpNet,

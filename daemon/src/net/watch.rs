@@ -31,7 +31,7 @@ use super::ready::Ready;
 use super::registrar::Registrar;
 use super::{Alarm, NetEvent, News};
 
-/// The most messages read at a stretch, before other tasks of the loop have their turn.
+/// The most messages read in a row, before other tasks of the loop have their turn.
 const BATCH: u32 = 32;
 /// The most events from one message: a link's Ethernet address, that it is down, its carrier, and that it is our own.
 const NEWS: u32 = 4;
@@ -138,7 +138,7 @@ impl Watch {
 
 /// Whether the kernel has lost a message for us, and how many earlier ones have been read since.
 ///
-/// The kernel puts no more messages into the socket until it is read empty. Only then is a new look of use, and the
+/// The kernel puts no more messages into the socket until it is read empty. Only then does a new look help, and only then is the
 /// core told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deaf {
@@ -213,7 +213,7 @@ impl Teller {
     fn digest(&self, message: &NetlinkBuffer<&[u8]>, from: Option<i32>, room: &mut Room) {
         let payload = message.payload();
         match message.message_type() {
-            // A container's numbers are its own affair, and it may ask for them by any port and token.
+            // A container's numbers are its own affair, and it may ask for them with any port and token.
             libc::RTM_NEWNSID | NLMSG_ERROR | libc::RTM_DELNSID if from.is_some() => {}
             libc::RTM_NEWNSID if message.port_number() == self.registrar.port && message.sequence_number() != 0 => {
                 self.answered(message.sequence_number(), nsid_in(payload), room);
@@ -295,7 +295,7 @@ impl Teller {
         }
     }
 
-    /// Takes the kernel's refusal of one of the two requests of a registration.
+    /// Handles the kernel's refusal of one of a registration's two requests.
     fn refused(&self, message: &NetlinkBuffer<&[u8]>, room: &mut Room) {
         let code = message.payload().first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
         match (message.sequence_number(), Errno::from_raw(code.saturating_neg())) {
@@ -313,8 +313,8 @@ impl Teller {
         }
     }
 
-    /// Checks whether the namespace of that number is alive, and reports if not. `freed`: the kernel told that it frees the number,
-    /// which may be another's by now; else its path may be gone.
+    /// Checks whether the namespace with that number is alive, and reports if not. `freed`: the kernel reported that it frees
+    /// the number, which another may have by now; else its path may be gone.
     fn doubt(&self, number: i32, freed: bool) {
         let asked = if freed { self.registrar.book().check(number) } else { self.registrar.book().at(number) };
         let Some((cookie, path)) = asked else { return };

@@ -53,7 +53,7 @@ fn a_lease_has_its_file_until_it_ends() {
 #[test]
 fn a_file_that_cannot_be_written_is_tried_again_and_leaves_nothing_half() {
     let dir = tempfile::tempdir().unwrap();
-    // A directory where the file should be: the file can be written, but not put there.
+    // A directory is where the file should be: the file can be written, but not put there.
     let (late, gone) = (dir.path().join("resolv/lan/late/eth0"), dir.path().join("resolv/lan/gone/eth0"));
     for path in [&late, &gone] {
         fs::create_dir_all(path.join("full")).unwrap();
@@ -158,7 +158,7 @@ fn a_name_that_is_none_does_not_reach_the_file() {
     }
 }
 
-/// Docker makes a directory of a mount's source that is not there yet.
+/// Docker makes a directory in place of a missing mount source.
 #[test]
 fn an_empty_directory_in_the_place_of_a_file_gives_way_to_it_or_goes() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The tables of what is Docker's: pools, networks and endpoints, each as JSON by its name.
+//! The tables for Docker: pools, networks and endpoints, each as JSON by its name.
 
 use leasehold_core::network::DockerId;
 use leasehold_core::record::{DockerKey, DockerRecord};
@@ -22,7 +22,7 @@ pub(super) fn place_of(key: &DockerKey) -> (DockerTable, String) {
     }
 }
 
-/// Returns something of Docker's as it is written.
+/// Encodes something of Docker's as it is written.
 pub(super) fn encode(record: &DockerRecord) -> Result<Vec<u8>, serde_json::Error> {
     match record {
         DockerRecord::Pool(record) => serde_json::to_vec(record),
@@ -44,8 +44,9 @@ pub(super) fn remove(txn: &WriteTransaction, table: DockerTable, key: &str) -> R
     Ok(())
 }
 
-/// Reads all that is Docker's; nothing where the file is of a daemon that knew of none. What does not parse stays as it is, and is
-/// named: nothing of a container's is deleted or given back for want of it. A pool goes on without what was reserved in it.
+/// Reads everything of Docker's; nothing if the file is from a daemon that had none. A record that does not parse stays as it
+/// is, and is named, so that nothing of a container is deleted or given back because of it. A pool goes on without its reserved
+/// addresses.
 pub(super) fn read(txn: &ReadTransaction) -> Result<Vec<DockerRecord>, redb::Error> {
     let mut records = Vec::new();
     let id = |key: &str| DockerId::try_from(key.to_owned()).ok();

@@ -1,8 +1,9 @@
-//! What ends a binding while the file cannot be written: it is kept beside the socket.
+//! The ends of bindings while the file cannot be written: they are kept beside the socket.
 //!
-//! A DEL does not fail for want of room: its container would stay, and with it what fills the disk. An entry names the store and
-//! the binding that it ends, so that no later ADD is ended by it, and goes once the file has recorded the end. It lies where a
-//! reboot empties (`/run`), and is not missed then: what an earlier boot had is asked for on the LAN before it is given back.
+//! A DEL does not fail on a full disk: its container would stay, and with it what fills the disk. An entry names the store and
+//! the binding that it ends, so that it ends no later ADD, and goes once the file has recorded the end. It lies where a reboot
+//! empties (`/run`), and is not missed then: before a lease from an earlier boot is given back, the LAN is asked for its
+//! address.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +19,7 @@ use tracing::{debug, warn};
 
 use super::Stored;
 
-/// The ends that the file is still to record.
+/// The ends that the file still has to record.
 pub(super) struct Ends {
     socket: PathBuf,
     store: u64,
@@ -28,14 +29,14 @@ pub(super) struct Ends {
 /// One of them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Entry {
-    /// What the file is to hold of the binding.
+    /// What the file should hold of the binding.
     record: Option<Box<Record>>,
     /// The events that come with that.
     events: Vec<Event>,
 }
 
 impl Ends {
-    /// Returns what is kept beside `socket` for a store, as if the store had recorded it.
+    /// Returns what is kept beside `socket` for a store, and adds it to `stored` as if the store had recorded it.
     pub(super) fn open(socket: &Path, store: u64, stored: &mut Stored) -> Self {
         let mut ends = Self { socket: socket.to_owned(), store, waiting: BTreeMap::new() };
         for binding in ends.found() {
@@ -82,7 +83,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Returns what the file is still to record.
+    /// Returns what the file still has to record.
     pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
         self.waiting.iter().flat_map(|(binding, entry)| {
             let own = match &entry.record {

@@ -28,21 +28,21 @@ const UNREADABLE: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("unr
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 /// The key in [`META`] for the format of this file.
 const FORMAT_KEY: &str = "format";
-/// The key in [`META`] for the file's name, which is its own for as long as it lives.
+/// The key in [`META`] for the file's name, which it keeps as long as it lives.
 const ID_KEY: &str = "id";
 /// The format that this code reads and writes.
 const FORMAT: u64 = 1;
-/// How a file of redb's begins, in each of its formats so far.
+/// How a redb file begins, in each of its formats so far.
 const REDB_MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
 /// Where its two commit slots have the version of their format.
 const REDB_VERSIONS: [usize; 2] = [64, 192];
-/// So many bytes of a file have both.
+/// How many bytes of a file contain both.
 const REDB_HEAD: usize = 193;
 /// The version that our redb writes.
 const REDB_FORMAT: u8 = 3;
 /// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
 const CACHE: usize = 128 << 10;
-/// The size of a record that is only written as a trial: twice that of a usual one.
+/// The size of a record that is only written as a trial: twice a usual one.
 const TRIAL: usize = 1024;
 /// The pause after a failed commit, which doubles with each further failure: the next one reopens the file, which reads
 /// all of it.
@@ -123,7 +123,7 @@ struct Failure {
 enum Unusable {
     /// Its contents are wrong: it is set aside.
     Damaged(String),
-    /// It was written by a later leasehold, in a later format of this kind.
+    /// A later version of leasehold wrote it, in a later format of this kind.
     Newer(FormatOf, u64),
     /// The file may be intact, but cannot be used now.
     Failed(Box<redb::Error>),
@@ -313,7 +313,7 @@ fn open_checked(path: &Path, new_id: u64) -> Result<(Database, Contents), Unusab
     opened
 }
 
-/// Returns the format of a file that a later redb wrote. Both of its commit slots say so; a damaged byte is in one of them.
+/// Returns the format of a file that a later redb wrote. Both of its commit slots say so; a damaged byte is in only one.
 fn later_redb(path: &Path) -> Option<u64> {
     let mut head = [0; REDB_HEAD];
     File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
@@ -468,7 +468,7 @@ fn judge(error: impl Into<redb::Error>) -> Unusable {
         }
         // Somebody else has it open, or the device failed before.
         redb::Error::DatabaseAlreadyOpen | redb::Error::PreviousIo => Unusable::Failed(Box::new(error)),
-        // Among them an earlier format of redb's (`UpgradeRequired`), which no leasehold ever wrote.
+        // This includes an earlier redb format (`UpgradeRequired`), which no leasehold ever wrote.
         _ => Unusable::Damaged(error.to_string()),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct DirLock {
 impl DirLock {
     /// Creates the directory (0700) if it is missing, and locks it. An existing directory is not changed.
     ///
-    /// Waits for another daemon that works there, and says which: one that is stopping, or that this one is to replace.
+    /// Waits for another daemon that works there, and names it: one that is stopping, or that this one will replace.
     pub(crate) async fn take(dir: &Path) -> Result<Self, StoreError> {
         match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
             // Logged with the other faults.
@@ -68,7 +68,7 @@ impl DirLock {
     }
 }
 
-/// Returns whether the only fault is a file system that is full or cannot be written.
+/// Returns whether the only fault is a file system that is full or read-only.
 fn has_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

@@ -1,4 +1,4 @@
-//! Where the file is, and what keeps its contents should somebody delete it or its directory while the daemon runs.
+//! Where the file is, and how its contents survive if somebody deletes it or its directory while the daemon runs.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Seek};
@@ -12,9 +12,9 @@ use crate::lock::Lock;
 
 /// The file, and whether its name is still its own.
 pub(super) struct OnDisk {
-    /// The file itself, whatever name it has: `None` where there was none.
+    /// The file itself, whatever name it has: `None` if there was none.
     file: Option<File>,
-    /// The lock on a directory that was made anew.
+    /// The lock on a directory that was made again.
     lock: Option<Lock>,
 }
 

@@ -205,7 +205,7 @@ fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
     assert!(damaged_files(dir.path()).is_empty());
 }
 
-/// A file with leases that an earlier daemon wrote has no table of pools.
+/// A file with leases from an earlier daemon has no table of pools.
 #[test]
 fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
     let dir = TempDir::new().unwrap();
@@ -405,7 +405,7 @@ fn a_file_that_goes_while_the_daemon_runs_is_written_anew() {
     assert_eq!(held(&state), [1, 2, 3, 4]);
 }
 
-/// Runs one ignored test of this program as a process of its own, by `how`.
+/// Runs one ignored test of this program as a separate process, by `how`.
 fn child(mut how: Command, test: &str, dir: &Path) -> Child {
     how.args([&format!("store::tests::{test}"), "--exact", "--ignored", "--nocapture"])
         .env("LEASEHOLD_TEST_DIR", dir)
@@ -443,7 +443,7 @@ fn killing_the_daemon_loses_nothing_that_was_answered() {
     assert_eq!(held, (0..held.len() as u64).collect::<Vec<_>>());
 }
 
-/// Says that a test is skipped where namespaces cannot be made; on CI that is a failure.
+/// Says that a test is skipped if namespaces cannot be made; on CI that is a failure.
 fn may_unshare(test: &str) -> bool {
     let may = Command::new("unshare").args(["--map-root-user", "--mount", "true"]).status().is_ok_and(|s| s.success());
     if !may {
@@ -524,7 +524,7 @@ fn child_on_a_disk_that_cannot_be_written() {
     assert_eq!(ids(&records), [1].into_iter().chain(3..next).collect::<Vec<_>>());
     assert_eq!(records[0].1, released);
     store.close();
-    // A daemon that has another store is told nothing, and takes nothing away.
+    // A daemon with another store is told nothing, and takes nothing away.
     let other = TempDir::new().unwrap();
     let (store, records, _ends) = open_beside(other.path(), run.path());
     assert_eq!((records, beside()), (vec![], 2));
@@ -550,7 +550,7 @@ fn a_full_disk_is_named_and_passes() {
     on_a_tmpfs("a_full_disk_is_named_and_passes", "child_on_a_small_disk");
 }
 
-/// Runs the child of a test in a mount namespace of its own, on a small tmpfs.
+/// Runs the child of a test in its own mount namespace, on a small tmpfs.
 fn on_a_tmpfs(test: &str, of: &str) {
     if !may_unshare(test) {
         return;

@@ -16,10 +16,10 @@ use super::{Job, Persisted};
 /// The most jobs taken together: bounds how long the first of them waits for the others.
 const GROUP: usize = 512;
 
-/// How long the file rests before it is tried with the ends that it could not record, where nothing else is written.
+/// How long the file rests before it is tried with the ends that it could not record, if nothing else is written.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// All that the thread has.
+/// Everything that the thread has.
 pub(super) struct Writer {
     pub(super) file: LeaseFile,
     pub(super) ends: Ends,
@@ -55,7 +55,7 @@ impl Writer {
         }
     }
 
-    /// Waits for the next job. Has the file record what it could not before, where none comes.
+    /// Waits for the next job. If none comes, has the file record what it could not before.
     fn next(&mut self, queue: &Receiver<Job>) -> Option<Job> {
         while !self.ends.is_empty() {
             match queue.recv_timeout(AGAIN) {
@@ -67,8 +67,8 @@ impl Writer {
         queue.recv().ok()
     }
 
-    /// Commits a group, after what the file could not record before. A transaction that cannot be encoded fails alone; the others
-    /// share one fate, but that those which end a binding are then kept beside the socket.
+    /// Commits a group, after what the file could not record before. A transaction that cannot be encoded fails alone; the
+    /// others share one fate, except that those which end a binding are then kept beside the socket.
     fn commit(&mut self, group: Vec<(OpId, Vec<Change>)>) -> Vec<Persisted> {
         let mut answers = Vec::with_capacity(group.len());
         let mut encoded: Vec<_> = self.ends.changes().map(Encoded::new).filter_map(Result::ok).collect();
@@ -100,7 +100,7 @@ impl Writer {
         answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
-    /// Keeps what ends a binding although the file was not written, for this cause.
+    /// Keeps the end of a binding although the file was not written, for this cause.
     fn keep(&mut self, ends: Option<(BindingId, Vec<Change>)>, cause: &StoreCause) -> Result<(), StoreCause> {
         let (binding, changes) = ends.ok_or_else(|| cause.clone())?;
         self.ends.keep(binding, changes).map_err(|error| {

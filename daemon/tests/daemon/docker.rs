@@ -181,7 +181,7 @@ fn at_its_end_the_daemon_answers_dockers_open_calls() {
     }
     daemon.signal(Signal::SIGTERM);
     assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
-    // From now on dockerd finds no socket, and tries again with all that it asks.
+    // From now on dockerd finds no socket, and tries again with its whole request.
     assert!(!socket.exists());
     let (status, answer) = answer(open);
     assert_eq!(status, 200);

@@ -57,7 +57,7 @@ impl Home {
         self.dir.path().join("state")
     }
 
-    /// A daemon in a network namespace of its own. `unshare` becomes the daemon: same process, same files.
+    /// Returns a command for a daemon in its own network namespace. `unshare` becomes the daemon: same process, same files.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--net", LEASEHOLD, "daemon"]);
@@ -96,7 +96,7 @@ impl Home {
         self.activated_as("LISTEN_PID=$$ LISTEN_FDS=1", path, before)
     }
 
-    /// The same with this said of it.
+    /// The same, with this said about it.
     pub(crate) fn activated_as(&self, said: &str, path: &Path, before: impl FnOnce()) -> Daemon {
         let listener = UnixListener::bind(path).unwrap();
         before();

@@ -112,7 +112,7 @@ fn a_missing_mount_and_a_missing_capability_are_told_apart() {
     let answer = home.ask(&add("c1", &format!("/proc/{}/ns/net", other.0)));
     assert!(answer.contains("takes CAP_SYS_PTRACE"), "{answer}");
 
-    // As `ip netns` leaves it if its mount does not come through.
+    // As `ip netns` leaves it if its mount fails.
     let bare = home.dir.path().join("netns");
     fs::write(&bare, "").unwrap();
     fs::set_permissions(&bare, fs::Permissions::from_mode(0o000)).unwrap();

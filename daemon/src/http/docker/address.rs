@@ -19,14 +19,14 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
     let address = if said.address.is_empty() { None } else { Some(parse::address(&said.address)?) };
     let is_gateway = said.options.get(wire::ADDRESS_TYPE).is_some_and(|kind| kind == wire::GATEWAY);
     if is_gateway && address.is_none() && is_anything(&id) {
-        // It has none, and Docker takes no other answer.
+        // It has none, and Docker accepts no other answer.
         return Ok(Asked::Told(to_json(&wire::Address { address: Ipv4Net::default() })));
     }
     let (name, mac) = (name(&said.options)?, mac(&said.options)?);
     let is_endpoint = match (mac, name) {
         _ if is_gateway => false,
         (Some(_), _) => true,
-        // Up to version 28, over this socket an address that the user asks for looks like an aux address.
+        // Up to version 28, an address that the user asks for looks like an aux address on this socket.
         (None, None) if host.ipvlan => address.is_none(),
         (None, Some(_)) if host.ipvlan => true,
         (None, _) if address.is_some() => false,

@@ -1,4 +1,4 @@
-//! Endpoints: what a server is to know one by, and the ADD that leases its address.
+//! Endpoints: how a server knows one, and the ADD that leases its address.
 
 use std::net::Ipv4Addr;
 
@@ -21,13 +21,13 @@ pub(super) struct Endpoint<'a> {
     pub(super) within: String,
     /// The Ethernet address of its frames.
     pub(super) mac: Mac,
-    /// The container's name, where Docker tells it.
+    /// The container's name, if Docker passes it.
     pub(super) name: Option<&'a str>,
     /// Whether the Ethernet address is its own.
     pub(super) own_mac: bool,
-    /// Whether the Ethernet address was chosen, so that it can return; `None`: Docker does not tell.
+    /// Whether the Ethernet address was chosen, so that it can return; `None`: Docker does not say.
     pub(super) chosen_mac: Option<bool>,
-    /// What tells it from all others where nothing else does. No container has such a name.
+    /// What tells it from all others if nothing else does. No container has such a name.
     pub(super) id: String,
 }
 
@@ -36,13 +36,13 @@ pub(super) struct Source<'a> {
     /// The name of the LAN's link.
     pub(super) ifname: String,
     pub(super) lan: Lan,
-    /// What the network calls that.
+    /// What the network calls that link.
     pub(super) parent: &'a str,
     /// The subnet that Docker knows; 0.0.0.0/0 is all there is.
     pub(super) subnet: Ipv4Net,
-    /// The pool that the address has to be of.
+    /// The pool that the address has to belong to.
     pub(super) pool: Option<PoolId>,
-    /// Whether all of its clients have their parent's Ethernet address.
+    /// Whether all of the LAN's clients have their parent's Ethernet address.
     pub(super) shared: bool,
     pub(super) options: &'a LeaseOptions,
 }
@@ -70,7 +70,7 @@ impl Endpoint<'_> {
         })
     }
 
-    /// Returns what is its own, as long as it lasts.
+    /// Returns something of its own, as long as it lasts.
     fn of_its_own(&self) -> String {
         match (self.name, self.own_mac) {
             (_, true) => self.mac.to_string(),
@@ -79,7 +79,7 @@ impl Endpoint<'_> {
         }
     }
 
-    /// Returns what a server is to know it by.
+    /// Returns how a server knows it.
     ///
     /// By the name alone, the containers `web` of two hosts would be one client to the server.
     fn client_id(&self, source: &Source<'_>, site: &Site) -> Result<ClientIdRule, Refused> {
@@ -102,7 +102,7 @@ impl Endpoint<'_> {
         Ok(ClientIdRule::Bytes(id))
     }
 
-    /// Returns for how long the lease is kept when the endpoint goes: one whose identity can return may be back soon.
+    /// Returns for how long the lease is kept when the endpoint goes, if its identity can return.
     fn grace(&self, options: &LeaseOptions, site: &Site) -> Option<u32> {
         let chosen = self.chosen_mac;
         let returns = match options.client_id {

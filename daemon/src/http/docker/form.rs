@@ -16,36 +16,36 @@ pub(crate) struct Form {
     /// What was asked for, for errors: `an address of 192.168.1.0/24`.
     pub(super) about: String,
     pub(super) shape: Shape,
-    /// What someone should know of a success.
+    /// What somebody should know about a success.
     pub(crate) warning: Option<String>,
-    /// What is asked when it is known which network this is about.
+    /// What is asked once it is known which network this is about.
     pub(crate) then: Option<Then>,
 }
 
 /// What an answer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Whatever the core answers is all.
+    /// The core's answer says everything.
     Plain,
     /// An address with this prefix length; 0: that of its lease.
     Address(u8),
     /// What this plugin is.
     Activated,
-    /// A network, or an endpoint that goes: nothing is said of it.
+    /// A network, or an endpoint that goes: nothing is said about it.
     Nothing,
-    /// An endpoint, whose Ethernet address is told or not.
+    /// An endpoint, with its Ethernet address or without.
     Endpoint {
-        /// Whether it is.
+        /// Whether with it.
         tells_mac: bool,
     },
     /// A link and its routes.
     Join {
-        /// The name that the link is to have in the container, or empty.
+        /// The name of the link in the container, or empty.
         ifname: String,
     },
 }
 
-/// The endpoint of a call that cannot be understood before it is known what its network is.
+/// The endpoint of a call that cannot be understood before its network is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Then(pub(super) Box<wire::network::CreateEndpoint>);
 
@@ -103,7 +103,7 @@ impl Form {
         }
     }
 
-    /// Returns how the options are given of what this is about.
+    /// Returns how the network gives its options.
     fn flag(&self) -> Flag {
         match self.shape {
             Shape::Plain | Shape::Address(_) | Shape::Activated => Flag::Ipam,

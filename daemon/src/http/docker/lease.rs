@@ -1,8 +1,8 @@
-//! What a network says of its leases, whichever of the two drivers it says that to.
+//! What a network says about its leases, to either of the two drivers.
 //!
 //! | option | default | |
 //! |---|---|---|
-//! | `client-id` | `auto` | what servers know an endpoint by |
+//! | `client-id` | `auto` | how servers know an endpoint |
 //! | `hostname` | the container's name | option 12 |
 //! | `timeout` | 20 | seconds that an address may take |
 //! | `servers-allow`, `servers-deny` | all | whose offers are believed |
@@ -26,7 +26,7 @@ const MOST_SECONDS: u64 = 20;
 /// The most servers in a list.
 const MOST_SERVERS: usize = 32;
 
-/// What a host name stands for the container's name by.
+/// The placeholder for the container's name in a host name.
 const NAME: &str = "{name}";
 
 /// How a network says something.
@@ -59,13 +59,13 @@ impl Flag {
     }
 }
 
-/// What a network says of its leases.
+/// What a network says about its leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaseOptions {
     /// How it says that.
     pub(super) flag: Flag,
     pub(super) client_id: Kind,
-    /// Option 12, with `{name}` for the container's name; empty: none. `None`: the name, where Docker tells it.
+    /// Option 12, with `{name}` for the container's name; empty: none. `None`: the name, if Docker passes it.
     pub(super) hostname: Option<String>,
     pub(super) timeout: Option<Duration>,
     pub(super) allow: BTreeSet<Ipv4Addr>,
@@ -75,10 +75,10 @@ pub(super) struct LeaseOptions {
     pub(super) grace: Option<u32>,
 }
 
-/// What option 61 is made of.
+/// What option 61 is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The container's name, where Docker tells it; else the Ethernet address.
+    /// The container's name, if Docker passes it; else the Ethernet address.
     Auto,
     /// The Ethernet address.
     Mac,
@@ -91,11 +91,11 @@ pub(super) enum Kind {
 }
 
 impl LeaseOptions {
-    /// The options there are.
+    /// All options.
     pub(super) const KNOWN: [&str; 7] =
         ["client-id", "hostname", "timeout", "servers-allow", "servers-deny", "release", "grace"];
 
-    /// Returns what a network says that says nothing.
+    /// Returns the options of a network that names none.
     pub(super) fn new(flag: Flag) -> Self {
         Self {
             flag,
@@ -109,7 +109,7 @@ impl LeaseOptions {
         }
     }
 
-    /// Takes an option. Returns whether it is one of these.
+    /// Sets an option. Returns whether it is one of these.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Result<bool, Refused> {
         let expected = |what: &str| self.flag.expected(key, value, what);
         match key {
@@ -153,7 +153,7 @@ impl LeaseOptions {
         Self::KNOWN.into_iter().zip(values).filter_map(|(key, value)| Some((key, value?)))
     }
 
-    /// Returns what a client of the network says and wants, whoever it is. `shared`: all have their parent's Ethernet address.
+    /// Returns what any client of the network says and wants. `shared`: all have their parent's Ethernet address.
     pub(super) fn profile(&self, site: &Site, shared: bool) -> Profile {
         Profile {
             broadcast: site.broadcast || shared,
@@ -161,7 +161,7 @@ impl LeaseOptions {
             allow: self.allow.iter().copied().collect(),
             deny: self.deny.iter().copied().collect(),
             release: self.release,
-            // Which of its networks a container's default route leads over is Docker's choice, made once.
+            // Docker chooses, once, over which of its networks a container's default route leads.
             suppress_default_route: true,
             follow_router: true,
             ..Profile::default()
@@ -190,7 +190,7 @@ impl LeaseOptions {
         self.timeout.unwrap_or(site.add_timeout.min(Duration::from_secs(MOST_SECONDS)))
     }
 
-    /// Returns option 12 for a container, whose name Docker may tell.
+    /// Returns option 12 for a container, whose name Docker may pass.
     pub(super) fn hostname(&self, name: Option<&str>) -> Result<Option<String>, Refused> {
         let flag = self.flag;
         match (&self.hostname, name) {

@@ -1,10 +1,10 @@
 //! libnetwork's words to the core's and back: Docker's IPAM driver, and its network driver.
 //!
-//! Pure: no socket, no file, no state. A call that comes to nothing is a success to HTTP (200), because whatever else a
-//! driver answers is final to dockerd, which then shows the answer's bare text. [`options`] and [`wiring`] are what a network says
-//! of itself to the one and to the other, [`lease`] what it may say to both; [`pool`] and [`address`] are the calls of the one,
-//! [`network`] those of the other. [`endpoint`] is who a lease is for. A [`form`] is how to answer, [`told`] what is said of an
-//! endpoint; [`words`] names failures as Docker does, and [`parse`] reads addresses.
+//! Pure: no socket, no file, no state. A failed call is a success to HTTP (200), because any other status of a driver is final
+//! to dockerd, which then shows the answer's bare text. [`options`] and [`wiring`] are what a network says about itself to the
+//! one driver and to the other, [`lease`] what it may say to both; [`pool`] and [`address`] are the calls of the one,
+//! [`network`] those of the other. [`endpoint`] is who a lease is for. A [`form`] is how to answer, [`told`] what dockerd is
+//! told about an endpoint; [`words`] names failures as Docker does, and [`parse`] reads addresses.
 
 mod address;
 mod endpoint;
@@ -32,8 +32,8 @@ pub(crate) use self::network::NetworkMethod;
 use super::add::Site;
 use super::refusal::cut;
 
-/// The name of both address spaces. Where they have one, dockerd (27 and later) does not ask again for a pool whose subnet
-/// overlaps a route of the host, as a LAN's always does.
+/// The name of both address spaces. If they have one, dockerd (27 and later) does not ask again for a pool whose subnet overlaps
+/// a route of the host, as a LAN's always does.
 const ADDRESS_SPACE: &str = "leasehold";
 
 /// What dockerd takes for the gateway of a network that has none yet.
@@ -77,15 +77,15 @@ pub(crate) struct Host<'a> {
     pub(crate) site: Site,
     /// Whether the call came by the socket for networks whose endpoints have no Ethernet address of their own.
     pub(crate) ipvlan: bool,
-    /// Returns the Ethernet address of the host's link with a name, if there is that link.
+    /// Returns the Ethernet address of the host's link with a name, if that link exists.
     pub(crate) link: &'a dyn Fn(&str) -> Option<Mac>,
-    /// A number that nobody can guess and that does not come again.
+    /// A number that nobody can guess and that is never repeated.
     pub(crate) number: u64,
 }
 
 impl Host<'_> {
-    /// Returns the name of a LAN's link, and the LAN. `eth0.10` is VLAN 10 of `eth0`, whether there is a link of that name or, as
-    /// Docker's own drivers make it later, not yet: the LAN is the same. Only without an `eth0` is it a link like any other.
+    /// Returns the name of a LAN's link, and the LAN. `eth0.10` is VLAN 10 of `eth0`, whether a link of that name exists or, as
+    /// Docker's own drivers make it, will exist later: the LAN is the same. Only without an `eth0` is it a link like any other.
     fn lan(&self, parent: &str) -> (String, Lan) {
         let of = |link: &str, vlan| (link.to_owned(), Lan::Link { parent: link.to_owned(), vlan });
         match Self::in_vlan(parent) {
@@ -101,7 +101,7 @@ impl Host<'_> {
         (!link.is_empty() && (1..=4094).contains(&vlan)).then_some((link, vlan))
     }
 
-    /// Returns the Ethernet address of a LAN's link, by its name; zero where there is no such link.
+    /// Returns the Ethernet address of a LAN's link, by its name; zero if there is no such link.
     fn ethernet(&self, ifname: &str) -> Mac {
         (self.link)(ifname).unwrap_or_default()
     }
@@ -110,7 +110,7 @@ impl Host<'_> {
 /// Why a call is refused before the core hears of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The request cannot be read. It may be one that broke: dockerd repeats those without a body.
+    /// The request cannot be read. It may be a broken one: dockerd repeats those without a body.
     Undecodable(String),
     /// It asks for what cannot be had, with the reason for whoever typed the command.
     Said(String),
@@ -140,7 +140,7 @@ impl Asked {
     pub(crate) fn parse(method: Method, body: &[u8], host: &Host<'_>) -> Result<Self, Refused> {
         Ok(match method {
             Method::Activate if host.ipvlan => Self::Told(manifest()),
-            // Our network driver's networks are made by this name.
+            // The networks of our network driver are made under this name.
             Method::Activate => {
                 let form = Form::new("the drivers that it is", Shape::Activated);
                 Self::Core { call: Call::Network(NetworkCall::Started), form }
@@ -177,7 +177,7 @@ impl Asked {
         Self::Core { call, form: Form::new(about, Shape::Plain) }
     }
 
-    /// Goes on with a call when it is known which network it is about.
+    /// Goes on with a call once its network is known.
     pub(crate) fn about(then: &Then, network: &NetworkRecord, host: &Host<'_>) -> Result<Self, Refused> {
         network::endpoint(&then.0, network, host)
     }

@@ -1,7 +1,7 @@
 //! Docker's network driver: networks, endpoints, and what dockerd does with them.
 //!
 //! Leave, EndpointOperInfo, the two calls about external connectivity, the two about discovery, and those for the managers of a
-//! swarm have nothing to do here: each is a success, whatever it says.
+//! swarm have nothing to do here: each succeeds, whatever it says.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use super::{ADDRESS_SPACE, Asked, Host, Refused, read, refused};
 /// The longest name of a namespace that is kept: Docker's have 34 bytes.
 const LONGEST_SANDBOX: usize = 256;
 
-/// What dockerd may call of a network driver.
+/// What dockerd may ask a network driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkMethod {
     GetCapabilities,
@@ -83,7 +83,7 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
             connectivity_scope: "local".to_owned(),
             gw_alloc_checker: true,
         })),
-        // The router is the lease's.
+        // The router comes with the lease.
         NetworkMethod::GwAllocCheck => Asked::Told(to_json(&GwAlloc { skip_ipv4: true, skip_ipv6: true })),
         NetworkMethod::CreateNetwork => {
             let network = network(&read(body)?, host)?;
@@ -132,7 +132,7 @@ fn id(key: &str, text: &str) -> Result<DockerId, Refused> {
     DockerId::try_from(text.to_owned()).map_err(|bad| refused(format!("{key} {}: {bad}", quoted(text))))
 }
 
-/// Reads what a network is to be.
+/// Reads the network that is asked for.
 fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refused> {
     let id = id("NetworkID", &said.network_id)?;
     let is_true = |key| said.options.get(key).is_some_and(|value| matches!(value, Value::Bool(true)));
@@ -154,10 +154,10 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
     let leases = data.address_space == ADDRESS_SPACE;
     let options = NetworkOptions::read(&wiring::said(&said.options)?, host)?;
     if !leases {
-        // No other IPAM driver is told of a container's name, nor is the network driver.
+        // No other IPAM driver gets a container's name, nor does the network driver.
         options.lease.hostname(None)?;
     }
-    // Docker's own IPAM driver, which is meant where none is named, knows nothing of who has an address of the LAN.
+    // Docker's own IPAM driver, which is meant if none is named, does not know who has an address on the LAN.
     let is_numbered = !leases && pool.prefix_len() != 0;
     if options.numbered != is_numbered {
         return Err(refused(match is_numbered {
@@ -182,7 +182,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
             false => format!("-o {key}: with -o addresses=docker there is no lease: leave one of the two out"),
         }));
     }
-    // Our own pool names the router of the moment; the lease knows better.
+    // Our own pool names the current router; the lease knows better.
     let from_ipam = data.gateway.parse().ok().map(|gateway: Ipv4Net| gateway.addr());
     let from_ipam = from_ipam.filter(|gateway| !leases && !gateway.is_unspecified());
     Ok(NetworkRecord {
@@ -197,7 +197,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
     })
 }
 
-/// Reads what an endpoint of a network is to be.
+/// Reads the endpoint of a network that is asked for.
 pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Host<'_>) -> Result<Asked, Refused> {
     let id = id("EndpointID", &said.endpoint_id)?;
     let Interface { address, address_ipv6, mac_address } = &said.interface;
@@ -285,7 +285,7 @@ fn six_bytes(text: &str) -> Option<[u8; 6]> {
     Some(bytes)
 }
 
-/// Returns the name that an interface is to have in its container, or nothing.
+/// Returns the name of an interface in its container, or nothing.
 fn ifname(options: &AnyOptions) -> Result<String, Refused> {
     match options.get(IFNAME) {
         None | Some(Value::Null) => Ok(String::new()),

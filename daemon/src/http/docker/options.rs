@@ -1,5 +1,5 @@
-//! What `docker network create` says by `--ipam-opt`, and its spelling in a PoolID: `parent`, the host's link that is the LAN, and
-//! what is said of leases.
+//! What `docker network create` says by `--ipam-opt`, and its spelling in a PoolID: `parent`, the host's link that is the LAN,
+//! and the options of leases.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -20,7 +20,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// The options there are.
+    /// All options.
     pub(crate) const KNOWN: [&str; 8] =
         ["parent", "client-id", "hostname", "timeout", "servers-allow", "servers-deny", "release", "grace"];
 
@@ -35,7 +35,7 @@ impl Options {
                 _ => return Err(Flag::Ipam.unknown(key, &Self::KNOWN)),
             }
         }
-        // Docker names no network where it asks for a pool or an address.
+        // Docker names no network when it asks for a pool or an address.
         let parent = parent.ok_or_else(|| {
             refused(
                 "--ipam-opt parent=LINK is missing: name the host's link on whose LAN the DHCP server is, that of `-o parent` or the \
@@ -85,7 +85,7 @@ pub(super) fn read(definition: &str) -> Result<docker::Options, Refused> {
     said.ok_or_else(|| refused(format!("{} are not the options of a network", quoted(definition))))
 }
 
-/// Writes a value so that neither a comma nor anything that cannot be seen is in it: those bytes as `%` and two digits.
+/// Writes a value so that it contains neither a comma nor anything invisible: those bytes as `%` and two digits.
 fn escape(f: &mut fmt::Formatter<'_>, value: &str) -> fmt::Result {
     value.bytes().try_for_each(|byte| match byte {
         b',' | b'%' | 0..=0x20 | 0x7f.. => write!(f, "%{byte:02x}"),

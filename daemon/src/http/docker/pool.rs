@@ -23,7 +23,7 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
     let options = Options::read(&said.options)?;
     options.lease.suit(&host.site, host.ipvlan)?;
     let (ifname, lan) = host.lan(&options.parent);
-    // From the link's own address a bridge could not be asked by a port of it, and a server might take it for the host.
+    // With its link's own address, a bridge could not be asked through a port, and a server might think it is the host.
     let mac = if host.ipvlan { host.ethernet(&ifname) } else { passing(host.number) };
     let request = PoolRequest {
         definition: options.to_string(),
@@ -38,7 +38,7 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
     Ok(Asked::core(Call::RequestPool(Box::new(request)), "a pool of addresses"))
 }
 
-/// Returns whether a pool is all addresses that there are.
+/// Returns whether a pool contains every address.
 pub(super) fn is_anything(id: &PoolId) -> bool {
     id.subnet.prefix_len() == 0
 }
@@ -69,7 +69,7 @@ fn ipv6() -> Refused {
     refused("leasehold leases IPv4 addresses: leave out --ipv6, and --subnet with an IPv6 subnet")
 }
 
-/// Returns an Ethernet address for a moment: unicast, locally administered (IEEE 802).
+/// Returns a temporary Ethernet address: unicast, locally administered (IEEE 802).
 pub(super) fn passing(number: u64) -> Mac {
     let [a, b, c, d, e, ..] = number.to_be_bytes();
     Mac([2, a, b, c, d, e])

@@ -1,4 +1,4 @@
-//! What dockerd is told of an endpoint: what it does not know yet, and what it is to do with the link.
+//! What dockerd is told about an endpoint: what it does not know yet, and what it should do with the link.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,7 +6,7 @@ use leasehold_api::docker::network::{Created, Interface, InterfaceName, Joined, 
 use leasehold_core::grant::{Grant, Route};
 use leasehold_core::network::{EndpointRecord, Source};
 
-/// Returns what dockerd does not know of an endpoint.
+/// Returns what dockerd does not know about an endpoint.
 pub(super) fn created(record: &EndpointRecord, tells_mac: bool) -> Created {
     let address = match record.source {
         Source::Leased(_) => record.address.to_string(),
@@ -16,7 +16,7 @@ pub(super) fn created(record: &EndpointRecord, tells_mac: bool) -> Created {
     Created { interface: Interface { address, address_ipv6: String::new(), mac_address } }
 }
 
-/// Returns what dockerd is to do with an endpoint's link.
+/// Returns what dockerd should do with an endpoint's link.
 pub(super) fn joined(ifname: &str, inside: &str, grant: Option<&Grant>, gateway: Option<Ipv4Addr>) -> Joined {
     let leased = grant.and_then(|grant| grant.gateway);
     let gateway = gateway.map(IpAddr::V4).or(leased).map(|gateway| gateway.to_string());

@@ -7,11 +7,11 @@
 //! | `bridge` | | the bridge that is on the LAN, for that mode |
 //! | `macvlan_mode` | `bridge` | how macvlans hear each other |
 //! | `vlan` | none | the VLAN of the parent |
-//! | `mtu` | the lease's | that of the endpoints' links |
+//! | `mtu` | the lease's | the MTU of the endpoints' links |
 //! | `gateway` | the lease's | the router |
 //! | `addresses` | `dhcp` | whose numbers endpoints have; `docker`: those that Docker makes up |
 //!
-//! Besides, all that is said of leases.
+//! All options of leases can be given too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,14 +29,14 @@ use super::{Host, Refused, parse, refused};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NetworkOptions {
     pub(super) wiring: Wiring,
-    /// The router, which goes before the lease's.
+    /// The router, which takes precedence over the lease's.
     pub(super) gateway: Option<Ipv4Addr>,
-    /// Docker is meant to number the endpoints itself.
+    /// Whether Docker should number the endpoints itself.
     pub(super) numbered: bool,
     pub(super) lease: LeaseOptions,
 }
 
-/// Options as they are said, each by itself.
+/// Options as they are given, each by itself.
 #[derive(Default)]
 struct Said {
     mode: Option<String>,
@@ -50,7 +50,7 @@ struct Said {
 }
 
 impl NetworkOptions {
-    /// The options there are.
+    /// All options.
     pub(crate) const KNOWN: [&str; 15] = [
         "mode",
         "parent",
@@ -86,7 +86,7 @@ impl NetworkOptions {
 }
 
 impl Said {
-    /// Takes an option. Returns whether it is one of these.
+    /// Sets an option. Returns whether it is one of these.
     fn set(&mut self, key: &str, value: &str) -> Result<bool, Refused> {
         let expected = |what: &str| Flag::Driver.expected(key, value, what);
         match key {
@@ -159,7 +159,7 @@ impl Said {
         let parent = self.parent.ok_or_else(|| {
             refused("-o parent=LINK is missing: name the host's link on whose LAN the DHCP server is")
         })?;
-        // Whoever made that link: if it is this VLAN's it is used, and if it is something else, that is said.
+        // Somebody may have made that link: if it is this VLAN's it is used, and if it is something else, that is reported.
         let (on, lan) = host.lan(&parent);
         let vlan = lan.vlan();
         if vlan != 0 && self.vlan != 0 && self.vlan != vlan {
@@ -192,7 +192,7 @@ pub(super) fn parent_of(wiring: &Wiring) -> String {
     wiring.vlan().map_or_else(|| wiring.on.clone(), |vlan| vlan.owner.ifname())
 }
 
-/// Reads what a network's definition says of leases.
+/// Reads what a network's definition says about leases.
 pub(super) fn lease_of(definition: &str) -> Result<LeaseOptions, Refused> {
     let mut lease = LeaseOptions::new(Flag::Driver);
     for (key, value) in read(definition)? {

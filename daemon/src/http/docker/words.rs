@@ -1,4 +1,4 @@
-//! Why a call came to nothing, in Docker's words: networks, containers, and the flags of its commands.
+//! Why a call failed, in Docker's words: networks, containers, and the flags of its commands.
 
 use leasehold_core::effect::Failure;
 use leasehold_core::identity::AddressHolder;

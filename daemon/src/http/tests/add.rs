@@ -1,4 +1,4 @@
-//! Each key of the configuration, and what becomes of it in the ADD.
+//! Each key of the configuration, and what it becomes in the ADD.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -151,7 +151,7 @@ fn what_is_provided_is_sent_once_with_its_own_bytes() {
     let table: [(&str, Profile); 9] = [
         (r#"{"option": "host-name", "value": "x"}"#, Profile { hostname: Some("x".into()), ..Profile::default() }),
         (r#"{"option": "60", "value": "x"}"#, Profile { vendor_class: Some("x".into()), ..Profile::default() }),
-        // Not in the form of RFC 3004: that is the value's business.
+        // It need not have the form of RFC 3004: whoever sets the value decides.
         (
             r#"{"option": "user-class", "value": "x"}"#,
             Profile { provide: vec![(77, b"x".into())], ..Profile::default() },

@@ -1,4 +1,4 @@
-//! What dockerd sends, byte for byte as versions 20.10, 28 and 29 do, and what becomes of it.
+//! What dockerd sends, byte for byte as versions 20.10, 28 and 29 do, and what it becomes.
 
 use std::time::Duration;
 
@@ -194,7 +194,7 @@ fn a_vlans_link_and_the_one_below_are_one_lan() {
         assert_eq!(asked.lan, Lan::Link { parent: lan.into(), vlan });
         assert_eq!(asked.definition, format!("parent={parent}"), "it stays what it is called");
     }
-    // Whichever of the two links there are.
+    // Whichever of the two links exists.
     for (there, link, vlan) in [
         (&["eth0", "eth0.10"][..], "eth0", 10),
         (&["eth0"], "eth0", 10),
@@ -258,7 +258,7 @@ fn a_container_with_a_name_is_the_same_client_in_each_of_its_lives_and_another_o
     let two = add(false, &address(POOL, "", &successor));
     assert_eq!(two.client_id, one.client_id);
     assert_ne!(two.attachment, one.attachment);
-    // Another range, or how long it may take, makes no other container of it.
+    // Another range or time-out does not make it another container.
     let range = "192.168.1.0/24;192.168.1.128/25;parent=eth0,timeout=7";
     assert_eq!(add(false, &address(range, "", MAC_AND_NAME)).client_id, one.client_id);
     for other in ["192.168.2.0/24;;parent=eth0", "192.168.1.0/24;;parent=br7"] {

@@ -1,4 +1,4 @@
-//! What dockerd says to a network driver, byte for byte as versions 20.10, 28 and 29 do, and what becomes of it.
+//! What dockerd says to a network driver, byte for byte as versions 20.10, 28 and 29 do, and what it becomes.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -283,7 +283,7 @@ fn what_is_said_of_leases_to_the_driver_that_does_not_lease_is_refused() {
     assert!(of("null", "0.0.0.0/0", denies).is_ok());
 }
 
-/// As 20.10 says it where no IPAM driver is named, with --subnet and without; 28 and 29 leave the gateway out.
+/// As 20.10 says it if no IPAM driver is named, with --subnet and without; 28 and 29 leave the gateway out.
 #[test]
 fn a_network_that_docker_would_number_itself_is_refused_unless_that_is_meant() {
     for (space, pool, is_numbered) in [
@@ -408,7 +408,7 @@ fn an_endpoint_with_an_address_has_that() {
     let (_, form) = requested(of(&net, "{}", "{}"));
     let both = r#"{"Interface":{"Address":"10.7.1.5/16","MacAddress":"02:42:c0:ff:ee:01"}}"#;
     assert_eq!(answer(&form, lease()), Ok(both.to_owned()));
-    // Docker takes none in the place of one that it has.
+    // Docker accepts none in place of one that it has.
     let (_, form) = requested(of(&net, r#"{"MacAddress":"02:42:c0:ff:ee:01"}"#, CHOSEN));
     assert_eq!(answer(&form, lease()), Ok(r#"{"Interface":{"Address":"10.7.1.5/16"}}"#.to_owned()));
 }

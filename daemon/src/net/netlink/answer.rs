@@ -1,4 +1,4 @@
-//! What is used of the kernel's messages about links and addresses.
+//! The part of the kernel's messages about links and addresses that is used.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use nix::libc;
 
 use super::NetlinkError;
 
-/// What is used of a message about a link.
+/// The part of a message about a link that is used.
 #[derive(Debug)]
 pub(in crate::net) struct LinkAnswer {
     pub(in crate::net) family: AddressFamily,
@@ -20,15 +20,15 @@ pub(in crate::net) struct LinkAnswer {
     pub(super) kind: u16,
     flags: LinkFlags,
     pub(in crate::net) name: String,
-    /// What whoever made the link says of it.
+    /// The alias that the link's maker gave it.
     pub(in crate::net) alias: String,
-    /// What it is, where it is of a kind that the daemon makes.
+    /// Its kind, if the daemon makes links of that kind.
     pub(in crate::net) made: Option<LinkKind>,
     pub(in crate::net) mac: Option<Mac>,
     pub(in crate::net) mtu: u32,
-    /// For a veth: the index of its other end, in that end's namespace. For what is made on another link: that one's.
+    /// For a veth: the index of its other end, in that end's namespace. For a link made on another link: that one's.
     pub(in crate::net) other: u32,
-    /// The number of the namespace that this one is in, where it is not in the link's own.
+    /// The number of the namespace that this one is in, if not the link's own.
     pub(super) other_ns: Option<i32>,
     /// For a bridge's port: the bridge's index.
     pub(in crate::net) master: u32,
@@ -38,7 +38,7 @@ pub(in crate::net) struct LinkAnswer {
     pub(in crate::net) macvlan: bool,
     /// Whether it is on no wire.
     pub(super) dummy: bool,
-    /// Whether it is of a kind that software makes.
+    /// Whether software makes links of its kind.
     soft: bool,
     /// For a bridge's port: its state (`BR_STATE_*`).
     port_state: Option<u8>,
@@ -187,7 +187,7 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
 }
 
-/// Returns what a link is by the name of its kind and the first that is particular to that.
+/// Returns a link's kind by its name and the first attribute particular to that kind.
 fn kind_of(name: &[u8], first: &[u8]) -> Option<LinkKind> {
     const MACVLAN_PRIVATE: u32 = 1;
     const MACVLAN_VEPA: u32 = 2;
@@ -210,7 +210,7 @@ fn kind_of(name: &[u8], first: &[u8]) -> Option<LinkKind> {
     }
 }
 
-/// What is used of a message about an IPv4 address.
+/// The part of a message about an IPv4 address that is used.
 #[derive(Debug)]
 pub(in crate::net) struct AddressAnswer {
     pub(in crate::net) index: u32,

@@ -1,4 +1,4 @@
-//! What is said of tasks that end.
+//! What is reported when tasks end.
 
 use tokio::sync::mpsc::unbounded_channel;
 

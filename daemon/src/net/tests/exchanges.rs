@@ -426,7 +426,7 @@ fn many_exchanges_close_and_none_is_left() {
         for exchange in open {
             lab.net.close(None, exchange);
         }
-        // The loop goes on at once; how many sockets the reaper still has then is the machine's business.
+        // The loop goes on at once; how many sockets the reaper still has then depends on the machine.
         assert_eq!(lab.look(netns.eth0()).await, Ok(view.clone()));
         // A namespace dies when its last socket is closed, so all of them were.
         drop(netns);

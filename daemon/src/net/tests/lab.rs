@@ -34,16 +34,16 @@ use crate::net::{Net, NetConfig, NetEvent, News, StoreId};
 
 /// The store of the net under test.
 pub(super) const STORE: StoreId = StoreId(0x1f);
-/// How long anything is waited for.
+/// How long the tests wait for anything.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// The Ethernet address of `eth0` inside.
 pub(super) const MAC: Mac = Mac([0x02, 0, 0, 0, 0, 0x0a]);
-/// That of its other end, in the host.
+/// The Ethernet address of its other end, in the host.
 pub(super) const PEER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0b]);
 /// What an exchange needs.
 pub(super) const PLAIN: Sockets = Sockets { chaddr: MAC, arp: Hears::Answers, hold_port: None };
 
-/// A net whose host is a namespace of the test's own.
+/// A net whose host is a namespace of the test.
 pub(super) struct Lab {
     pub(super) net: Net,
     events: UnboundedReceiver<NetEvent>,
@@ -52,12 +52,12 @@ pub(super) struct Lab {
     last: u64,
 }
 
-/// Runs a test in a namespace of its own, which the net takes for the host's.
+/// Runs a test in its own namespace, which the net takes for the host's.
 pub(super) fn in_lab(test: impl AsyncFnOnce(Lab) + Send + 'static) {
     in_lab_beside(None, test);
 }
 
-/// The same beside an engine whose namespaces have their files in this directory.
+/// The same beside an engine that keeps the files of its namespaces in this directory.
 pub(super) fn in_lab_beside(docker_netns: Option<PathBuf>, test: impl AsyncFnOnce(Lab) + Send + 'static) {
     let tested = thread::spawn(move || {
         if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
@@ -85,7 +85,7 @@ impl Lab {
         OpId(self.last)
     }
 
-    /// Waits for the next event that `wanted` makes something of, and keeps the others.
+    /// Waits for the next event for which `wanted` returns something, and keeps the others.
     pub(super) async fn event<T>(&mut self, mut wanted: impl FnMut(&NetEvent) -> Option<T>) -> T {
         for at in 0..self.passed_over.len() {
             if let Some(found) = wanted(&self.passed_over[at]) {
@@ -118,7 +118,7 @@ impl Lab {
         self.net.send(None, exchange, frame, None);
     }
 
-    /// Sends a frame and waits for what becomes of it.
+    /// Sends a frame and waits for the outcome.
     pub(super) async fn sent(&mut self, exchange: ExchangeId, frame: Vec<u8>) -> Result<(), LinkCause> {
         let op = self.op();
         self.net.send(Some(op), exchange, frame, None);
@@ -150,7 +150,7 @@ impl Lab {
         self.events.len()
     }
 
-    /// What came and was not asked for, up to now.
+    /// Returns what came unasked up to now.
     pub(super) fn left_over(&mut self) -> Vec<NetEvent> {
         let mut all: Vec<_> = self.passed_over.drain(..).collect();
         all.extend(std::iter::from_fn(|| self.events.try_recv().ok()));
@@ -175,7 +175,7 @@ impl Lab {
         }
     }
 
-    /// Looks at a link, and not at what came in on it meanwhile.
+    /// Looks at a link, ignoring what came in on it meanwhile.
     pub(super) async fn look(&mut self, target: Target) -> Result<LinkView, LinkCause> {
         self.inspect(target).await.map(|view| LinkView { received: 0, ..view })
     }
@@ -209,8 +209,8 @@ impl Lab {
 /// A namespace that lives as long as this.
 pub(super) struct Netns(OwnedFd);
 
-/// The descriptors of namespaces are these, one after the other: a number that was used for a namespace is nothing else's
-/// soon, so that its path is gone when it is, as in a runtime's directory.
+/// The descriptors of namespaces, one after the other: a number that was used for a namespace is not soon used again, so that
+/// its path is gone when it is, as in a runtime's directory.
 static DESCRIPTORS: AtomicI32 = AtomicI32::new(300);
 
 impl Netns {
@@ -246,7 +246,7 @@ impl Netns {
         Link::InNetns { path: self.path(), cookie: view.cookie, ifindex: view.ifindex, mac: view.mac }
     }
 
-    /// Takes a number in the calling thread's namespace as soon as that is free. Does not turn the loop.
+    /// Takes a number in the calling thread's namespace as soon as it is free. Does not turn the loop.
     pub(super) fn get_number(&self, number: i32) {
         let start = std::time::Instant::now();
         let mut message = NsidMessage::default();
@@ -331,7 +331,7 @@ impl Netns {
         self.feed("ip -batch -", &lines.lines().map(|line| format!("link {line}\n")).collect::<String>());
     }
 
-    /// Runs a command inside that reads what it is to do.
+    /// Runs a command inside that reads its instructions.
     fn feed(&self, command: &str, text: &str) {
         let (program, arguments) = command.split_once(' ').unwrap();
         self.run(|| {
@@ -354,7 +354,7 @@ fn file_at(number: i32, file: &File) -> OwnedFd {
 pub(super) fn netlink_port(hears_groups: bool) -> u32 {
     let sockets = std::fs::read_to_string("/proc/thread-self/net/netlink").unwrap();
     let columns = sockets.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // Of the routing protocol, and not the kernel's own.
+    // Those of the routing protocol, and not the kernel's own.
     let mut ours = columns.filter(|columns| columns[1] == "0" && columns[2] != "0");
     let found = ours.find(|columns| (columns[3] != "00000000") == hears_groups);
     found.expect("there is such a socket")[2].parse().unwrap()

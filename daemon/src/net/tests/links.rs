@@ -131,7 +131,7 @@ fn what_is_no_network_namespace_is_told_at_once() {
         for path in [at("missing"), "relative".into(), "".into(), "/proc/4194304/ns/net".into()] {
             assert_eq!(lab.inspect(eth0_at(&path)).await, Err(LinkCause::NoNetns(path)));
         }
-        // Of what is in no directory nothing can be known.
+        // Nothing can be known about what is in no directory.
         for path in [at("file/under"), at("missing/under")] {
             assert_eq!(lab.inspect(eth0_at(&path)).await, Err(LinkCause::NoDirectory(path)));
         }
@@ -238,7 +238,7 @@ fn a_path_is_the_hosts_also_where_links_in_it_are_absolute() {
             assert_eq!(look(unseen).await, Err(LinkCause::NoDirectory(unseen.into())));
         }
     });
-    // Where it is mounted on, it cannot be removed; here it is not.
+    // It cannot be removed where it is mounted; here it can.
     dir.close().unwrap();
 }
 
@@ -305,7 +305,7 @@ fn nobody_in_a_namespace_answers_in_the_kernels_place() {
             let mut netlink = Netlink::open().unwrap();
             netlink.view(Which::Name("eth0"), Cookie(1)).unwrap();
             let port = netlink_port(false);
-            // What the next request, which is the third, would take for its answer.
+            // The next request, the third, would take this for its answer.
             let mut hostile = Socket::new(NETLINK_ROUTE).unwrap();
             hostile.bind_auto().unwrap();
             let answer = encode(RouteNetlinkMessage::NewLink(LinkMessage::default()), 0, 3);

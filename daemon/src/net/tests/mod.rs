@@ -1,4 +1,4 @@
-//! The net against the real kernel, in namespaces of the tests' own.
+//! The net against the real kernel, in namespaces of the tests.
 
 mod alarm;
 mod exchanges;

@@ -1,4 +1,4 @@
-//! What the kernel tells unasked.
+//! What the kernel reports unasked.
 
 use std::net::Ipv4Addr;
 
@@ -23,7 +23,7 @@ fn host0() -> Target {
     Target::Host { ifname: "host0".to_owned() }
 }
 
-/// What the kernel told and was not asked for, up to now.
+/// Returns what the kernel reported unasked up to now.
 fn left_over(lab: &mut Lab) -> Vec<KernelEvent> {
     let news = |event| match event {
         NetEvent::Kernel(news) => Some(news.into_event()),
@@ -230,7 +230,7 @@ fn a_number_that_is_used_again_kills_the_old_owner_only() {
     in_lab(async |mut lab: Lab| {
         let mut former = None;
         for round in 0..30 {
-            // Its former owner dies before the loop turns again, which then finds the death, and the successor's look.
+            // Its former owner dies before the loop turns again, which then finds both the death and the successor's look.
             let netns = Netns::new();
             netns.get_number(NUMBER);
             netns.veth(&format!("host{round}"));
@@ -266,7 +266,7 @@ fn a_number_that_another_namespace_gives_free_kills_nobody() {
         let address = Ipv4Addr::new(192, 0, 2, 7);
         known.run(|| add_address(ifindex, address, 24));
         lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address: address.into() }).await;
-        // Workers take their work in order: these looks come after the one that the death gave reason for.
+        // Workers take their work in order: these looks come after the one that the death caused.
         for _ in 0..10 {
             lab.inspect(known.eth0()).await.unwrap();
         }
@@ -285,7 +285,7 @@ fn a_container_cannot_answer_for_the_kernel_which_number_means_whom() {
             netns.veth(outside);
         }
         let (view, _) = (lab.inspect(known.eth0()).await.unwrap(), lab.inspect(hostile.eth0()).await.unwrap());
-        // From a socket of the watch's port, with what the third question is known by.
+        // From a socket with the watch's port, with the third question's token.
         let port = netlink_port(true);
         hostile.run(|| tell_of_number(port, 3));
         let op = lab.op();
@@ -300,7 +300,7 @@ fn a_container_cannot_answer_for_the_kernel_which_number_means_whom() {
     });
 }
 
-/// Has the kernel tell in this namespace that another one got the number, as if who asked for it had this port.
+/// Makes the kernel report in this namespace that another one got the number, as if the socket with this port had asked for it.
 fn tell_of_number(port: u32, sequence: u32) {
     let other = Netns::new();
     let mut message = NsidMessage::default();

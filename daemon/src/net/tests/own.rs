@@ -1,4 +1,4 @@
-//! Links of our own in the host's namespace.
+//! Our own links in the host's namespace.
 
 use leasehold_core::effect::Outcome;
 use leasehold_core::link::{KernelEvent, LinkCause, Target};
@@ -167,7 +167,7 @@ fn the_link_of_a_vlan_is_up_and_one_of_another_hand_is_used_and_stays() {
         assert!(shown.contains("vlan protocol 802.1Q id 10") && shown.contains(",UP"), "{shown}");
         assert!(shown.contains("addrgenmode none"), "{shown}");
         assert_eq!(lab.own_links().await, [vlan().owner]);
-        // What is on it would go with it.
+        // Links on it would go with it.
         let made = lab.index("host0.10").await;
         ip("link set host0.10 mtu 1400");
         lab.make(vlan()).await.unwrap();
@@ -217,7 +217,7 @@ fn a_kind_that_the_kernel_cannot_make_is_named_and_nothing_is_left() {
         }
         let error = lab.make(link(LinkKind::Macvlan(MacvlanMode::Bridge), "none")).await.unwrap_err();
         assert_eq!(error, LinkCause::NoLink("none".to_owned()));
-        // No bridge, so the veth that was made for it goes again.
+        // There is no bridge, so the veth that was made for it is deleted again.
         let error = lab.make(link(LinkKind::Port, "host0")).await.unwrap_err().to_string();
         assert!(error.contains("port of the bridge"), "{error}");
         assert_eq!(links(), before);
@@ -307,7 +307,7 @@ fn links_of_ours_are_told_of_when_they_come_and_go_if_docker_is_served() {
         let (_wire, _, _) = lab.pair().await;
         let netns = Netns::new();
         let told = |there| KernelEvent::OwnLink { owner: endpoint(), there };
-        // Of a link that is down the kernel does not tell that it has got an alias. Whoever asked hears that it is made.
+        // The kernel does not report that a link that is down has got an alias. Whoever asked hears that it is made.
         lab.make(macvlan()).await.unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), netns.file());
         ip(&format!("link set {NAME} netns {path}"));
@@ -333,7 +333,7 @@ fn nobody_hears_of_links_of_ours_where_docker_is_not_served() {
         let (_wire, _, _) = lab.pair().await;
         lab.make(macvlan()).await.unwrap();
         lab.unmake(endpoint()).await.unwrap();
-        // What the kernel tells later comes later.
+        // Later reports of the kernel come later.
         let _ = lab.pair_after().await;
         let own = |event: &NetEvent| matches!(event, NetEvent::Kernel(news) if matches!(news.event, KernelEvent::OwnLink { .. }));
         assert!(!lab.left_over().iter().any(own));
@@ -341,7 +341,7 @@ fn nobody_hears_of_links_of_ours_where_docker_is_not_served() {
 }
 
 impl Lab {
-    /// Makes something that the kernel tells of, and waits until it has.
+    /// Makes something that the kernel reports, and waits for the report.
     async fn pair_after(&mut self) -> Netns {
         let netns = Netns::new();
         netns.veth("host1");

@@ -1,4 +1,4 @@
-//! Exchanges over a bridge or a parent of macvlans, by a port of their own; and in a VLAN of a link.
+//! Exchanges over a bridge or a parent of macvlans, each by its own port; and in a VLAN of a link.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use super::lab::{DEADLINE, Lab, Netns, PLAIN, in_lab, make_bridge};
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
 
-/// That of a macvlan beside ours.
+/// The Ethernet address of a macvlan beside ours.
 const BESIDE: Mac = Mac([0x02, 0, 0, 0, 0, 0x0d]);
 
 fn ip(arguments: &str) -> String {
@@ -27,15 +27,15 @@ fn port_of(ifindex: u32) -> Link {
     Link::Parent { ifindex, mac: OTHER, vlan: 0, port: true }
 }
 
-/// What is on the bridge itself, as a server on the same host is.
+/// Listens on the bridge itself, as a server on the same host does.
 async fn on_bridge(lab: &mut Lab, bridge: u32) -> ExchangeId {
     let mac = lab.inspect(host("br0")).await.unwrap().mac;
     let all = Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN };
     lab.open(Link::parent(bridge, mac), all).await.unwrap()
 }
 
-/// Makes a bridge with a wire in it. Returns the namespace at the wire's other end, the bridge, and who listens on the
-/// bridge itself and at that end.
+/// Makes a bridge with a wire in it. Returns the namespace at the wire's other end, the bridge, and the listeners on the bridge
+/// itself and at that end.
 async fn wired_bridge(lab: &mut Lab) -> (Netns, u32, ExchangeId, ExchangeId) {
     let bridge = make_bridge("br0");
     ip("link set br0 up");
@@ -97,7 +97,7 @@ fn what_is_sent_to_a_bridges_own_ethernet_address_comes_out_at_no_port_of_it() {
         answer[..6].copy_from_slice(&own.0);
         lab.send(wire, answer.clone());
         assert_eq!(lab.frame(server).await.0, answer, "the bridge hears it");
-        // By this it is known that the port does not.
+        // This shows that the port does not forward.
         let mut last = answer.clone();
         last[..6].copy_from_slice(&[0xff; 6]);
         lab.send(wire, last.clone());
@@ -134,7 +134,7 @@ fn a_port_that_cannot_be_made_leaves_nothing_behind() {
         assert_eq!(lab.open(port_of(4711), PLAIN).await, Err(no_link));
         let (netns, _, _) = lab.pair().await;
         let host0 = lab.inspect(host("host0")).await.unwrap().ifindex;
-        // Of a bridge's port none can be made.
+        // None can be made on a bridge's port.
         ip("link set host0 master br0");
         let refused = lab.open(port_of(host0), PLAIN).await;
         assert!(matches!(refused, Err(LinkCause::Refused { doing: "make a macvlan", .. })), "{refused:?}");
@@ -179,8 +179,8 @@ fn a_port_that_is_closed_before_it_forwards_goes_too() {
     });
 }
 
-/// Makes a parent of macvlans with a wire behind it and a macvlan on it. Returns the namespaces of both, the parent, and
-/// who listens at the wire's other end and on the macvlan.
+/// Makes a parent of macvlans with a wire behind it and a macvlan on it. Returns the namespaces of both, the parent, and the
+/// listeners at the wire's other end and on the macvlan.
 async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
     let all = Sockets { arp: Hears::About(ArpFrame::QUESTION.sender), ..PLAIN };
     let (netns, wire, _) = lab.pair().await;
@@ -250,7 +250,7 @@ fn the_ethernet_address_of_a_macvlan_is_free_when_its_end_is_told() {
         for _ in 0..5 {
             let exchange = lab.open(port_of(parent), PLAIN).await.unwrap();
             let op = lab.op();
-            // What was to be sent leaves before.
+            // Frames that were to be sent leave first.
             lab.send(exchange, arp());
             lab.net.close(Some(op), exchange);
             assert_eq!(lab.done(op).await, Outcome::Closed);
@@ -269,7 +269,7 @@ fn the_end_of_an_exchange_is_told_however_far_it_came() {
         let bridge = make_bridge("br0");
         ip("link set br0 type bridge stp_state 1 forward_delay 3000");
         ip("link set br0 up");
-        // While it opens; of one that was refused, and of one whose link went.
+        // While it opens; after it was refused; and after its link went.
         let (opens, end) = (lab.op(), lab.op());
         lab.net.open(opens, ExchangeId(opens.0), port_of(bridge), PLAIN);
         let there = async { while lab.inspect(host("lh-0")).await.is_err() {} };

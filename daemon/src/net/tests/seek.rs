@@ -28,7 +28,7 @@ impl Lab {
         }
     }
 
-    /// Waits until the kernel tells of a link with the Ethernet address that is looked for.
+    /// Waits until the kernel reports a link with the Ethernet address that is looked for.
     async fn appeared(&mut self) -> i32 {
         let number = |event: &NetEvent| match event {
             NetEvent::Kernel(news) => match news.event {

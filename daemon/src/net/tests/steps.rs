@@ -6,7 +6,7 @@ use leasehold_core::link::{LinkCause, LinkRoute, LinkView, Step, Target};
 
 use super::lab::{Lab, Netns, in_lab};
 
-/// A namespace with a link that is up, with its other end.
+/// Returns a namespace with a link that is up, and so is its other end.
 async fn up(lab: &mut Lab) -> Netns {
     let (netns, _, _) = lab.pair().await;
     netns
@@ -243,7 +243,7 @@ fn an_on_link_route_goes_whatever_scope_its_program_gave_it() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
         done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
-        // As a main plugin makes it that is told no scope, before CNI 1.1.0.
+        // As a main plugin that is given no scope makes it, before CNI 1.1.0.
         netns.ip("route add 198.51.100.0/24 dev eth0 scope global");
         let ours = route("198.51.100.0/24", None, None);
         let default = route("0.0.0.0/0", Some("198.51.100.1"), None);

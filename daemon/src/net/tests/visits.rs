@@ -12,7 +12,7 @@ use super::super::Visit;
 use super::frames::{Answer, ArpFrame, arp};
 use super::lab::{DEADLINE, Lab, Netns, PLAIN, in_lab, make_bridge};
 
-/// That of no link.
+/// The Ethernet address of no link.
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
 /// The address that `arp` asks for.
 const ASKED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
@@ -24,7 +24,7 @@ impl Lab {
         self.visit(Place::InNetns(at), 0).await
     }
 
-    /// Makes one to a place in this VLAN.
+    /// Makes such a visit to a place in this VLAN.
     async fn visit(&mut self, place: Place, vlan: u16) -> (Result<LinkView, LinkCause>, Option<ExchangeId>) {
         let op = self.op();
         let lan = Lan::Link { parent: place.ifname().to_owned(), vlan };
@@ -104,7 +104,7 @@ fn an_open_exchange_hears_nothing_else_from_then_on() {
         let exchange = lab.open(inside, PLAIN).await.unwrap();
         lab.sent(sender, arp()).await.unwrap();
         lab.net.hear(exchange, Hears::About(ASKED));
-        // What is sent after it is sent when that is done.
+        // Frames sent after it leave when that is done.
         lab.sent(exchange, Answer::PLAIN.frame()).await.unwrap();
         lab.sent(sender, Answer::PLAIN.frame()).await.unwrap();
         lab.send(sender, arp());

@@ -83,7 +83,7 @@ fn the_latest_ten_thousand_are_kept_and_no_more() {
     store.persist(OpId(1), notes([5]));
     assert_eq!(numbers(&read(&store, 0, 1)), [1_002]);
     assert_eq!(numbers(&read(&store, 11_000, 10)), [11_001]);
-    // As many as may be at once.
+    // As many as may be read at once.
     assert_eq!(read(&store, 0, usize::MAX).events.len(), MOST);
     store.close();
 }
@@ -116,7 +116,7 @@ fn renewals_push_out_nothing_but_earlier_ones_of_the_same_lease() {
     let last = read(&store, 600, 1).events.remove(0).event;
     assert_eq!(last.wall, WallTime::from_epoch(Duration::from_secs(299)));
     assert_eq!(last.run.unwrap().since, WallTime::from_epoch(Duration::ZERO));
-    // A reader that follows sees each, though the one before it is not there any more.
+    // A reader that follows sees each, though the one before it is gone.
     store.persist(OpId(1), vec![renewal("a", 300)]);
     assert_eq!(read(&store, 601, 10), Read { events: read(&store, 0, 10).events.split_off(2), next_after: 602 });
     store.close();
@@ -132,7 +132,7 @@ fn another_event_of_the_lease_ends_a_run() {
     let times: Vec<_> = runs(&store).into_iter().map(|(number, _, times)| (number, times)).collect();
     assert_eq!(times, [(2, 2), (3, 1), (5, 2)]);
     store.close();
-    // As does a restart: what was written before it is as it was.
+    // So does a restart: what was written before it stays as it was.
     let store = open(dir.path());
     store.persist(OpId(1), vec![renewal("a", 6), renewal("a", 7)]);
     let times: Vec<_> = runs(&store).into_iter().map(|(number, _, times)| (number, times)).collect();
