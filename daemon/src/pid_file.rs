@@ -32,7 +32,7 @@ pub(crate) enum PidFileError {
 pub(crate) struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes just the process id, without a newline, as the replaced plugin does. Replaces what was there; does not follow
+    /// Writes just the process id, without a newline, as the incumbent does. Replaces what was there; does not follow
     /// links.
     pub(crate) fn write(path: &Path) -> Result<Self, PidFileError> {
         if !path.is_absolute() {

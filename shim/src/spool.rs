@@ -73,7 +73,7 @@ pub(crate) fn keep(socket: &Path, request: &Request) -> Result<Kept, NotKept> {
     Ok(Kept { directory, path })
 }
 
-/// Opens the directory of `socket`. That of the `default` socket is made where it is missing.
+/// Opens the directory of `socket`. The directory of the `default` socket is made if it is missing.
 fn open_directory(socket: &Path, default: &Path) -> Result<Dir, NotKept> {
     let path = socket.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if Some(path) == default.parent()

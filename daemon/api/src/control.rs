@@ -29,7 +29,7 @@ pub struct Events {
     pub next_after: u64,
 }
 
-/// One change of a binding. `leasehold events --json` prints one a line.
+/// One change of a binding. `leasehold events --json` prints one per line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Counts all events of the journal, from 1 on.
@@ -78,15 +78,15 @@ pub struct Bindings {
     pub refused: BTreeMap<String, u64>,
 }
 
-/// The pool of a network of Docker's.
+/// The pool of a Docker network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
     /// The PoolID: the subnet, the range, and the network's options.
     pub id: String,
-    /// The router that a server told of.
+    /// The router that a server named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,
-    /// Addresses that no endpoint gets. No lease is behind them.
+    /// Addresses that no endpoint gets. They have no lease.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved: Vec<Ipv4Addr>,
 }
@@ -108,7 +108,7 @@ pub struct NotAdopted {
 pub struct Binding {
     /// Who holds the lease.
     pub attachment: Attachment,
-    /// What the server knows the holder by.
+    /// How the server knows the holder.
     pub identity: Identity,
     /// The leased address with its prefix; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,7 +131,7 @@ pub struct Binding {
     /// Until a lease that is `KEPT` is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_release: Option<u64>,
-    /// No path leads to the network namespace of its interface any more, which lives.
+    /// No path leads any more to the network namespace of its interface, which lives.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pathless: bool,
     /// What keeps a lease that is `RELEASING` from its server.
@@ -140,7 +140,7 @@ pub struct Binding {
     /// For how long it has been held up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_held_up: Option<u64>,
-    /// The address that Docker was told, which hears of no later one.
+    /// The address that Docker was told. Docker hears of no later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Ipv4Net>,
     /// Where its packets go.
@@ -164,7 +164,7 @@ pub enum Attachment {
     Docker {
         /// The PoolID.
         pool: String,
-        /// The endpoint's Ethernet address, or what else is its own.
+        /// The endpoint's Ethernet address, or something else of its own.
         endpoint: String,
     },
 }
@@ -178,7 +178,7 @@ impl fmt::Display for Attachment {
     }
 }
 
-/// What a server knows a client by.
+/// How a server knows a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The wire.

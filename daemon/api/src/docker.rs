@@ -1,5 +1,5 @@
-//! What dockerd and its IPAM driver say to each other (libnetwork's `ipams/remote/api`): JSON over HTTP, by `POST`. What it and
-//! a network driver do is in [`network`].
+//! What dockerd and its IPAM driver exchange (libnetwork's `ipams/remote/api`): JSON over HTTP, by `POST`. [`network`] has what
+//! dockerd and a network driver exchange.
 //!
 //! Whatever dockerd leaves out, or sends as `null`, is empty here. Fields of later versions are ignored.
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// Asks what the plugin is, at its first use.
 pub const ACTIVATE: &str = "/Plugin.Activate";
-/// Asks what the driver wants to be told.
+/// Asks what the driver wants to receive.
 pub const CAPABILITIES: &str = "/IpamDriver.GetCapabilities";
 /// Asks for the names of the default address spaces.
 pub const ADDRESS_SPACES: &str = "/IpamDriver.GetDefaultAddressSpaces";
@@ -26,11 +26,11 @@ pub const REQUEST_ADDRESS: &str = "/IpamDriver.RequestAddress";
 /// Gives an address back.
 pub const RELEASE_ADDRESS: &str = "/IpamDriver.ReleaseAddress";
 
-/// The key of [`RequestAddress::options`] that says what the address is for, where that is no endpoint.
+/// The key of [`RequestAddress::options`] that says what the address is for, if not for an endpoint.
 pub const ADDRESS_TYPE: &str = "RequestAddressType";
 /// The value of [`ADDRESS_TYPE`] for a network's gateway, and the key of [`Pool::data`] that names it, with its prefix.
 pub const GATEWAY: &str = "com.docker.network.gateway";
-/// The key of [`RequestAddress::options`] for the endpoint's Ethernet address, where the driver requires it.
+/// The key of [`RequestAddress::options`] for the endpoint's Ethernet address, if the driver requires it.
 pub const MAC_ADDRESS: &str = "com.docker.network.endpoint.macaddress";
 /// The key of [`RequestAddress::options`] for the container's name, from Docker 29 on.
 pub const ENDPOINT_NAME: &str = "com.docker.network.endpoint.name";
@@ -48,13 +48,13 @@ pub struct RequestPool {
     /// The subnet (`--subnet`), or empty: any.
     #[serde(deserialize_with = "or_empty")]
     pub pool: String,
-    /// The part of it that endpoints get addresses of (`--ip-range`), or empty: all.
+    /// The part of it that endpoints get addresses from (`--ip-range`), or empty: all.
     #[serde(deserialize_with = "or_empty")]
     pub sub_pool: String,
     /// What `--ipam-opt` says.
     #[serde(deserialize_with = "or_empty")]
     pub options: Options,
-    /// Whether it is to be one of IPv6.
+    /// Whether an IPv6 pool is wanted.
     pub v6: bool,
 }
 
@@ -106,10 +106,10 @@ pub struct Activated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Capabilities {
-    /// Whether each endpoint is to have an Ethernet address by the time its address is requested.
+    /// Whether each endpoint must have an Ethernet address before its address is requested.
     #[serde(rename = "RequiresMACAddress")]
     pub requires_mac_address: bool,
-    /// Whether dockerd is to request everything again when it starts.
+    /// Whether dockerd must request everything again when it starts.
     pub requires_request_replay: bool,
 }
 
@@ -117,9 +117,9 @@ pub struct Capabilities {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct AddressSpaces {
-    /// That of networks of one host.
+    /// The address space of networks of one host.
     pub local_default_address_space: String,
-    /// That of networks of a swarm.
+    /// The address space of networks of a swarm.
     pub global_default_address_space: String,
 }
 
@@ -132,7 +132,7 @@ pub struct Pool {
     pub pool_id: String,
     /// Its subnet.
     pub pool: Ipv4Net,
-    /// What else there is to say of it.
+    /// What else there is to say about it.
     pub data: Options,
 }
 
@@ -148,8 +148,8 @@ pub struct Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Released {}
 
-/// The answer to a call that came to nothing, under both of the names that dockerd reads: the one in an IPAM driver's answer,
-/// the other in a network driver's, and wherever the status is not 200.
+/// The answer to a failed call, under both of the names that dockerd reads: one in an IPAM driver's answer, the other in a
+/// network driver's, and whenever the status is not 200.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Failed {

@@ -1,4 +1,4 @@
-//! The wire of leasehold: what its front doors and the daemon say to each other, as serde types.
+//! The wire of leasehold: what its front doors and the daemon exchange, as serde types.
 //!
 //! Shared by the daemon and by the programs that talk to it, so it knows neither the core nor any I/O, and stays small:
 //! the shim links it. What a value *means* is decided elsewhere; this is only how it is written and read.
@@ -19,7 +19,7 @@ pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
 /// tens with the `prevResult` of a long chain.
 pub const MAX_BODY: usize = 1 << 20;
 
-/// How long an ADD may take when the configuration does not say.
+/// How long an ADD may take if the configuration does not say.
 pub const ADD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest time that a configuration can give an ADD, so that every wait has an end. A kubelet gives a whole

@@ -18,8 +18,8 @@ pub const MAX_CALLS: usize = 65_536;
 /// The longest part of an attachment that is kept, in bytes. The daemon serves no longer one.
 const MAX_PART: usize = 255;
 
-/// Returns what a daemon needs of a DEL: the attachment, and nothing else from the configuration. `None` where
-/// `request` names no attachment.
+/// Returns what a daemon needs of a DEL: the attachment, and nothing else from the configuration. `None` if `request` names no
+/// attachment.
 ///
 /// Shims of earlier versions kept the whole request, which reads the same.
 pub fn del(request: &Request) -> Option<Request> {
@@ -51,7 +51,8 @@ pub fn unfinished(socket: &Path, request: &Request, pid: u32) -> PathBuf {
     socket.with_file_name(name(socket, ".new-", &format!("{}-{pid}", digits(request))))
 }
 
-/// Returns the file in which the daemon at `socket` keeps the end of a binding of its store, while that cannot be written.
+/// Returns the file in which the daemon at `socket` keeps the end of one of its store's bindings, while the store cannot be
+/// written.
 pub fn end(socket: &Path, store: u64, binding: u64) -> PathBuf {
     socket.with_file_name(name(socket, ".end-", &format!("{store:016x}-{binding}")))
 }
@@ -61,12 +62,12 @@ pub fn unfinished_end(socket: &Path, store: u64, binding: u64) -> PathBuf {
     socket.with_file_name(name(socket, ".new-", &format!("end-{store:016x}-{binding}")))
 }
 
-/// Returns the binding of this store whose end the file `name` keeps, `None` when it keeps none.
+/// Returns the binding of this store whose end the file `name` keeps, `None` if it keeps none.
 pub fn ended(socket: &Path, store: u64, name: &OsStr) -> Option<u64> {
     kind_of(socket, name, ".end-")?.strip_prefix(&format!("{store:016x}-"))?.parse().ok()
 }
 
-/// Returns where the daemon puts the spool file `name` when it cannot read it, or `None` when `name` is no spool file's.
+/// Returns where the daemon puts the spool file `name` when it cannot read it, or `None` if `name` is not a spool file.
 pub fn set_aside(socket: &Path, name: &OsStr) -> Option<PathBuf> {
     let digits = kind_of(socket, name, ".del-")?;
     Some(socket.with_file_name(self::name(socket, ".bad-", digits)))
@@ -83,7 +84,7 @@ pub enum Kind {
     SetAside,
 }
 
-/// Returns what the file `name` beside `socket` is to the spool, `None` when it is nothing of ours.
+/// Returns what the file `name` beside `socket` is to the spool, `None` if it is nothing of ours.
 pub fn kind(socket: &Path, name: &OsStr) -> Option<Kind> {
     let kinds = [(".del-", Kind::Call), (".new-", Kind::Unfinished), (".bad-", Kind::SetAside)];
     kinds.into_iter().find(|(infix, _)| kind_of(socket, name, infix).is_some()).map(|(_, kind)| kind)

@@ -159,7 +159,7 @@ pub enum BadClientId {
     /// RFC 2132 §9.14 wants two bytes at least.
     #[error("a client identifier has at least 2 bytes, this one has {0}")]
     TooShort(usize),
-    /// One option holds 255 bytes; the replaced plugin cuts at 254.
+    /// One option holds 255 bytes; the incumbent cuts at 254.
     #[error("a client identifier has at most 255 bytes, this one has {0}")]
     TooLong(usize),
     /// Not an even number of hexadecimal digits.

@@ -98,7 +98,7 @@ fn grace(ipam: &Ipam, provided: &BTreeMap<u8, &str>, fixed_mac: bool) -> Option<
     (by_kind || provided.contains_key(&CLIENT_ID)).then_some(ipam.grace.unwrap_or(GRACE))
 }
 
-/// Returns what the replaced plugin would send for `provide`: the last value of each option, where `fromArg` wins over `value`,
+/// Returns what the incumbent would send for `provide`: the last value of each option, where `fromArg` wins over `value`,
 /// and nothing if neither says anything.
 fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>, Error> {
     let mut provided = BTreeMap::new();

@@ -11,7 +11,7 @@ use super::refusal::{bad_env, quoted, refused};
 
 /// The pairs of `CNI_ARGS`; the last of several with one key, as in Go's map.
 ///
-/// Unknown keys are ignored, with or without `IgnoreUnknown`, and so is anything that is not a pair: the replaced plugin does
+/// Unknown keys are ignored, with or without `IgnoreUnknown`, and so is anything that is not a pair: the incumbent does
 /// the same, `fromArg` may name any key, and other plugins of the chain get the same text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Args<'a>(BTreeMap<&'a str, &'a str>);

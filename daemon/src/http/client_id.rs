@@ -2,7 +2,7 @@
 //!
 //! | kind | bytes | who is recognised |
 //! |---|---|---|
-//! | `container` | 0, `container/network/interface` cut to 254 bytes | the container: the replaced plugin's bytes |
+//! | `container` | 0, `container/network/interface` cut to 254 bytes | the container: the incumbent's bytes |
 //! | `mac` | 1, the hardware address (RFC 2132 §9.14) | the interface |
 //! | `pod` | 0, `namespace/name/interface` | a StatefulSet's pod, each time it is recreated |
 //! | `duid` | 255, IAID, DUID-UUID (RFC 4361 §6.1, RFC 6355) | the container, as one of this host |
@@ -114,7 +114,7 @@ fn of_text(text: &str) -> Result<ClientIdRule, Error> {
     Ok(ClientIdRule::Hashed { sent: hashed(text), known })
 }
 
-/// Returns the rule for the identifier that the replaced plugin would send, so that a server recognises its containers: a type
+/// Returns the rule for the identifier that the incumbent would send, so that a server recognises its containers: a type
 /// byte of 0, then at most 254 bytes of `container/network/interface`.
 fn of_container(named: Named<'_>) -> ClientIdRule {
     let path = path_of(named);

@@ -68,7 +68,7 @@ pub struct Ipam {
     pub rapid_commit: bool,
     /// `timeout`: how long an ADD may take, in seconds: see [`crate::add_timeout`].
     pub timeout: Option<f64>,
-    /// `routes`: routes beside the server's.
+    /// `routes`: routes in addition to the server's.
     pub routes: Vec<ExtraRoute>,
     /// `suppressDefaultRoute`: no default route and no gateway of the server's.
     pub suppress_default_route: bool,
@@ -104,7 +104,7 @@ pub struct Provide {
     pub option: u8,
     /// The option's bytes as text.
     pub value: Option<String>,
-    /// The key of `CNI_ARGS` whose value replaces `value`, where it is given.
+    /// The key of `CNI_ARGS` whose value, if given, replaces `value`.
     pub from_arg: Option<String>,
 }
 
@@ -166,7 +166,7 @@ impl Ipam {
         }
         let ipam = Object::new("ipam", value)?;
         ipam.nothing_misspelt(&IPAM_KEYS)?;
-        // These are for the shim, which reads them itself.
+        // The shim reads these itself.
         ipam.read("type", text)?;
         ipam.read("daemonSocketPath", text)?;
         let said = |key| Ok(ipam.read(key, text)?.filter(|text| !text.is_empty()).map(str::to_owned));

@@ -1,6 +1,6 @@
 //! CNI: what the shim passes on, the network configuration, results and errors.
 //!
-//! Only the form is judged here; whether a thing can be done is for the daemon to say.
+//! Only the form is judged here; the daemon decides whether a thing can be done.
 
 mod config;
 mod error;
@@ -51,7 +51,7 @@ pub struct Env {
     /// `CNI_ARGS`: `KEY=VALUE` pairs separated by semicolons.
     #[serde(rename = "CNI_ARGS", default, skip_serializing_if = "Option::is_none")]
     pub args: Option<String>,
-    /// `CNI_PATH`: where plugins are looked for.
+    /// `CNI_PATH`: where to look for plugins.
     #[serde(rename = "CNI_PATH", default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// `CNI_NETNS_OVERRIDE`: whether the namespace may be the host's own. Part of libcni, not of the specification.

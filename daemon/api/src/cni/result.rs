@@ -31,10 +31,10 @@ pub struct Ip {
     pub gateway: Option<IpAddr>,
 }
 
-/// A route. Older versions than 1.1.0 can only express its destination and next hop.
+/// A route. Versions before 1.1.0 can only express its destination and next hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// Where to.
+    /// The destination.
     pub dst: IpNet,
     /// The next hop; `None` when the destination is on the link itself.
     pub via: Option<IpAddr>,
@@ -161,7 +161,7 @@ struct RouteOut {
     attributes: Attributes,
 }
 
-/// What routes have since 1.1.0.
+/// What routes can have since 1.1.0.
 #[derive(Default, Serialize)]
 struct Attributes {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What dockerd and a network driver say to each other (libnetwork's `drivers/remote/api`).
+//! What dockerd and a network driver exchange (libnetwork's `drivers/remote/api`).
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use super::or_empty;
 /// What the URLs of all calls to a network driver begin with.
 pub const PREFIX: &str = "/NetworkDriver.";
 
-/// The key of [`CreateNetwork::options`] under which what `-o` says is.
+/// The key of [`CreateNetwork::options`] that holds what `-o` says.
 pub const GENERIC: &str = "com.docker.network.generic";
 /// The key of [`CreateNetwork::options`] that says whether the network has IPv6 addresses.
 pub const ENABLE_IPV6: &str = "com.docker.network.enable_ipv6";
 /// The key of [`CreateNetwork::options`] that says whether the network is cut off from all others.
 pub const INTERNAL: &str = "com.docker.network.internal";
-/// The key of [`Join::options`] for the name that the interface is to have in the container.
+/// The key of [`Join::options`] for the interface's name in the container.
 pub const IFNAME: &str = "com.docker.network.endpoint.ifname";
 
-/// Options by name, of whatever kind.
+/// Options by name, of any kind.
 pub type AnyOptions = BTreeMap<String, Value>;
 
 /// The body of `CreateNetwork`.
@@ -29,7 +29,7 @@ pub struct CreateNetwork {
     /// The network's name from here on.
     #[serde(rename = "NetworkID", deserialize_with = "or_empty")]
     pub network_id: String,
-    /// What the user and dockerd say of it.
+    /// What the user and dockerd say about it.
     #[serde(deserialize_with = "or_empty")]
     pub options: AnyOptions,
     /// Its pools of IPv4.
@@ -40,7 +40,7 @@ pub struct CreateNetwork {
     pub ipv6_data: Vec<IpamData>,
 }
 
-/// A pool that a network has, from whichever IPAM driver.
+/// A pool that a network has, from any IPAM driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct IpamData {
@@ -77,15 +77,15 @@ pub struct CreateEndpoint {
     /// The endpoint's name from here on.
     #[serde(rename = "EndpointID", deserialize_with = "or_empty")]
     pub endpoint_id: String,
-    /// What is known of its interface.
+    /// What is known about its interface.
     #[serde(deserialize_with = "or_empty")]
     pub interface: Interface,
-    /// What the user says of it.
+    /// What the user says about it.
     #[serde(deserialize_with = "or_empty")]
     pub options: AnyOptions,
 }
 
-/// An endpoint's interface, as far as it is known; what is not is empty.
+/// An endpoint's interface, as far as it is known; the rest is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct Interface {
@@ -100,11 +100,11 @@ pub struct Interface {
     pub mac_address: String,
 }
 
-/// The answer to `CreateEndpoint`: what dockerd does not know of the interface yet.
+/// The answer to `CreateEndpoint`: what dockerd does not know about the interface yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Created {
-    /// That.
+    /// The interface, as far as dockerd does not know it.
     pub interface: Interface,
 }
 
@@ -121,7 +121,7 @@ pub struct Join {
     /// The container's namespace.
     #[serde(deserialize_with = "or_empty")]
     pub sandbox_key: String,
-    /// What dockerd says of it.
+    /// What dockerd says about it.
     #[serde(deserialize_with = "or_empty")]
     pub options: AnyOptions,
 }
@@ -130,13 +130,13 @@ pub struct Join {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Joined {
-    /// The interface that dockerd is to move.
+    /// The interface that dockerd should move.
     pub interface_name: InterfaceName,
     /// The default router, or empty.
     pub gateway: String,
-    /// What the router is reached by, if that is not the subnet.
+    /// How to reach the router, if not through the subnet.
     pub static_routes: Vec<StaticRoute>,
-    /// Whether dockerd is to leave the container without a default route, where this network has no router.
+    /// Whether dockerd should leave the container without a default route if this network has no router.
     pub disable_gateway_service: bool,
 }
 
@@ -157,7 +157,7 @@ pub struct InterfaceName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct StaticRoute {
-    /// Where to, with a prefix.
+    /// The destination, with a prefix.
     pub destination: String,
     /// [`StaticRoute::ON_LINK`].
     pub route_type: u8,
@@ -172,22 +172,22 @@ impl StaticRoute {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct NetworkCapabilities {
-    /// Of which hosts a network is: `local`, one.
+    /// Which hosts a network belongs to: `local`, one.
     pub scope: String,
-    /// Which hosts a network connects, to dockerd's own mind.
+    /// Which hosts a network connects, as dockerd sees it.
     pub connectivity_scope: String,
-    /// Whether `GwAllocCheck` is to be called.
+    /// Whether dockerd should call `GwAllocCheck`.
     pub gw_alloc_checker: bool,
 }
 
-/// The answer to `GwAllocCheck`: whether dockerd is to ask no IPAM driver for a gateway.
+/// The answer to `GwAllocCheck`: whether dockerd should not ask any IPAM driver for a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct GwAlloc {
-    /// None of IPv4.
+    /// No IPv4 gateway.
     #[serde(rename = "SkipIPv4")]
     pub skip_ipv4: bool,
-    /// None of IPv6.
+    /// No IPv6 gateway.
     #[serde(rename = "SkipIPv6")]
     pub skip_ipv6: bool,
 }
