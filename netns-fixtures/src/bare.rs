@@ -27,7 +27,7 @@ pub struct BareClient {
     mac: Mac,
 }
 
-/// What a [`BareClient`] was given.
+/// What a [`BareClient`] got.
 #[derive(Clone, Copy, Debug)]
 pub struct BareLease {
     /// From the first message to the last.

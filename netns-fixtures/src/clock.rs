@@ -1,6 +1,6 @@
 //! A wall clock for one process, by a library between it and the system's own.
 //!
-//! Not libfaketime: that moves timers of the boot clock too, and leases live by those.
+//! Not libfaketime: that also moves timers of the boot clock, which leases live by.
 
 use std::fs;
 use std::path::Path;

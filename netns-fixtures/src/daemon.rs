@@ -99,10 +99,10 @@ impl Home {
         self.dir.join("clock")
     }
 
-    /// Lets its daemons find another boot than before, with nothing in the place of `/run`.
+    /// Makes its daemons find another boot, with nothing in what stands for `/run`.
     pub fn boot_again(&self, netns: &Netns) -> Result<(), Error> {
         let (file, number) = (self.dir.join("boot_id"), netns.sandbox().number());
-        // Never written anew: the previous one may be mounted still.
+        // Never written again: the previous one may still be mounted.
         let file = file.with_extension(number.to_string());
         fs::write(&file, format!("00000000-0000-4000-8000-{number:012x}\n"))
             .doing(|| format!("write {}", file.display()))?;
@@ -115,7 +115,7 @@ impl Home {
         }
     }
 
-    /// Has its daemons be plugins of Docker's, where dockerd looks for them.
+    /// Makes its daemons plugins of Docker's, where dockerd looks for them.
     pub fn with_docker(&self) -> Result<(), Error> {
         fs::create_dir_all(DOCKER_PLUGINS).doing(|| format!("make {}", DOCKER_PLUGINS))
     }
@@ -159,7 +159,7 @@ impl Daemon {
         Self::start_with(netns, home, &Sight::Whole)
     }
 
-    /// Does the same for one that may not see the containers' namespaces.
+    /// Does the same for a daemon that may not see the containers' namespaces.
     pub fn start_with(netns: &Netns, home: &Home, sight: &Sight) -> Result<Self, Error> {
         let notify = home.dir.join("notify");
         let ready = listen(&notify)?;
@@ -307,7 +307,7 @@ pub(crate) fn until_ready(process: &mut Process, socket: &UnixDatagram, limit: D
     }
 }
 
-/// Listens for that at `path`, in the place of systemd.
+/// Listens for that at `path`, in place of systemd.
 pub(crate) fn listen(path: &Path) -> Result<UnixDatagram, Error> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {

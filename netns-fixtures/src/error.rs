@@ -45,14 +45,14 @@ pub enum Error {
     /// A binary of this workspace is not there.
     #[error("{} is not built: run `cargo build -p leasehold -p leasehold-shim` first", .0.display())]
     NotBuilt(PathBuf),
-    /// A process ended before it did what was waited for.
+    /// A process ended before it did what we waited for.
     #[error("{program} ended with {status} while we waited for {awaited}; it said:\n{log}")]
     Ended {
         /// The process.
         program: String,
         /// How it ended.
         status: ExitStatus,
-        /// What was waited for.
+        /// What we waited for.
         awaited: String,
         /// Its last lines.
         log: String,
@@ -60,7 +60,7 @@ pub enum Error {
     /// A deadline passed.
     #[error("no {awaited} within {waited:?}{context}")]
     TimedOut {
-        /// What was waited for.
+        /// What we waited for.
         awaited: String,
         /// How long.
         waited: Duration,

@@ -87,12 +87,12 @@ impl Lab {
         self.daemon.as_mut().expect("the daemon is up").wait_for_line(text)
     }
 
-    /// Starts the daemon, the first time or again, and waits until it is ready.
+    /// Starts the daemon, for the first time or again, and waits until it is ready.
     pub fn start_daemon(&mut self) -> Result<(), Error> {
         self.start_daemon_with(&Sight::Whole)
     }
 
-    /// Does the same for one that may not see the containers' namespaces.
+    /// Does the same for a daemon that may not see the containers' namespaces.
     pub fn start_daemon_with(&mut self, sight: &Sight) -> Result<(), Error> {
         self.daemon = Some(Daemon::start_with(&self.lan.host, &self.home, sight)?);
         Ok(())
@@ -103,7 +103,7 @@ impl Lab {
         self.daemon.take().map_or(Ok(()), Daemon::kill9)
     }
 
-    /// Ends the daemon as the power does. The next one finds another boot, and the same store.
+    /// Ends the daemon like a power cut. The next one finds another boot, and the same store.
     pub fn lose_power(&mut self) -> Result<(), Error> {
         self.kill9()?;
         self.home.boot_again(&self.lan.host)

@@ -133,7 +133,7 @@ impl Netns {
         self.netlink(async |h| h.route().add(message).execute().await).doing(|| format!("route all by {router}"))
     }
 
-    /// Gives the kernel a neighbour's Ethernet address, in place of ARP.
+    /// Sets a neighbour's Ethernet address in the kernel, in place of ARP.
     pub fn set_neighbour(&self, ifname: &str, address: Ipv4Addr, mac: Mac) -> Result<(), Error> {
         let index = self.index(ifname)?;
         self.netlink(async |h| {

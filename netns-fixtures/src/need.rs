@@ -20,7 +20,7 @@ pub enum Need {
     File(&'static str),
     /// The machine's root, not that of a user namespace.
     RealRoot,
-    /// Whatever gives a daemon its own wall clock: see [`crate::Home::with_own_clock`].
+    /// Whatever it takes to give a daemon its own wall clock: see [`crate::Home::with_own_clock`].
     OwnClock,
 }
 

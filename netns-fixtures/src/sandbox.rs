@@ -91,8 +91,8 @@ impl Sandbox {
         Self::of(keeper, Arc::new(AtomicU32::new(1)), None)
     }
 
-    /// Makes a sandbox within this one, for an engine that is killed with everything it started. It has the same
-    /// networks; its mounts are its own but for those under `/run`. `prepare` is a shell script that runs in it first.
+    /// Makes a sandbox within this one, for an engine that is killed with everything it started. It has the same networks; its
+    /// mounts are its own, except for those under `/run`. `prepare` is a shell script that runs in it first.
     pub(crate) fn nested(&self, prepare: &str) -> Result<Self, Error> {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "unchanged", "--pid", "--fork", "--kill-child", "--"]);

@@ -1,8 +1,8 @@
 //! A systemd that runs the services of a host.
 //!
-//! It is the first process of a PID namespace and has mounts and a control group of its own, of version 2 alone, as
-//! distributions have it. It knows no unit but those that it is given, keeps what it writes in `/run` and `/var/lib`, and may
-//! write nowhere else. Dropping it ends it, its services and its control group.
+//! It is the first process of a PID namespace and has its own mounts and control group, with version 2 alone, as distributions
+//! have it. It knows only the units that it is given, keeps what it writes in `/run` and `/var/lib`, and may write nowhere else.
+//! Dropping it ends it, its services and its control group.
 
 use std::fs;
 use std::io;
@@ -19,11 +19,11 @@ use crate::error::{Doing, Error};
 use crate::netns::Netns;
 use crate::process::{DEADLINE, Process};
 
-/// What services want to come first, or after them, unless they say that they do not.
+/// What services want before or after them, unless they say otherwise.
 const TARGETS: [&str; 4] = ["sysinit.target", "basic.target", "sockets.target", "shutdown.target"];
-/// What wants all units.
+/// The target that wants all units.
 const ALL: &str = "all.target";
-/// Goes into a control group. The arguments: that, the directory of the units, the one that is wanted.
+/// Goes into a control group. The arguments: the group, the directory of the units, the wanted unit.
 const ENTER: &str = r#"
     mount -t cgroup2 none /sys/fs/cgroup
     mkdir "/sys/fs/cgroup/$1"
@@ -52,8 +52,7 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// Starts it with these units, which have names and texts, and all of them; returns when each is up, has done its work or
-    /// has failed.
+    /// Starts systemd with these units, by name and text; returns when each is up, has done its work or has failed.
     pub fn start(host: &Netns, units: &[(&str, String)]) -> Result<Self, Error> {
         let dir = host.sandbox().dir("systemd")?;
         let cgroup = format!("leasehold-{}", host.sandbox().keeper());
@@ -118,7 +117,7 @@ impl Systemd {
 impl Drop for Systemd {
     fn drop(&mut self) {
         drop(self.process.take());
-        // Its services are gone with it, but for what the kernel is still at work on.
+        // Its services are gone with it, except for what the kernel is still working on.
         let _ = crate::wait::until_found("end of a control group", DEADLINE, || {
             Ok(cgroup::remove(&self.cgroup).then_some(()))
         });

@@ -1,4 +1,4 @@
-//! Somebody between dockerd and a plugin: passes every call on, but for the one of which a test says otherwise.
+//! A proxy between dockerd and a plugin: passes every call on, except for the one to which a test gives a fault.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,7 +11,7 @@ use crate::daemon::DOCKER_PLUGINS;
 use crate::error::{Doing, Error};
 use crate::process::DEADLINE;
 
-/// A plugin under a name of its own, which is another one with faults. It ends with the test's process.
+/// A plugin under its own name, which passes calls to another, with faults. It ends with the test's process.
 #[derive(Clone, Debug)]
 pub struct Between {
     plugin: Plugin,
@@ -27,22 +27,22 @@ struct Shared {
 /// The call to which something happens.
 #[derive(Debug, Default)]
 struct Fault {
-    /// What is still to happen, and to which method.
+    /// What will happen, and to which method.
     next: Option<(String, Fate)>,
     /// Whether it has happened.
     met: bool,
 }
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The plugin never hears of it, and dockerd is told of an error.
+    /// The plugin never hears of it, and dockerd gets an error.
     Refused,
-    /// The plugin answers it, and dockerd reads no more than half of an answer.
+    /// The plugin answers it, and dockerd only reads half of the answer.
     Garbled,
     /// The plugin answers it. dockerd hears nothing, however long it waits.
     Unheard,
-    /// The plugin is called by somebody who hangs up at once. dockerd hears nothing, however long it waits.
+    /// The plugin is called by a caller that hangs up at once. dockerd hears nothing, however long it waits.
     HungUp,
 }
 
@@ -59,19 +59,19 @@ impl Between {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let between = serving.clone();
-                // What goes wrong with a call, dockerd sees too.
+                // dockerd sees it too when a call goes wrong.
                 thread::spawn(move || between.pass_on(&stream));
             }
         });
         Ok(between)
     }
 
-    /// Says what becomes of the next call of a method.
+    /// Sets the fate of the next call of a method.
     pub fn next(&self, method: &str, fate: Fate) {
         *self.fault() = Fault { next: Some((method.to_owned(), fate)), met: false };
     }
 
-    /// Returns whether that call has come, and as far as it goes.
+    /// Returns whether that call has come, and its fate is complete.
     pub fn has_met(&self) -> bool {
         self.fault().met
     }
@@ -121,7 +121,7 @@ impl Between {
         self.shared.changed.notify_all();
     }
 
-    /// Lets dockerd wait for as long as it does.
+    /// Lets dockerd wait as long as it does.
     fn hold(&self, mut stream: &UnixStream) -> Result<(), Error> {
         self.meet();
         io::copy(&mut stream, &mut io::sink()).doing(|| "wait for a caller's end".to_owned()).map(drop)

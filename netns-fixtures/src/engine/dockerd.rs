@@ -1,8 +1,8 @@
 //! Docker's daemon, from Debian's `docker.io`, with its own containerd.
 //!
-//! Its files, its mounts and its iptables rules are in its sandbox alone, where plugins find `/run/docker` as on any
-//! host: a daemon in the same sandbox and on the same host sees the containers' namespaces. The root of the file system
-//! is read-only for it. Dropping it kills it and its containers, and takes away what it made.
+//! Its files, mounts and iptables rules are only in its sandbox, where plugins find `/run/docker` as on any host: a daemon in
+//! the same sandbox and on the same host sees the containers' namespaces. The root of the file system is read-only for it.
+//! Dropping it kills it and its containers, and removes what it made.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -27,12 +27,12 @@ pub struct Dockerd {
     process: Option<Process>,
     /// The host, for processes that end with dockerd and see its mounts.
     host: Netns,
-    /// The host without those.
+    /// The host without those mounts.
     outside: Netns,
     files: Files,
 }
 
-/// What stays when its processes have ended. Dropping it takes that away.
+/// What stays when its processes have ended. Dropping it removes that.
 #[derive(Debug)]
 struct Files {
     dir: PathBuf,
@@ -46,8 +46,8 @@ const CLIENT: &str = "/usr/bin/docker";
 /// Compose, from Debian's `docker-compose`.
 const COMPOSE: &str = "docker-compose";
 
-/// What it may write to outside of `/run` goes to memory, and what is the kernel's own it may not write. Its data is on a mount of
-/// its own, as on any host: for a plugin runc makes the mount private that its root is on.
+/// What it may write outside `/run` goes to memory, and it may not write what is the kernel's own. Its data is on a separate
+/// mount, as on any host: for a plugin, runc makes the mount private that its root is on.
 const PRIVATE: &str = "
     mount --bind $DIR/data $DIR/data
     mount -t overlay overlay -o lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/work /etc
@@ -66,7 +66,7 @@ impl Dockerd {
         Need::Program("iptables"),
         Need::StaticProgram("busybox"),
     ];
-    /// What [`Dockerd::compose`] needs beside those.
+    /// What [`Dockerd::compose`] also needs.
     pub const COMPOSE: Need = Need::Program(COMPOSE);
     /// Where it looks for plugins' sockets.
     pub const PLUGINS: &str = DOCKER_PLUGINS;
@@ -191,10 +191,10 @@ impl Dockerd {
         self.process.take().map_or(Ok(()), Process::kill)
     }
 
-    /// Ends all of its processes and containers as the power does, and takes away what was in `/run`. Its data stay.
+    /// Ends all of its processes and containers like a power cut, and removes what was in `/run`. Its data stay.
     pub fn lose_power(&mut self) -> Result<(), Error> {
         self.kill9()?;
-        // With its sandbox go the processes in that.
+        // The processes in its sandbox end with that.
         self.host = self.outside.clone();
         self.files.unmount();
         for gone in ["/run/docker", &self.files.path("pid")] {
@@ -208,17 +208,17 @@ impl Dockerd {
         Ok(())
     }
 
-    /// Starts it again with more arguments, and waits until it serves, which is when it has started the containers that
-    /// it restarts.
+    /// Starts it again with more arguments, and waits until it serves, which is after it has started the containers that it
+    /// restarts.
     pub fn launch(&mut self, more: &[&str]) -> Result<(), Error> {
         self.launch_within(DEADLINE, more)
     }
 
-    /// Does the same where it may take longer.
+    /// Does the same if it may take longer.
     pub fn launch_within(&mut self, limit: Duration, more: &[&str]) -> Result<(), Error> {
         let notify = PathBuf::from(self.files.path("notify"));
         let ready = listen(&notify)?;
-        // It looks for a module of the kernel before it uses it: what this machine has not loaded stays unloaded.
+        // It looks for a kernel module before it uses it: what this machine has not loaded stays unloaded.
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set=-sys_module", "dockerd", "--bridge=none", "--storage-driver=vfs"]);
         command.args(["--exec-opt=native.cgroupdriver=cgroupfs", "--cgroup-parent", &self.files.cgroup]);
@@ -239,13 +239,13 @@ impl Dockerd {
     }
 }
 
-/// Returns what makes its files its own, in this directory.
+/// Returns the script that makes its files its own, in this directory.
 fn private(dir: &Path) -> String {
     PRIVATE.replace("$DIR", &dir.to_string_lossy())
 }
 
 impl Files {
-    /// Takes away what is mounted for it, as far as that can be.
+    /// Unmounts what is mounted for it, as far as possible.
     fn unmount(&self) {
         for place in mounts_under(&[Path::new("/run/docker"), &self.dir]).iter().rev() {
             let _ = umount2(place, MntFlags::MNT_DETACH);
@@ -269,7 +269,7 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // What cannot be taken away goes with the sandbox, but for the control group.
+        // What cannot be removed goes with the sandbox, except for the control group.
         self.unmount();
         for dir in [Path::new("/run/docker"), &self.dir] {
             let _ = fs::remove_dir_all(dir);

@@ -1,5 +1,5 @@
-//! Container engines, which call plugins in ways that nobody imagined. They see their sandbox's own `/etc/cni`,
-//! `/usr/lib/cni` and `/var/lib`; Docker, which has no CNI, its own `/run/docker`.
+//! Container engines, which call plugins in ways that nobody imagined. Those with CNI see their sandbox's own `/etc/cni`,
+//! `/usr/lib/cni` and `/var/lib`; Docker, which has no CNI, sees its own `/run/docker`.
 
 pub mod between;
 mod containerd;
@@ -37,7 +37,7 @@ pub trait Engine: Sized {
     fn run(&self, id: &str, command: &[&str]) -> Result<String, Error>;
 }
 
-/// What a container finds in its `/bin` as in any image, beside busybox itself.
+/// What a container finds in its `/bin`, as in any image, besides busybox itself.
 const APPLETS: [&str; 3] = ["sh", "sleep", "ip"];
 
 /// Where engines look for CNI plugins.
@@ -63,7 +63,7 @@ fn prepare(host: &Netns, name: &str, network: &Value, plugin: &Path) -> Result<P
     }
     install_plugin(host, &plugin)?;
     host.run_command("mkdir", &["-p", "/etc/cni/net.d"], "")?;
-    // The first by name is the one that counts.
+    // The first by name counts.
     host.run_command("tee", &["/etc/cni/net.d/10-lan.conflist"], &network_list(network).to_string())?;
     make_root(&dir)?;
     Ok(dir)

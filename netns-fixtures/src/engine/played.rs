@@ -1,6 +1,6 @@
 //! dockerd 28 and 29 as an IPAM plugin sees them: their calls in their order, and the links that they make and move.
 //!
-//! Only what reaches a plugin or the kernel is played. Of the drivers these are macvlan and bridge.
+//! Only what reaches a plugin or the kernel is played. The drivers are macvlan and bridge.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -19,9 +19,9 @@ use crate::netns::Netns;
 /// Which dockerd is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Release {
-    /// 28: it asks for a gateway of every network, and says no name.
+    /// 28: it asks for a gateway for every network, and passes no name.
     V28,
-    /// 29: it asks for a gateway of bridges alone, and says the container's name.
+    /// 29: it asks for a gateway for bridges alone, and passes the container's name.
     V29,
 }
 
@@ -60,7 +60,7 @@ pub struct NetworkPlan {
     pub options: Value,
 }
 
-/// A network of Docker's.
+/// A Docker network.
 #[derive(Clone, Debug)]
 pub struct PlayedNetwork {
     driver: Driver,
@@ -98,7 +98,7 @@ pub struct PlayedContainer {
     /// The address that the plugin gave.
     pub address: Ipv4Net,
     network: PlayedNetwork,
-    /// The name that its link has in the host's namespace.
+    /// The name of its link in the host's namespace.
     link: String,
 }
 
@@ -135,14 +135,14 @@ impl Played {
         Ok(played)
     }
 
-    /// Does the same for a plugin that it knows since an earlier run.
+    /// Does the same for a plugin that it knows from an earlier run.
     pub fn without_calls(host: &Netns, release: Release, plugin: &str) -> Result<Self, Error> {
         fs::create_dir_all(Dockerd::NETNS).doing(|| format!("make {}", Dockerd::NETNS))?;
         let socket = Path::new(Dockerd::PLUGINS).join(format!("{plugin}.sock"));
         Ok(Self { host: host.clone(), plugin: Plugin::new(&socket), release })
     }
 
-    /// It ends, and the next one asks what the plugin is.
+    /// Ends it, and the next one asks what the plugin is.
     pub fn restart(&self) -> Result<(), Error> {
         self.plugin.call("Plugin.Activate", &Value::Null).map(drop)
     }
@@ -152,12 +152,12 @@ impl Played {
         &self.host
     }
 
-    /// Returns whether it says the container's name.
+    /// Returns whether it passes the container's name.
     pub(super) fn says_names(&self) -> bool {
         self.release >= Release::V29
     }
 
-    /// Makes a network. A failure gives back what it had taken.
+    /// Makes a network. After a failure it gives back what it had taken.
     pub fn network_create(&self, plan: &NetworkPlan) -> Result<PlayedNetwork, Error> {
         let mut network = self.request_pool(plan)?;
         match self.reserve(plan, &mut network) {
@@ -169,7 +169,7 @@ impl Played {
         }
     }
 
-    /// Asks for a network's pool, and nothing else, as dockerd does for each of its networks when it starts.
+    /// Asks only for a network's pool, as dockerd does for each of its networks when it starts.
     pub fn request_pool(&self, plan: &NetworkPlan) -> Result<PlayedNetwork, Error> {
         let spaces = self.plugin.call("IpamDriver.GetDefaultAddressSpaces", &Value::Null)?;
         let text = |net: Option<Ipv4Net>| net.map_or(String::new(), |net| net.to_string());
@@ -191,7 +191,7 @@ impl Played {
             pool_id: answer["PoolID"].as_str().ok_or_else(bad)?.to_owned(),
             pool: answer["Pool"].as_str().and_then(|pool| pool.parse().ok()).ok_or_else(bad)?,
             gateway: from_data,
-            // It is given back though it was never asked for.
+            // It is given back though it was never requested.
             reserved: from_data.into_iter().collect(),
         })
     }
@@ -288,8 +288,8 @@ impl Played {
         self.release_address(&endpoint.network, endpoint.address.addr())
     }
 
-    /// Disconnects a container after live-restore whose interface has another address by then than Docker knows: it gives that back,
-    /// and leaves the interface inside.
+    /// After live-restore, disconnects a container whose interface now has another address than Docker knows: Docker gives the
+    /// known address back, and leaves the interface inside.
     pub fn disconnect_astray(&self, endpoint: &PlayedContainer) -> Result<(), Error> {
         self.release_address(&endpoint.network, endpoint.address.addr())
     }

@@ -1,4 +1,4 @@
-//! A registry of Docker's on the host, from Debian's `docker-registry`: a plugin is upgraded from one only.
+//! A Docker registry on the host, from Debian's `docker-registry`: a plugin can only be upgraded from one.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::need::Need;
 use crate::netns::Netns;
 use crate::process::Process;
 
-/// A registry that dockerd on the same host can push to and pull from. Dropping it takes what is in it away.
+/// A registry that dockerd on the same host can push to and pull from. Dropping it deletes its contents.
 #[derive(Debug)]
 pub struct Registry {
     _process: Process,

@@ -19,9 +19,9 @@ use crate::netns::Netns;
 pub struct WiredNetwork {
     /// Its name to the driver.
     pub id: String,
-    /// What the driver was told of it.
+    /// What the driver was told about it.
     pub body: Value,
-    /// The PoolID, where the plugin is the IPAM driver too.
+    /// The PoolID, if the plugin is the IPAM driver too.
     pub pool_id: Option<String>,
 }
 
@@ -32,16 +32,16 @@ pub struct WiredContainer {
     pub container: Container,
     /// Its name to the driver.
     pub id: String,
-    /// Its network's.
+    /// Its network's name.
     pub network: String,
-    /// Its address, from whichever driver; `None`: it has none yet.
+    /// Its address, from either driver; `None`: it has none yet.
     pub address: Option<Ipv4Net>,
     pool_id: Option<String>,
     chosen: Option<Mac>,
 }
 
 impl Played {
-    /// Makes a network with these `-o`, by the null driver or, with these `--ipam-opt`, by the plugin's.
+    /// Makes a network with these `-o`, with the null IPAM driver or, given these `--ipam-opt`, with the plugin's.
     pub fn wire(&self, options: Value, ipam: Option<Value>) -> Result<WiredNetwork, Error> {
         self.plugin.call("NetworkDriver.GetCapabilities", &Value::Null)?;
         self.plugin.call("NetworkDriver.GwAllocCheck", &json!({ "Options": { GENERIC: options } }))?;
@@ -78,7 +78,7 @@ impl Played {
         }
     }
 
-    /// Runs a container in a network. A failure takes back what was done.
+    /// Runs a container in a network. After a failure it undoes what was done.
     pub fn run_wired(&self, network: &WiredNetwork, name: &str, mac: Option<Mac>) -> Result<WiredContainer, Error> {
         let mut endpoint = self.prepare_wired(network, name, mac)?;
         let done = self.request_wired(&mut endpoint).and_then(|()| {
@@ -122,7 +122,7 @@ impl Played {
         })
     }
 
-    /// Asks for a container's address where the plugin is the IPAM driver.
+    /// Asks for a container's address if the plugin is the IPAM driver.
     pub fn request_wired(&self, endpoint: &mut WiredContainer) -> Result<(), Error> {
         let Some(pool_id) = &endpoint.pool_id else { return Ok(()) };
         let mut options = json!({ MAC: mac_text(endpoint.container.mac) });
@@ -135,7 +135,7 @@ impl Played {
         Ok(())
     }
 
-    /// Has the driver make an endpoint.
+    /// Makes the driver create an endpoint.
     pub fn create_endpoint(&self, endpoint: &mut WiredContainer) -> Result<(), Error> {
         let answer = self.plugin.call("NetworkDriver.CreateEndpoint", &endpoint.making())?;
         let said = &answer["Interface"];
@@ -149,7 +149,7 @@ impl Played {
         Ok(())
     }
 
-    /// Joins an endpoint to its container: asks for the link, moves it in and gives it what it is to have.
+    /// Joins an endpoint to its container: asks for the link, moves it in and configures it.
     pub fn join_wired(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let answer = self.ask_join(endpoint)?;
         let name = answer["InterfaceName"]["SrcName"].as_str().ok_or_else(|| bad("a link", &answer))?;
@@ -176,7 +176,7 @@ impl Played {
         self.plugin.call("NetworkDriver.EndpointOperInfo", &named).map(drop)
     }
 
-    /// Asks which link Docker is to move, and moves none.
+    /// Asks which link Docker should move, and moves none.
     pub fn ask_join(&self, endpoint: &WiredContainer) -> Result<Value, Error> {
         self.plugin.call("NetworkDriver.Join", &endpoint.joining())
     }
@@ -189,7 +189,7 @@ impl Played {
         self.take_back(endpoint)
     }
 
-    /// Moves a container's interface back to the host, as after Leave, whatever that was answered.
+    /// Moves a container's interface back to the host, as after Leave, whatever the answer.
     pub fn take_back(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let Container { netns, ifname, .. } = &endpoint.container;
         let name = endpoint.link_name();
@@ -198,12 +198,12 @@ impl Played {
         netns.move_link(&name, self.host())
     }
 
-    /// Has the driver delete an endpoint.
+    /// Makes the driver delete an endpoint.
     pub fn delete_endpoint(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         self.plugin.call("NetworkDriver.DeleteEndpoint", &endpoint.named()).map(drop)
     }
 
-    /// Gives a container's address back where the plugin is the IPAM driver.
+    /// Gives a container's address back if the plugin is the IPAM driver.
     pub fn release_wired(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         match (&endpoint.pool_id, endpoint.address) {
             (Some(pool_id), Some(address)) => {
@@ -221,7 +221,7 @@ impl Played {
 }
 
 impl WiredContainer {
-    /// Returns the body of a call that says no more than which endpoint it is about.
+    /// Returns the body of a call that only names the endpoint.
     pub fn named(&self) -> Value {
         json!({ "NetworkID": self.network, "EndpointID": self.id })
     }

@@ -8,7 +8,7 @@ use ipnet::Ipv4Net;
 
 use super::message::{ClientKey, Message, code};
 
-/// What a server knows its clients by.
+/// How a server knows its clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Knows {
     /// Their client identifiers, else their hardware addresses (RFC 2131 §4.2).
@@ -21,7 +21,7 @@ pub enum Knows {
 }
 
 impl Knows {
-    /// Returns what it keeps the lease of a client under that calls itself `name`.
+    /// Returns the key under which it keeps the lease of a client that calls itself `name`.
     pub fn key(self, name: ClientKey, hardware: [u8; 6]) -> ClientKey {
         match self {
             Self::ClientId => name,
@@ -58,7 +58,7 @@ pub struct Config {
     pub routes: Vec<(Ipv4Net, Ipv4Addr)>,
     /// More options, as they are.
     pub extra: Vec<(u8, Vec<u8>)>,
-    /// What it knows its clients by.
+    /// How it knows its clients.
     pub knows: Knows,
     /// Addresses kept for one client each. They may lie outside the pool.
     pub reservations: BTreeMap<ClientKey, Ipv4Addr>,
@@ -76,24 +76,25 @@ pub struct Config {
     pub terse: bool,
     /// The option whose value lacks its last byte in its answers to an extension.
     pub cut: Option<u8>,
-    /// Whether it refuses every REQUEST, as after a change of configuration. It drops the lease of what it refuses.
+    /// Whether it refuses every REQUEST, as after a change of configuration. It drops the leases that it refuses.
     pub refuses: bool,
     /// Whether it ignores clients without an address that do not ask for answers by broadcast.
     pub flag_only: bool,
     /// Whether it offers addresses and never acknowledges one.
     pub deaf: bool,
-    /// The relay of another subnet by which it hears all broadcasts too. It refuses what it hears by that, beside its own answer.
+    /// The relay of another subnet through which it also hears all broadcasts. It refuses what it hears that way, besides its
+    /// own answer.
     pub relay: Option<Ipv4Addr>,
     /// How long an offered address is kept for its client.
     pub offer_hold: Duration,
     /// How long a declined address is not offered.
     pub decline_hold: Duration,
-    /// Whether it offers a client again what that has declined, as ISC dhcpd does with a `fixed-address`.
+    /// Whether it offers a client an address again that the client has declined, as ISC dhcpd does with a `fixed-address`.
     pub stubborn: bool,
 }
 
 impl Config {
-    /// Returns a plain authoritative server at the subnet's first address, which is the router too, with a pool of all
+    /// Returns a plain authoritative server at the subnet's first address, which is also the router, with a pool of all
     /// addresses from the tenth on and leases of an hour.
     pub fn new(subnet: Ipv4Net) -> Self {
         let at = |offset: u32| Ipv4Addr::from_bits(subnet.network().to_bits() + offset);
@@ -129,7 +130,7 @@ impl Config {
         }
     }
 
-    /// Adds the lease's times, and what else the client asks for, or everything if it does not say.
+    /// Adds the lease's times, and whatever else the client asks for, or everything if it does not say.
     pub(super) fn parameters(&self, request: &Message, answer: &mut Message) {
         let list = |addresses: &[Ipv4Addr]| addresses.iter().flat_map(|a| a.octets()).collect::<Vec<u8>>();
         let number = |n: u32| n.to_be_bytes().to_vec();

@@ -24,9 +24,9 @@ pub struct Frame<'a> {
 pub enum Packet<'a> {
     /// A UDP datagram in IPv4.
     Udp {
-        /// Where from.
+        /// Its source.
         source: SocketAddrV4,
-        /// Where to.
+        /// Its destination.
         destination: SocketAddrV4,
         /// The datagram's bytes.
         payload: &'a [u8],
@@ -42,9 +42,9 @@ pub enum Packet<'a> {
 pub struct Datagram<'a> {
     /// Its bytes.
     pub payload: &'a [u8],
-    /// Where from.
+    /// Its source.
     pub source: SocketAddrV4,
-    /// Where to; `None` if the socket cannot tell.
+    /// Its destination; `None` if the socket cannot tell.
     pub destination: Option<SocketAddrV4>,
     /// The Ethernet source and destination, where known.
     pub ethernet: Option<(Mac, Mac)>,

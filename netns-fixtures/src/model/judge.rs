@@ -160,8 +160,8 @@ impl Judge {
         }
     }
 
-    /// Records that the clients restarted: they need not remember a NAK, nor what they asked before, whose answers are another
-    /// client's to them (RFC 2131 §4.4.1: the xid is not theirs), nor, if they could write nothing down, that they declined.
+    /// Records that the clients restarted: they need not remember a NAK, nor what they asked before, whose answers belong to
+    /// another client for them (RFC 2131 §4.4.1: the xid is not theirs), nor, if they could not record it, that they declined.
     pub fn clients_restarted(&mut self, forgetful: bool) {
         for grant in self.grants.values_mut() {
             grant.refused = false;
@@ -205,7 +205,7 @@ impl Judge {
                 self.order.pop_front().map(|oldest| self.exchanges.remove(&oldest));
             }
         }
-        // A client that has gone on from its exchange is not changed by one that draws its number.
+        // A client that has moved on from its exchange is not affected by one that draws its number.
         let before = self.exchanges.get(&message.xid).and_then(|exchange| self.clients.get(&exchange.key));
         let gone_on = before.is_none_or(|client| client.latest != Some(message.xid));
         let begin = || Exchange {

@@ -56,7 +56,7 @@ pub enum Kind {
     Inform,
 }
 
-/// What a server keeps a client's lease under: its client identifier, else its hardware address (RFC 2131 §4.2).
+/// The key under which a server keeps a client's lease: its client identifier, else its hardware address (RFC 2131 §4.2).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClientKey {
     /// Option 61.
@@ -116,8 +116,8 @@ const COOKIE: [u8; 4] = [99, 130, 83, 99];
 pub(super) const LEAST: usize = 300;
 
 impl Message {
-    /// Returns a message of or to a client with this Ethernet address, which says nothing else. `op`: 1 of a client, 2 of a
-    /// server.
+    /// Returns a message from or to a client with this Ethernet address, which says nothing else. `op`: 1 from a client, 2 from
+    /// a server.
     pub fn new(op: u8, xid: u32, mac: [u8; 6], options: Vec<(u8, Vec<u8>)>) -> Self {
         let mut chaddr = [0; 16];
         chaddr[..6].copy_from_slice(&mac);

@@ -46,7 +46,7 @@ impl Purpose {
         matches!(self, Self::Renew | Self::Rebind | Self::Release)
     }
 
-    /// Returns whether the message asks for more time of a lease.
+    /// Returns whether the message asks to extend a lease.
     pub(super) fn extends(self) -> bool {
         matches!(self, Self::Renew | Self::Rebind)
     }

@@ -16,7 +16,7 @@ use super::violation::Violation;
 pub struct Reply {
     /// Its bytes.
     pub payload: Vec<u8>,
-    /// Where to: the limited broadcast address, or the client's.
+    /// Its destination: the limited broadcast address, or the client's.
     pub destination: SocketAddrV4,
     /// The Ethernet destination; `None` if the server leaves it to its kernel's ARP.
     pub ethernet: Option<Mac>,
@@ -31,7 +31,7 @@ pub struct Handled {
     pub event: Event,
     /// The answer, if there is one.
     pub reply: Option<Reply>,
-    /// What comes just before it, by way of a relay.
+    /// What comes just before it, through a relay.
     pub relayed: Option<Reply>,
 }
 
@@ -78,9 +78,9 @@ pub enum Silence {
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Who has it, by what the server knows of its clients.
+    /// Who has it, as the server knows its clients.
     pub client: ClientKey,
-    /// What the client calls itself that it was last granted to.
+    /// How the client that it was last granted to calls itself.
     pub name: ClientKey,
     /// The hardware address it was last granted to.
     pub hardware: [u8; 6],
@@ -163,7 +163,7 @@ impl Server {
         self.leases.get(&address).filter(|lease| lease.active(now))
     }
 
-    /// Returns what the leases of a message's client are kept under.
+    /// Returns the key for the leases of a message's client.
     fn key(&self, message: &Message) -> ClientKey {
         self.config.knows.key(message.key(), message.hardware())
     }
@@ -232,7 +232,7 @@ impl Server {
         Handled { event, reply, relayed }
     }
 
-    /// Returns the NAK to a REQUEST that came by the relay of another subnet too.
+    /// Returns the NAK to a REQUEST that also came through the relay of another subnet.
     fn relayed(
         &self,
         request: &Message,
@@ -399,8 +399,8 @@ impl Server {
         }
     }
 
-    /// Chooses an address: the reserved one, the client's previous one, the one it asks for, one that nobody had, and
-    /// last one whose lease has ended (RFC 2131 §4.3.1).
+    /// Chooses an address: the reserved one, the client's previous one, the one it asks for, one that nobody had, and last, one
+    /// whose lease has ended (RFC 2131 §4.3.1).
     fn choose(&mut self, now: Duration, key: &ClientKey, wish: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
         let offered = self.offers.iter().find(|(_, offer)| offer.client == *key).map(|(address, _)| *address);
         let reserved = self.config.reservations.get(key).copied();

@@ -76,7 +76,7 @@ impl Station {
         self.address = address;
     }
 
-    /// Takes a frame, and returns what it sends in response, and what its server did if the frame was for that.
+    /// Takes a frame, and returns what it sends in response, and what its server did if the frame was for the server.
     pub fn receive(&mut self, now: Duration, bytes: &[u8]) -> (Vec<Out>, Option<Event>) {
         let nothing = (Vec::new(), None);
         let Ok(frame) = decode(bytes) else {

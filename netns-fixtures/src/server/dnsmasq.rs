@@ -109,7 +109,7 @@ impl Program for DnsmasqProgram {
     }
 }
 
-/// Reads `expires mac address hostname client_id`, with `*` for what is not there.
+/// Reads `expires mac address hostname client_id`, with `*` for missing values.
 fn parse_lease(line: &str) -> Result<Lease, Error> {
     let bad = || Error::Unreadable { what: "a lease of dnsmasq", text: line.to_owned() };
     let fields: Vec<_> = line.split(' ').collect();

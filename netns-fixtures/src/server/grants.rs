@@ -1,4 +1,4 @@
-//! What a server gives out, whatever its program.
+//! What a server gives out, in any program.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -17,9 +17,9 @@ pub struct Grants {
     pub pool: RangeInclusive<Ipv4Addr>,
     /// The lease time.
     pub lease_time: Duration,
-    /// For how long udhcpd keeps an address for whom it offered that. A minute, if it is not told.
+    /// How long udhcpd keeps an address for the client that it offered it to. A minute unless set.
     pub offer_time: Duration,
-    /// T1 and T2, if the server is to send them.
+    /// T1 and T2, if the server should send them.
     pub timers: Option<(Duration, Duration)>,
     /// The router (3).
     pub router: Ipv4Addr,

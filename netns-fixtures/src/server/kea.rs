@@ -20,7 +20,7 @@ pub struct KeaConfig {
     pub pool: RangeInclusive<Ipv4Addr>,
     /// The lease time.
     pub lease_time: Duration,
-    /// T1 and T2, if the server is to send them.
+    /// T1 and T2, if the server should send them.
     pub timers: Option<(Duration, Duration)>,
     /// Options, as Kea's configuration has them: `{"name": "routers", "data": "10.7.0.1"}`.
     pub options: Vec<Value>,

@@ -27,7 +27,7 @@ pub trait Program: Debug {
     const SHORTEST: Duration;
     /// Whether it answers a RENEW of an address that is not the client's with a NAK, or not at all.
     const REFUSES_RENEWALS: bool;
-    /// A line that it writes when it is about to serve.
+    /// A line that it writes just before it serves.
     const READY: &str;
 
     /// Returns the command that serves on [`Lan::IFNAME`] in the foreground.
@@ -112,8 +112,7 @@ impl<P: Program> Server<P> {
         Ok(server)
     }
 
-    /// Starts another server in another namespace, with the same configuration and a copy of the lease file, as for a
-    /// takeover.
+    /// Starts another server in another namespace, with the same configuration and a copy of the lease file, to take over.
     pub fn take_over(&self, netns: &Netns) -> Result<Self, Error> {
         let mut server = Self::new(netns, self.config.clone())?;
         fs::copy(self.place.lease_file(), server.place.lease_file()).doing(|| "copy the lease file".to_owned())?;

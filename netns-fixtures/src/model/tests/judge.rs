@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What is done to a right message, and what the judge must say of it.
+/// What is changed in a correct message, and what the judge must say about it.
 type Spoiled = (fn(&mut Message), Violation);
 
 #[test]
