@@ -23,7 +23,7 @@ const FOR_EACH: usize = 4;
 pub(crate) struct Busy(Vec<Process>);
 
 impl Busy {
-    /// Begins with it.
+    /// Starts the load.
     pub(crate) fn with(load: Load, host: &Netns) -> Result<Self, Box<dyn Error>> {
         let count = match load {
             Load::Quiet => 0,
@@ -37,7 +37,7 @@ impl Busy {
         Ok(Self((0..count).map(spin).collect::<Result<_, _>>()?))
     }
 
-    /// Ends it.
+    /// Ends the load.
     pub(crate) fn end(self) -> Result<(), Box<dyn Error>> {
         Ok(self.0.into_iter().try_for_each(Process::kill)?)
     }

@@ -26,15 +26,15 @@ use crate::verdict::{Verdict, milliseconds};
 /// What can be measured.
 pub(crate) const SECTIONS: [&str; 4] = ["address", "interface", "endpoint", "crowd"];
 
-/// Addresses that are asked for, one after the other.
+/// How many addresses are requested, one after the other.
 const ADDRESSES: usize = 200;
-/// Containers whose interface is looked for, one after the other.
+/// How many containers' interfaces are looked for, one after the other.
 const CONTAINERS: usize = 20;
 /// How much more an address may take than the four messages that it consists of.
 const OVER_DORA: Duration = Duration::from_millis(1);
 /// How long it may take to find an interface.
 const FOUND_WITHIN: Duration = Duration::from_millis(100);
-/// How long the kernel is given after a RELEASE: it leaves by a macvlan in a namespace of its own, and while that goes, whoever
+/// How long the kernel has after a RELEASE: it leaves by a macvlan in its own namespace, and while that goes, anybody who
 /// changes or looks at a link waits.
 const AFTER_RELEASE: Duration = Duration::from_millis(100);
 /// The pause between two looks at what the daemon lists.
@@ -56,7 +56,7 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     place.netns.set_up(&place.ifname)?;
     let client = BareClient::open(place)?;
     for section in sections {
-        // It has a server of its own.
+        // It has its own server.
         if *section == "crowd" {
             driver::crowd(&lan, &docker, &mut verdict)?;
             continue;
@@ -77,7 +77,7 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     Ok(verdict)
 }
 
-/// Asks for addresses by both ways in turn, and gives each back.
+/// Asks for addresses in both ways in turn, and gives each back.
 fn address(
     client: &BareClient,
     (daemon, binaries): (&Contender, &Binaries),

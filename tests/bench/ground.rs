@@ -70,7 +70,7 @@ impl Ground {
         Ok(Self { lan, places, server })
     }
 
-    /// Puts as many other containers onto a bridge of the host, in the place of those that there are.
+    /// Puts as many other containers onto a bridge of the host, in place of the existing ones.
     pub(crate) fn move_to_bridge(&mut self, containers: usize) -> Result<(), Box<dyn Error>> {
         self.lan.add_host_bridge()?;
         let place = |number: usize| -> Result<Place, Box<dyn Error>> {
@@ -115,7 +115,7 @@ impl Ground {
         places.try_for_each(|Place { container, .. }| Ok(container.netns.set_down(&container.ifname)?))
     }
 
-    /// Returns the addresses that the server has not got back, once there is none or `patience` is over.
+    /// Returns the addresses that the server has not got back, once there are none or `patience` is over.
     pub(crate) fn leases_left(&self, patience: Duration) -> BTreeSet<String> {
         let began = Instant::now();
         loop {

@@ -68,8 +68,8 @@ pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, floors: &Floors, ver
     whole(turns, &format!("sequential, {}", said(links)), verdict);
 }
 
-/// Reports the calls on a bridge. Who has no answer in time asks again: its first DISCOVER was lost, mostly because the bridge
-/// did not forward yet.
+/// Reports the calls on a bridge. A client without an answer in time asks again: its first DISCOVER was lost, mostly because the
+/// bridge did not forward yet.
 pub(crate) fn bridge(load: Load, turns: &Pair<Turns>, verdict: &mut Verdict) {
     let (said, most) = if load == Load::Quiet { ("quiet", 0) } else { ("busy", rounds::SEQUENTIAL / 20) };
     let Pair { ours, theirs } = turns;
@@ -82,7 +82,7 @@ pub(crate) fn bridge(load: Load, turns: &Pair<Turns>, verdict: &mut Verdict) {
     whole(turns, &what, verdict);
 }
 
-/// Reports an ADD beside its floors. This is judged with links that are up: setting one up is not part of the floors.
+/// Reports an ADD compared with its floors. This is judged with links that are up: setting one up is not part of the floors.
 fn against_floors(links: Links, add: &Sample, floors: &Floors, verdict: &mut Verdict) {
     let (add, sum) = (add.percentile(50), floors.sum());
     let times = add.as_secs_f64() / sum.as_secs_f64();
@@ -103,7 +103,7 @@ fn against_floors(links: Links, add: &Sample, floors: &Floors, verdict: &mut Ver
     }
 }
 
-/// Reports the daemon's processor time for each call and, where all links are up, what a bare lease costs.
+/// Reports the daemon's processor time for each call and, if all links are up, what a bare lease costs.
 pub(crate) fn processor(links: Links, turns: &Pair<Turns>, floor: Duration, verdict: &mut Verdict) {
     let Pair { ours, theirs } = turns;
     title(&format!("The daemon's processor time, {}, {} calls, {AT_ONCE} at once", said(links), ours.add.each.len()));

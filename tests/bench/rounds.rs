@@ -131,7 +131,7 @@ pub(crate) fn bridge(binaries: &Binaries, ground: &mut Ground) -> Result<Pair<Tu
     taking_turns(binaries, ground, Links::Down, |_, _| Ok(()))
 }
 
-/// Lets both contenders attach and detach each container; `after` comes after both have had the containers from one on.
+/// Makes both contenders attach and detach each container; `after` runs when both have had the containers from one on.
 fn taking_turns(
     binaries: &Binaries,
     ground: &mut Ground,

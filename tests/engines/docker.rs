@@ -54,7 +54,7 @@ impl Host {
         self.docker.docker(&[&["network", "create"], &driver[..], more, &[name]].concat()).map(drop)
     }
 
-    /// Returns what a container has on its interface, once that is what Docker believes.
+    /// Returns the address on a container's interface, once Docker believes in it too.
     pub(crate) fn address(&self, name: &str) -> Result<Ipv4Addr, Error> {
         let address = self.docker.address(name, "lan")?;
         let inside = self.docker.exec(name, &["ip", "-4", "addr", "show", "dev", "eth0"])?;
@@ -67,7 +67,7 @@ impl Host {
         self.docker.exec(name, &["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()]).map(drop)
     }
 
-    /// Starts ten containers at once, each with an address of its own, and ends them at once.
+    /// Starts ten containers at once, each with its own address, and ends them at once.
     pub(crate) fn ten_come_and_go(&self, server: &Dnsmasq) -> Result<(), Error> {
         let names: Vec<_> = (0..10).map(|n| format!("web-{n}")).collect();
         let all = |call: &(dyn Fn(&str) -> Result<(), Error> + Sync)| {
@@ -86,7 +86,7 @@ impl Host {
         self.lab.daemon().wait_until_empty()
     }
 
-    /// Has networks, each made with options of this, be of the only address that a server leases, or not.
+    /// Checks that networks, each made with some of these options, only use the one address that a server leases, or fail.
     pub(crate) fn keeps_to_its_addresses(&self, make: impl Fn(&[&str]) -> Result<(), Error>) -> Result<(), Error> {
         let one = Ipv4Addr::new(10, 7, 1, 1);
         let config = DnsmasqConfig { pool: one..=one, ..DnsmasqConfig::default() };
@@ -105,7 +105,7 @@ impl Host {
         only(&server, &[one])
     }
 
-    /// Sees that no lease has begun or ended since the capture was cleared.
+    /// Checks that no lease has begun or ended since the capture was cleared.
     pub(crate) fn only_renewals(&mut self) -> Result<(), Error> {
         let is_other = |m: &Dhcp| m.kind != Kind::Request && m.kind != Kind::Ack;
         let said: Vec<_> = self.seen.dhcp()?.into_iter().filter(is_other).collect();
@@ -215,7 +215,7 @@ fn a_user_chooses_the_address_and_the_ethernet_address() -> Result<(), Error> {
     assert!(inside.contains(MAC), "{inside}");
     only(&server, &[chosen])?;
 
-    // One that this server does not give.
+    // An address that this server does not give.
     let error = host.docker.run(&[&LAN[..], &["--ip", "10.7.9.9"]].concat(), &["true"]).expect_err("not its own");
     assert!(error.to_string().contains("instead of --ip 10.7.9.9"), "{error}");
     only(&server, &[chosen])
@@ -241,7 +241,7 @@ fn a_network_without_a_subnet_has_that_of_the_lan() -> Result<(), Error> {
     host.docker.docker(&["rm", "--force", "web"])?;
     host.docker.docker(&["network", "rm", "lan"])?;
 
-    // This dockerd asks again for as long as the subnet is one that the host has a route to.
+    // This dockerd asks again as long as the host has a route to the subnet.
     host.lab.lan.host.add_address(Lan::IFNAME, Lan::on_lan([10, 7, 0, 2].into()))?;
     let error = host.create_on(Lan::IFNAME, "lan", &[]).expect_err("it would ask without end");
     assert!(error.to_string().contains("--subnet"), "{error}");

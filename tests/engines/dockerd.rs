@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use netns_fixtures::{Dockerd, Error, Lan, sandbox};
 
-/// A network of Docker's own addresses: a container reaches the LAN, before and after dockerd's end.
+/// A network with Docker's own addresses: a container reaches the LAN, before and after dockerd's end.
 #[test]
 fn docker_runs_containers_on_the_lan_and_leaves_nothing() -> Result<(), Error> {
     let Some(sandbox) = sandbox(Dockerd::NEEDS) else { return Ok(()) };
@@ -48,7 +48,7 @@ fn mounts() -> String {
     fs::read_to_string("/proc/thread-self/mounts").expect("every process has mounts")
 }
 
-/// Returns the control groups of that name, which are one in version 2 and one for each controller in version 1.
+/// Returns the control groups with that name: one in version 2, one for each controller in version 1.
 fn groups(name: &str) -> Vec<PathBuf> {
     let controllers = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
     controllers.chain([PathBuf::from("/sys/fs/cgroup")]).map(|dir| dir.join(name)).filter(|dir| dir.exists()).collect()

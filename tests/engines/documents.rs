@@ -1,4 +1,4 @@
-//! The commands of the documents, run as they are written there, on a host as they suppose it.
+//! The commands of the documents, run as written there, on a host as they assume it.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -10,7 +10,7 @@ use netns_fixtures::{DEADLINE, Dockerd, Error, Lab, Sandbox, sandbox};
 
 use crate::docker::needs;
 
-/// The router and DHCP server of the LAN that the documents speak of, 192.168.1.0/24.
+/// The router and DHCP server of the LAN in the documents, 192.168.1.0/24.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 1);
 
 /// How long the lease of a container that can be recognised is kept.
@@ -27,7 +27,7 @@ fn blocks(document: &str, heading: &str, language: &str) -> Vec<String> {
     blocks.filter_map(|rest| Some(rest.split_once("```")?.0.to_owned())).collect()
 }
 
-/// Returns the commands in the shell blocks under a document's heading that are Docker's or ours, each in its words.
+/// Returns Docker's and our commands in the shell blocks under a document's heading, each split into words.
 fn commands(document: &str, heading: &str) -> Vec<Vec<String>> {
     let lines = blocks(document, heading, "sh").concat().replace("\\\n", " ");
     let words =
@@ -117,7 +117,7 @@ fn a_container_of_compose_has_what_its_file_says_and_what_the_server_hands_out_w
     host.server.wait_for("release of a kept lease", GRACE + DEADLINE, is_free)?;
     host.is_free()?;
 
-    // The variant that the document describes in words, for as many containers as one likes.
+    // The variant that the document describes in words, for any number of containers.
     let (before, _) = example.split_once("    ipam:\n").expect("the example names an IPAM driver");
     let own = ["container_name", "mac_address", "ipv4_address"];
     let lines = before.lines().filter(|line| !own.iter().any(|key| line.contains(key)));

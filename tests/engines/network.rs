@@ -9,13 +9,13 @@ use netns_fixtures::{DEADLINE, Error, Lan, Netns, mac_text, sandbox, until_link}
 
 use crate::docker::{Host, LAN, MAC, needs, only};
 
-/// Our driver for both, with the LAN's addresses as the servers hand them out.
+/// Our network driver, with the LAN's addresses as the servers hand them out.
 const NULL: [&str; 2] = ["--ipam-driver", "null"];
-/// The IPAM drivers with which a network of our driver's is made in one line.
+/// The IPAM drivers with which one line makes a network of our driver.
 pub(crate) const FORMS: [&str; 2] = ["null", "leasehold"];
 
 impl Host {
-    /// Makes a network of our driver's on the LAN's link, as a user would.
+    /// Makes a network of our driver on the LAN's link, as a user would.
     pub(crate) fn wire(&self, name: &str, more: &[&str]) -> Result<(), Error> {
         let parent = format!("parent={}", Lan::IFNAME);
         self.wire_on(&parent, name, &[&NULL[..], more].concat())
@@ -44,10 +44,10 @@ impl Host {
     }
 }
 
-/// Returns the options of a network in one of its forms, with these of its leases.
+/// Returns the options of a network in one of its forms, with these for its leases.
 pub(crate) fn of_form<'a>(form: &'a str, parent: &'a str, leases: &[&'a str]) -> Vec<&'a str> {
     let flag = if form == "null" { "-o" } else { "--ipam-opt" };
-    // Up to version 26, Docker needs one where the host has an address of the LAN.
+    // Up to version 26, Docker needs one if the host has an address on the LAN.
     let named = ["--ipam-opt", parent, "--subnet", "10.7.0.0/16"];
     let named = if form == "null" { &[][..] } else { &named };
     let leases = leases.iter().flat_map(|option| [flag, option]);
@@ -58,7 +58,7 @@ pub(crate) fn of_form<'a>(form: &'a str, parent: &'a str, leases: &[&'a str]) ->
 pub(crate) fn links(netns: &Netns) -> Result<BTreeSet<String>, Error> {
     let shown = netns.run_command("ip", &["-brief", "link"], "")?;
     let name = |line: &str| line.split([' ', '@']).next().map(str::to_owned);
-    // Those that give a lease back over a bridge go by themselves.
+    // Links that give a lease back over a bridge go by themselves.
     Ok(shown.lines().filter_map(name).filter(|name| !name.starts_with("lh-")).collect())
 }
 
@@ -242,7 +242,7 @@ fn a_container_on_a_bridge_has_a_port_of_it() -> Result<(), Error> {
     host.lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     let before = host.links()?;
-    // dockerd drops what bridges carry that are not its own, where that goes through iptables.
+    // dockerd drops others' traffic on bridges, if that goes through iptables.
     let through = ["-I", "FORWARD", "-i", Lan::BRIDGE, "-o", Lan::BRIDGE, "-j", "ACCEPT"];
     host.lab.lan.host.run_command("iptables", &through, "")?;
     host.wire_on(&format!("bridge={}", Lan::BRIDGE), "lan", &NULL)?;

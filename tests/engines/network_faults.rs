@@ -13,11 +13,11 @@ use crate::docker::{Host, LAN, kill_in, needs};
 use crate::network::{links, of_form};
 use crate::network_restarts::UNSAID;
 
-/// What Docker calls our drivers here, and what may be beside them for its addresses.
+/// What Docker calls our drivers here, and which of them gives out addresses.
 const FAULTY: &str = "faulty";
 const FORMS: [&str; 2] = ["null", FAULTY];
 
-/// The calls of a network's life and of a container's in it, in their order, and the command that fails with each.
+/// The calls in a network's life and in that of a container in it, in order, and the command that fails with each.
 const CALLS: [(&str, Option<Command>); 13] = [
     ("IpamDriver.RequestPool", Some(Command::Create)),
     ("NetworkDriver.CreateNetwork", Some(Command::Create)),
@@ -121,7 +121,7 @@ impl Faulty {
         Ok(())
     }
 
-    /// Ends dockerd in a call of a container that comes or goes, and lets the next one go on.
+    /// Ends dockerd in a call about a container that comes or goes, and lets the next one go on.
     fn dies_in(&mut self, call: &str, fate: Fate) -> Result<(), Error> {
         let comes = CALLS.iter().any(|(known, fails)| *known == call && *fails == Some(Command::Run));
         if !comes {
@@ -137,7 +137,7 @@ impl Faulty {
         self.is_usable("db")
     }
 
-    /// Waits until there is nothing of any container, which may take as long as Docker has for what it does not say.
+    /// Waits until nothing of any container is left, which may take as long as Docker may stay silent.
     fn is_as_before(&self) -> Result<(), Error> {
         let within = UNSAID + DEADLINE;
         let as_before = || Ok((self.host.links()? == self.links).then_some(()));
@@ -163,7 +163,7 @@ fn an_error_in_any_call_leaves_no_link_no_lease_and_a_usable_network() -> Result
             }
         }
     }
-    // A link whose container may still be starting stays for ten minutes, or for one after dockerd has started anew.
+    // A link whose container may still be starting stays for ten minutes, or for one after dockerd has restarted.
     faulty.host.docker.kill9()?;
     faulty.host.docker.launch(&[])?;
     faulty.docker(&["volume", "ls"])?;

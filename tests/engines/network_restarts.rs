@@ -10,7 +10,7 @@ use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 use crate::docker::{Host, LAN, MAC, kill_in, needs, only};
 use crate::network::FORMS;
 
-/// For how long Docker may leave what it has forgotten without a word of it.
+/// How long Docker may say nothing about what it has forgotten.
 pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 
 #[test]
@@ -107,7 +107,7 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     host.only_links(&before)?;
     host.lab.lan.server.run_command("nft", &["delete", "table", "ip", "wall"], "")?;
 
-    // When the link is there, and dockerd may have heard of it or not.
+    // When the link is there; dockerd may have heard of it or not.
     host.docker.kill9()?;
     host.docker.launch(&[])?;
     let docker = &host.docker;
@@ -116,7 +116,7 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     kill_in(docker, || docker.keep("db", &LAN), made)?;
     host.docker.kill9()?;
     host.docker.launch(&[])?;
-    // Without a container it asks for no driver, and so is not known to have started.
+    // Without a container it asks no driver, and so does not show that it has started.
     host.docker.docker(&["volume", "ls"])?;
     let as_before = || Ok((host.links()? == before).then_some(()));
     until_link(&host.lab.lan.host, "the links of the host as they were", UNSAID + DEADLINE, as_before)?;
@@ -132,7 +132,7 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
 /// Names a network of each form.
 const BOTH: [(&str, &str); 2] = [("lan", FORMS[0]), ("other", FORMS[1])];
 
-/// Starts a container that Docker restarts and whose identity is its own, and returns its address.
+/// Starts a container that Docker restarts and that has its own identity, and returns its address.
 fn stays(host: &Host, name: &str, network: &str, mac: &str) -> Result<Ipv4Addr, Error> {
     host.docker.keep(name, &["--network", network, "--restart", "always", "--mac-address", mac])?;
     host.docker.address(name, network)

@@ -1,4 +1,4 @@
-//! The daemon as a plugin that Docker runs itself, in a root file system and with capabilities of its own.
+//! The daemon as a plugin that Docker runs itself, in its own root file system and with its own capabilities.
 
 use std::fs;
 use std::path::PathBuf;
@@ -40,19 +40,19 @@ impl Host {
         self.docker.docker(&[&["plugin"], args].concat())
     }
 
-    /// Makes the plugin under a name of Docker's.
+    /// Makes the plugin under one of Docker's names.
     fn create(&self, name: &str) -> Result<(), Error> {
         self.plugin(&["create", name, &self.dir.to_string_lossy()]).map(drop)
     }
 
-    /// Makes the network `lan`, of Docker's own driver or ours.
+    /// Makes the network `lan`, with Docker's own driver or ours.
     fn network(&self, how: &[&str]) -> Result<(), Error> {
         let parent = format!("parent={}", Lan::IFNAME);
         let network = ["network", "create", "-o", &parent, "--ipam-driver", DRIVER, "--ipam-opt", &parent];
         self.docker.docker(&[&network, how, &["--subnet", "10.7.0.0/16", "lan"]].concat()).map(drop)
     }
 
-    /// Waits until the lease of the only container has found it, as an operator on the host sees it.
+    /// Waits until the lease of the only container has found its interface, as an operator on the host sees it.
     fn found(&self, name: &str) -> Result<(), Error> {
         let id = self.plugin(&["inspect", "--format", "{{.Id}}", NAME])?;
         let socket = format!("{}/{}/control.sock", Dockerd::PLUGINS, id.trim());
@@ -83,7 +83,7 @@ fn docker_runs_the_daemon_as_its_plugin_and_upgrades_it_under_a_running_containe
         host.plugin(&["rm", image])?;
     }
     host.plugin(&["install", "--grant-all-permissions", "--alias", NAME, &old])?;
-    // dockerd tells of such a network once: what the store loses is not known any more.
+    // dockerd names such a network once: if the store loses it, nobody knows it any more.
     host.network(&["-d", DRIVER])?;
     host.keep("web")?;
     let address = host.docker.address("web", "lan")?;
@@ -123,7 +123,7 @@ fn a_setting_turns_the_plugin_into_one_for_ipvlan() -> Result<(), Error> {
     Ok(())
 }
 
-/// The plugin's capabilities, each with what is said where it is missing.
+/// The plugin's capabilities, each with the message if it is missing.
 const CAPABILITIES: [(&str, &str); 3] = [
     ("CAP_SYS_ADMIN", "not looked through"),
     ("CAP_NET_ADMIN", "make a macvlan"),

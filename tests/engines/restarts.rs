@@ -10,7 +10,7 @@ use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 
 use crate::docker::{Host, LAN, MAC, kill_in, needs, only};
 
-/// A container that Docker restarts and whose identity is its own.
+/// A container that Docker restarts and that has its own identity.
 const STAYS: [&str; 6] = ["--network", "lan", "--restart", "always", "--mac-address", MAC];
 
 #[test]
@@ -69,7 +69,7 @@ fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Resul
     host.docker.keep("db", &LAN)?;
     let (web, db) = (host.address("web")?, host.address("db")?);
     host.lab.kill9()?;
-    // It ends unheard: dockerd asks again until there is somebody to tell.
+    // It ends unheard: dockerd asks again until somebody answers.
     let inside = host.docker.netns("web")?;
     thread::scope(|scope| {
         let kill = scope.spawn(|| host.docker.docker(&["kill", "web"]));

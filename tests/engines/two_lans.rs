@@ -1,4 +1,4 @@
-//! A container on two LANs, each with a server of its own. Which of them its default route leads over is Docker's choice.
+//! A container on two LANs, each with its own server. Docker chooses over which of them its default route leads.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Side {
         Ok(Self { network, ifname: "eth1", router: Lan::SECOND_SERVER, subnet: "10.8.0.0/16", server })
     }
 
-    /// Returns the container's address there, which is all that its server has leased, and whose router it reaches.
+    /// Returns the container's address there: the only one that its server has leased, and it reaches its router.
     fn reached(&self, host: &Host) -> Result<Ipv4Addr, Error> {
         let address = host.docker.address("web", self.network)?;
         let inside = host.docker.exec("web", &["ip", "-4", "addr", "show", "dev", self.ifname])?;
@@ -52,7 +52,7 @@ impl Side {
     }
 }
 
-/// Waits until this many leases have found their interfaces: what is put on for them is there from then on.
+/// Waits until this many leases have found their interfaces, so that everything is put on from then on.
 fn found(host: &Host, count: usize) -> Result<(), Error> {
     until_link(&host.docker.netns("web")?, "each lease inside", DEADLINE, || {
         let rows = host.lab.daemon().list()?;
@@ -84,7 +84,7 @@ fn lives(second: &'static str, make: impl Fn(&Host, &str, &Side) -> Result<(), E
     let chosen = if first.network < second.network { &first } else { &second };
     assert_eq!(routes(&host)?, [first.own_route(one), second.own_route(two), chosen.default_route()]);
 
-    // The one that has the default route goes, and Docker chooses the other.
+    // The network with the default route goes, and Docker chooses the other.
     let (gone, stays, address) =
         if chosen.network == first.network { (&first, &second, two) } else { (&second, &first, one) };
     host.docker.docker(&["network", "disconnect", gone.network, "web"])?;
@@ -99,7 +99,7 @@ fn lives(second: &'static str, make: impl Fn(&Host, &str, &Side) -> Result<(), E
     host.only_links(&before)
 }
 
-/// Makes a network of our driver's.
+/// Makes a network of our driver.
 fn of_our_own(host: &Host, parent: &str, side: &Side) -> Result<(), Error> {
     host.wire_on(&format!("parent={parent}"), side.network, &["--ipam-driver", "null", "-o", "grace=0"])
 }

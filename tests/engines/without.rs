@@ -1,4 +1,4 @@
-//! Our network driver without what a LAN mostly has: a router, or addresses from DHCP at all.
+//! Our network driver without what most LANs have: a router, or addresses from DHCP.
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{DEADLINE, Error, Lan, sandbox, until_link};
@@ -9,7 +9,7 @@ use crate::docker::{Host, LAN, needs, only};
 fn where_no_router_is_named_docker_adds_none_of_its_own() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
     let host = Host::new(&sandbox)?;
-    // Where there are classless routes, the router does not count (RFC 3442).
+    // With classless routes, the router does not count (RFC 3442).
     let routes = vec![("192.0.2.0/24".parse().expect("a subnet"), [10, 7, 0, 9].into())];
     let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(Grants { routes, ..Grants::default() }))?;
     let before = host.links()?;
@@ -23,7 +23,7 @@ fn where_no_router_is_named_docker_adds_none_of_its_own() -> Result<(), Error> {
     })?;
     assert!(!routes.contains("default"), "{routes}");
     only(&server, &[address])?;
-    // It would be by docker_gwbridge.
+    // It would use docker_gwbridge.
     host.only_links(&before)?;
     host.docker.docker(&["rm", "--force", "web"])?;
     server.wait_until_free()

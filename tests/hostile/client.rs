@@ -59,7 +59,7 @@ struct Life<'a> {
     judge: Judge,
     /// What the client said last.
     said: Option<model::Message>,
-    /// Whom it has asked for by ARP since then, if anyone.
+    /// What it has asked for by ARP since then, if anything.
     sought: Option<Ipv4Addr>,
     /// The addresses that it was offered, asked for, or had.
     addresses: Vec<Ipv4Addr>,

@@ -1,4 +1,4 @@
-//! The registry's life by the script: calls, hang-ups, outcomes, frames and kernel messages in any order, of any id.
+//! The registry's life by the script: calls, hang-ups, outcomes, frames and kernel messages in any order, with any id.
 
 mod docker;
 
@@ -270,7 +270,7 @@ impl<'a> Life<'a> {
 
     /// Something with an id that was never given out.
     fn unknown(&mut self) {
-        // What the time alone brings is done before.
+        // What time alone brings is done before.
         self.serve();
         let op = OpId(1 << 40);
         let exchange = ExchangeId(1 << 40);

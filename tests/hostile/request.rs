@@ -24,8 +24,8 @@ use self::http::client_id::MachineId;
 use self::http::cni::Asked;
 use self::http::docker;
 
-/// The daemon's maps from CNI and Docker to the core, which are pure. They belong to the program, not to a library, so they are built
-/// in here.
+/// The daemon's conversions from CNI and Docker to the core, which are pure. They belong to the program, not to a library, so
+/// they are built in here.
 #[path = "../../daemon/src/http"]
 mod http {
     pub(super) mod add;
@@ -138,7 +138,7 @@ fn from_dockerd(bytes: &[u8]) {
     }
 }
 
-/// Those of the network driver's calls that say something.
+/// The network driver's calls that have a meaning.
 const NETWORK_METHODS: [&str; 5] = ["CreateNetwork", "DeleteNetwork", "CreateEndpoint", "DeleteEndpoint", "Join"];
 
 /// Returns the bytes as an option's value, an address, a chosen Ethernet address and a name.
@@ -158,7 +158,7 @@ fn network_bodies(bytes: &[u8]) -> Vec<Vec<u8>> {
     bodies.into_iter().map(String::into_bytes).collect()
 }
 
-/// A network of our driver's, of which the core tells.
+/// A network of our driver, as the core answers.
 fn found(mode: Mode) -> NetworkRecord {
     NetworkRecord {
         id: DockerId::try_from("4f00".to_owned()).expect("an id"),

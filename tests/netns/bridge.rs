@@ -6,7 +6,7 @@ use netns_fixtures::model::{Config, Kind};
 use netns_fixtures::server::ModelServer;
 use netns_fixtures::{CallError, Capture, Lab, Lan, Need, sandbox};
 
-/// Drops what a port's container asks until that is more than one message.
+/// Drops requests of a port's container until there is more than one.
 const FIRST_DISCOVER: &str = "table netdev port {
     chain late { type filter hook ingress device \"c1\" priority 0; udp dport 67 quota until 450 bytes drop; }
 }";
@@ -35,7 +35,7 @@ fn a_discover_that_a_bridge_does_not_forward_yet_is_soon_repeated() -> Result<()
         (2, 1, left[1]),
         "the first is lost, and both are of one transaction"
     );
-    // As a message that nobody answers it would leave again after 0.875 s at the earliest.
+    // As a message without an answer it would leave again after 0.875 s at the earliest.
     assert!(took < Duration::from_millis(875), "{took:?}");
     Ok(())
 }

@@ -65,7 +65,7 @@ fn an_interface_is_left_alone_where_its_network_says_so() -> Result<(), CallErro
     lab.lan.server.add_address(Lan::IFNAME, Ipv4Net::new_assert(ELSEWHERE, 16))?;
     server.restart(Some(renumbered().into()))?;
     let next = witness::new_lease_after_nak(&mut seen, &member, DEADLINE)?;
-    // By the renewal of the new lease, whatever is done at once has been done.
+    // By the renewal of the new lease, everything that is done at once has been done.
     let renews = |m: &Dhcp| m.ciaddr == next || m.address_option(code::REQUESTED) == Some(next);
     seen.wait_for_dhcp(Kind::Request, DEADLINE, renews)?;
     assert!(lab.daemon().list()?[0]["address"].as_str().is_some_and(|held| held.starts_with(&next.to_string())));
@@ -106,7 +106,7 @@ fn the_late_del_of_an_old_sandbox_frees_nothing() -> Result<(), CallError> {
     let refused = lab.add(lab.lan.container("new")?).expect_err("the old sandbox lives").cni();
     assert!(refused.msg.contains("lan/old/eth0"), "{refused}");
 
-    // By the time of the ADD the kernel may or may not be done with the old namespace, and its lease be given back.
+    // By the time of the ADD the kernel may or may not have removed the old namespace, and its lease may have been given back.
     let id = old.container.id.clone();
     drop(old);
     let new = lab.attach("new")?;

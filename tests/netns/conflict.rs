@@ -177,7 +177,7 @@ fn siblings_are_asked_and_told_once_and_the_wire_as_often_as_the_rfc_wants() -> 
     let mut stage = Stage::new(&sandbox, None)?;
     let sibling = stage.lab.lan.sibling("sibling", Ipv4Addr::new(10, 7, 0, 8))?;
     let mut beside = Capture::start(&sibling, Lan::IFNAME)?;
-    // The server is found to be on the wire.
+    // The server turns out to be on the wire.
     let first = stage.lab.attach("c0")?;
     stage.seen.wait_for("the answer from the wire", DEADLINE, |packet| match packet {
         Packet::Arp(arp) if !arp.request && arp.sender == Lan::SERVER => Some(()),

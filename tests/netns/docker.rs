@@ -18,9 +18,9 @@ const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox")];
 const ADDRESS: &str = "IpamDriver.RequestAddress";
 const RELEASES: [Release; 2] = [Release::V28, Release::V29];
 
-/// That of the Ethernet address in a bare call, far from those of the LAN.
+/// The number of the Ethernet address in a bare call, far from those of the LAN.
 const NUMBER: u32 = 1000;
-/// For how long dockerd may leave a container that is gone without a word of it.
+/// How long dockerd may say nothing about a container that is gone.
 const UNSAID: Duration = Duration::from_secs(60);
 
 /// Makes a host whose daemon is a plugin of Docker's.
@@ -38,7 +38,7 @@ fn plan(driver: Driver) -> NetworkPlan {
     plan
 }
 
-/// Returns that of macvlans on the LAN.
+/// Returns the plan of a network of macvlans on the LAN.
 fn macvlan() -> NetworkPlan {
     plan(Driver::Macvlan(Lan::IFNAME.to_owned()))
 }
@@ -128,7 +128,7 @@ fn a_containers_name_keeps_its_address_over_its_removal_and_that_of_its_network(
     let again = docker.run(&network, "web", RunPlan::default())?;
     assert_eq!(again.address, address);
     assert_ne!(other.address, address);
-    // While it runs, nobody else is it.
+    // While it runs, nobody else can be it.
     let twin = docker.run(&network, "web", RunPlan::default());
     let error = twin.expect_err("two of one name").to_string();
     assert!(error.contains("is held by"), "{error}");
@@ -239,7 +239,7 @@ fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Erro
     })?;
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     lab.daemon().wait_until_empty()?;
-    // What only the server knows of is had by the next container of that name, and goes back with it.
+    // The next container with that name gets what only the server knows of, and gives it back when it ends.
     lab.lan.server.run_command("nft", &["delete", "table", "ip", "wall"], "")?;
     let [granted] = &server.leases()?[..] else { panic!("{:?}", server.leases()) };
     let db = docker.run(&network, "db", RunPlan::default())?;
@@ -320,7 +320,7 @@ fn a_host_that_lost_power_gives_its_container_the_address_that_it_had() -> Resul
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     lab.start_daemon()?;
     lab.wait_for_line("boot=00000000-")?;
-    // dockerd asks for the pool of each network at its start, too.
+    // dockerd also asks for the pool of each network when it starts.
     let docker = play(&lab, Release::V29)?;
     let network = docker.request_pool(&macvlan())?;
     let web = docker.run(&network, "web", RunPlan::default())?;
@@ -346,7 +346,7 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
 
     let other = Ipv4Addr::new(10, 7, 8, 0)..=Ipv4Addr::new(10, 7, 8, 255);
     server.restart(Some(Grants { pool: other.clone(), ..grants.clone() }.into()))?;
-    // While one takes the place of the other, the next one is there by itself, without its subnet.
+    // While one replaces the other, the next one is there alone, without its subnet.
     let is_whole = |address: &Ipv4Net| address.prefix_len() == Lan::SUBNET.prefix_len();
     let put_on = |addresses: Vec<Ipv4Net>| match addresses[..] {
         [address] if other.contains(&address.addr()) && is_whole(&address) => Some(address),
@@ -362,7 +362,7 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
     docker.stop(web)?;
     server.wait_until_free()?;
 
-    // After live-restore it looks for the interface by that, and leaves it in the container.
+    // After live-restore it looks for the interface by that address, and leaves it in the container.
     server.restart(Some(grants.clone().into()))?;
     let db = docker.run(&network, "db", RunPlan::default())?;
     server.restart(Some(Grants { pool: other.clone(), ..grants }.into()))?;
@@ -384,7 +384,7 @@ fn a_default_route_goes_where_the_lans_router_goes_and_none_is_added() -> Result
     let docker = play(&lab, Release::V29)?;
     let network = docker.network_create(&macvlan())?;
     let web = docker.run(&network, "web", RunPlan::default())?;
-    // Of this one it leads over another network, if there is any.
+    // For this one it leads over another network, if there is any.
     let db = docker.run(&network.without_default_route(), "db", RunPlan::default())?;
     let before = db.container.netns.run_command("ip", &["route"], "")?;
 
@@ -392,7 +392,7 @@ fn a_default_route_goes_where_the_lans_router_goes_and_none_is_added() -> Result
     server.restart(Some(Grants { router: next, ..grants }.into()))?;
     let by = |router| format!("default via {router} dev eth0");
     witness::routes(&web.container, &[&by(next)], &[&by(Lan::SERVER)], DEADLINE)?;
-    // By the next but one renewal of the other, whatever is done there for the new router has been done.
+    // By the next renewal but one of the other, everything that is done there for the new router has been done.
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     for _ in 0..2 {
         seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.chaddr == db.container.mac)?;

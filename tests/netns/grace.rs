@@ -1,4 +1,4 @@
-//! Identities that return with another container: what keeps their address for them, and from whom.
+//! Identities that return with another container: how their address is kept for them, and from whom.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn kea_gives_a_container_that_is_started_again_the_address_that_it_had() -> Resu
     let Some(sandbox) = sandbox(&[Need::Program("kea-dhcp4")]) else { return Ok(()) };
     let mut lab = Lab::new(&sandbox)?;
     let _server = Kea::start(&lab.lan, KeaConfig::default())?;
-    // Under an identifier that Kea takes, and under one that would be too long for it.
+    // Under an identifier that Kea accepts, and under one that would be too long for it.
     for network in ["lan", &"n".repeat(200)] {
         lab.config["name"] = network.into();
         let first = lab.attach("c1")?;

@@ -284,7 +284,7 @@ fn a_thousand_callers_who_say_nothing_do_not_hold_up_an_add() -> Result<(), Call
     scene.lab.detach(&member)?;
     scene.server.wait_until_free()?;
 
-    // All are cut off, and nothing of them is left.
+    // All are cut off, and nothing is left of them.
     for stream in silent {
         hear(stream);
     }

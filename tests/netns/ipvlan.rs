@@ -1,5 +1,5 @@
-//! Docker's networks whose containers share the Ethernet address of their parent, by the calls that its drivers cause: not
-//! every kernel has ipvlan.
+//! Docker's networks whose containers share the Ethernet address of their parent, by the calls of its drivers: not every kernel
+//! has ipvlan.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -64,7 +64,7 @@ fn on_ipvlan_each_endpoint_has_a_lease_by_the_ethernet_address_of_the_parent() -
     let reserved: Ipv4Addr = network.request("10.7.9.9", &Value::Null)?;
     assert!(lab.daemon().operator(&["list"])?.contains(&format!("{reserved}\n")));
 
-    // From 29 on a name does, over the container's lives.
+    // From 29 on a name does, each time the container is recreated.
     let name = json!({"com.docker.network.endpoint.name": "web"});
     let web = network.request("", &name)?;
     network.release(web)?;

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::witness;
 
 pub(crate) const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox"), Need::Program("ip")];
-/// For how long Docker may leave what it has forgotten without a word of it.
+/// How long Docker may say nothing about what it has forgotten.
 pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 const RELEASES: [Release; 2] = [Release::V28, Release::V29];
 
@@ -43,7 +43,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Returns the names of its links, but for those that go by themselves.
+    /// Returns the names of its links, except for those that go by themselves.
     fn now(&self) -> Result<BTreeSet<String>, Error> {
         let shown = self.lab.lan.host.run_command("ip", &["-brief", "link"], "")?;
         let names = shown.lines().filter_map(|line| line.split([' ', '@']).next().map(str::to_owned));
@@ -69,7 +69,7 @@ impl Host {
         self.lab.daemon().wait_until_empty()
     }
 
-    /// Returns whether a container is on the LAN with all that its lease gives it.
+    /// Returns whether a container is on the LAN with everything that its lease gives it.
     pub(crate) fn is_on_lan(&self, web: &WiredContainer) -> Result<(), Error> {
         let container = &web.container;
         let lease = self.server.lease_of(&mac_text(container.mac))?.expect("a lease");
@@ -98,7 +98,7 @@ fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_le
         let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
         let host = Host::new(&sandbox, release)?;
         let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
-        // Who has the LAN's name leases.
+        // The names of those who have the LAN's leases.
         let parent = json!({ "parent": Lan::IFNAME });
         for (wiring, ipam) in [(&options, None), (&parent, Some(options.clone()))] {
             let network = host.docker.wire(wiring.clone(), ipam)?;
@@ -154,7 +154,7 @@ fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
     let host = Host::new(&sandbox, Release::V29)?;
     let docker = &host.docker;
     let network = host.network()?;
-    // The end of an endpoint that is still in its container.
+    // An endpoint ends while its link is still in its container.
     let web = docker.run_wired(&network, "web", None)?;
     docker.delete_endpoint(&web)?;
     docker.ask_join(&web).expect_err("it is gone");
@@ -162,13 +162,13 @@ fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
     host.server.wait_until_free()?;
     docker.leave_wired(&web)?;
     host.is_as_before()?;
-    // The end of one that was never joined, and then what should have come before.
+    // An endpoint that was never joined ends, and then comes what should have come before.
     let mut web = docker.prepare_wired(&network, "web", None)?;
     docker.create_endpoint(&mut web)?;
     docker.delete_endpoint(&web)?;
     docker.plugin.call("NetworkDriver.Leave", &web.named())?;
     host.is_as_before()?;
-    // That of a network with a container, which runs on.
+    // A network with a container ends; the container runs on.
     let web = docker.run_wired(&network, "web", None)?;
     docker.unwire(&network)?;
     host.is_on_lan(&web)?;
@@ -196,7 +196,7 @@ fn what_is_not_known_is_an_error_on_the_way_in_and_success_on_the_way_out() -> R
             docker.plugin.call(&format!("NetworkDriver.{method}"), &body)?;
         }
     }
-    // What says nothing, and what broke and comes again without its body.
+    // Calls that say nothing, and broken calls that come again without their body.
     for method in ["CreateNetwork", "DeleteNetwork", "CreateEndpoint", "DeleteEndpoint", "Join"] {
         let method = format!("NetworkDriver.{method}");
         let error = docker.plugin.call(&method, &json!({})).expect_err("it names nothing").to_string();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::network::{Host, NEEDS, UNSAID};
 
-/// A call of a container's life.
+/// A call in a container's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     CreateNetwork,
@@ -20,12 +20,12 @@ enum Call {
     DeleteNetwork,
 }
 
-/// What becomes of a call that broke.
+/// What happens to a broken call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// It comes again as it was, as from a dockerd that had not sent its body.
+    /// It comes again unchanged, as from a dockerd that had not sent its body.
     Again,
-    /// It comes again without its body. Docker then goes on without the answer, and never says it again.
+    /// It comes again without its body. Docker then goes on without the answer, and never repeats it.
     GivenUp,
 }
 
@@ -60,12 +60,12 @@ impl Host {
         Ok(())
     }
 
-    /// Returns whether this call was the one that the daemon is killed in, and Docker goes on without its answer.
+    /// Returns whether the daemon is killed in this call, and Docker goes on without its answer.
     fn gives_up(&mut self, call: Call, body: &Value, killed: Call, then: Then) -> Result<bool, Error> {
         if call != killed {
             return Ok(false);
         }
-        // A lease that a server gives at that moment nobody would know of.
+        // Nobody would know of a lease that a server gives at that moment.
         self.server.stop()?;
         self.dies_in(call, body, |_| Ok(()))?;
         self.server.restart(None)?;
@@ -80,7 +80,7 @@ impl Host {
         }
     }
 
-    /// Lets a network and a container in it live, as libnetwork has them live where a call fails.
+    /// Lets a network and a container in it live as libnetwork does when a call fails.
     fn lives_with_death_in(&mut self, killed: Call, then: Then, with_ours: bool) -> Result<(), Error> {
         let mut network = self.plan(with_ours)?;
         if killed == Call::CreateNetwork {
@@ -151,7 +151,7 @@ fn a_daemon_killed_inside_any_call_is_followed_by_one_that_takes_it_again() -> R
 fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_lease() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let mut host = Host::new(&sandbox, Release::V29)?;
-    // Of an endpoint that it may have, and that nobody names again, it hears by silence only.
+    // If it may have an endpoint that nobody names again, it learns of that only by silence.
     let in_silence = |call: &Call| matches!(call, Call::CreateEndpoint | Call::DeleteEndpoint);
     for with_ours in [false, true] {
         for killed in CALLS.into_iter().filter(|call| !in_silence(call)) {
@@ -183,7 +183,7 @@ fn a_daemon_killed_at_any_point_of_an_endpoints_making_leaves_no_link_and_no_lea
     })?;
     host.server.restart(None)?;
 
-    // From here on the lease is durable: of one that a server has just given, and that is not, nobody knows.
+    // From here on the lease is durable; nobody knows of one that a server has just given and that is not.
     let leased = prepare(&host, "leased")?;
     host.dies_in(Call::CreateEndpoint, &leased.making(), |host| host.lab.daemon().wait_for_event(" acquired "))?;
 

@@ -46,8 +46,8 @@ fn a_renewal_is_heard_though_dnsmasq_pings_for_others_meanwhile() -> Result<(), 
     let config = DnsmasqConfig { timers, ping: true, ..DnsmasqConfig::default() };
     let _server = Dnsmasq::start(&lab.lan, config)?;
     let member = lab.attach("c1")?;
-    // The server pings for each of them for three seconds, and there always is one. T2 comes after everything that is
-    // waited for.
+    // The server pings for each of them for three seconds, and there always is one. T2 comes after everything that the test
+    // waits for.
     let (shim, config, over) = (lab.shim.clone(), lab.config.clone(), AtomicBool::new(false));
     let others = (2..22).map(|n| lab.lan.container(&format!("c{n}"))).collect::<Result<Vec<_>, _>>()?;
     let attached = |containers: &[Container]| {

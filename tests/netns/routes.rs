@@ -91,10 +91,10 @@ fn a_second_network_below_cni_1_1_0_has_its_routes_whole_and_leaves_the_default_
     assert_eq!(ip("route show table 100")?.trim(), "198.51.100.0/24 via 10.7.0.1 dev net1 metric 500");
     plugin.check(&container, &lab.config, &result)?;
 
-    // Multus takes the default route off where another network is to have it.
+    // Multus takes the default route off if another network should have it.
     ip("route del default dev net1")?;
     plugin.check(&container, &lab.config, &result)?;
-    // Nor is any other form of it the one that the network asks for.
+    // Nor is another form of it the one that the network asks for.
     ip("route append default via 10.7.0.1 dev net1")?;
     let error = plugin.check(&container, &lab.config, &result).expect_err("it has another metric").cni();
     assert!(error.msg.contains("route 0.0.0.0/0 via 10.7.0.1 metric 500 is not on interface net1"), "{error}");

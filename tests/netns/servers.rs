@@ -117,7 +117,7 @@ fn a_lease_is_renewed_though_its_interface_has_another_ethernet_address<P: Progr
     let server = Server::<P>::start(&lab.lan, short::<P>())?;
     let member = lab.attach("c1")?;
 
-    // A macvlan then hears nothing of what is sent to the previous one.
+    // A macvlan then hears nothing that is sent to the previous address.
     member.container.netns.set_mac("eth0", [2, 0x6c, 0, 0, 9, 78])?;
     lab.wait_for_line("lease extended")?;
     lab.check(&member)?;

@@ -27,8 +27,8 @@ const PASSING: usize = 4;
 const CALLERS: usize = 1000;
 /// How long it lasts without `SIEGE`.
 const LASTS: Duration = Duration::from_secs(45);
-/// Twice this the disk is full at most. A daemon cannot know what the one before it could not write: both times are less than
-/// the ten seconds that remain of a lease at T1.
+/// Half the longest time for which the disk is full. A daemon cannot know what the one before it could not write: both times are
+/// shorter than the ten seconds that remain of a lease at T1.
 const MOST_FULL: Duration = Duration::from_secs(4);
 /// The store's disk: several times what it needs.
 const DISK: &str = "24m";

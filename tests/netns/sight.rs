@@ -71,7 +71,7 @@ fn a_container_to_whose_namespace_no_path_leads_keeps_its_lease_until_it_ends() 
             seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == address)?;
         }
     }
-    // Nothing but the process keeps the namespace, and its file goes too.
+    // Only the process keeps the namespace, and its file goes too.
     drop(pathless);
     for _ in 0..2 {
         seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == address)?;

@@ -122,7 +122,7 @@ fn a_del_on_a_full_disk_gives_the_lease_back_for_good() -> Result<(), CallError>
     let is_held = |lab: &Lab, member: &Member| -> Result<bool, CallError> {
         Ok(lab.daemon().list()?.iter().any(|row| row["attachment"]["container"] == *member.container.id))
     };
-    // The disk is full still: the next daemon reads of the ends beside its socket.
+    // The disk is still full: the next daemon reads the ends beside its socket.
     lab.kill9()?;
     lab.start_daemon()?;
     assert!(!is_held(&lab, &members[0])? && !is_held(&lab, &members[1])? && is_held(&lab, &members[2])?);

@@ -14,7 +14,7 @@ const MOST_EXPOSED: u32 = 43;
 
 const UNITS: [&str; 2] = ["leasehold.service", "leasehold.socket"];
 
-/// A unit that earlier versions brought, which has systemd listen for Docker.
+/// A unit of earlier versions, which has systemd listen for Docker.
 const OLD_DOCKER_UNIT: (&str, &str) = (
     "leasehold-docker.socket",
     "[Socket]\nListenStream=/run/docker/plugins/leasehold.sock\nFileDescriptorName=docker\nService=leasehold.service\n",
@@ -31,7 +31,7 @@ fn unit_here(name: &str) -> Result<String, Error> {
     Ok(unit(name).replace("/usr/local/bin/leasehold", &binary("leasehold")?.to_string_lossy()))
 }
 
-/// Returns the text of the service for that daemon, where Docker's plugins are used.
+/// Returns the text of the service for that daemon, if Docker's plugins are used.
 fn service_for_docker() -> Result<String, Error> {
     let setting = "[Service]\nEnvironment=LEASEHOLD_DOCKER_PLUGIN_DIR=/run/docker/plugins";
     Ok(unit_here(UNITS[0])?.replace("[Service]", setting))
@@ -86,8 +86,8 @@ fn prepare_tries(dir: &Path) -> std::io::Result<()> {
     fs::write(dir.join("script"), tried.concat() + "unshare --net true && echo end\n")
 }
 
-/// Asks a plugin of Docker's what it says of itself. Fails where there is no socket, or nobody behind it; a caller that is
-/// kept waiting panics, as it would keep dockerd from starting.
+/// Asks a plugin of Docker's what it is. Fails if there is no socket, or nobody behind it; a caller that is kept waiting panics,
+/// as it would keep dockerd from starting.
 fn capabilities(plugin: &str) -> io::Result<String> {
     let mut caller = UnixStream::connect(format!("/run/docker/plugins/{plugin}.sock"))?;
     caller.set_read_timeout(Some(DEADLINE))?;
@@ -109,7 +109,7 @@ fn analyze(args: &[&str], units: &[PathBuf]) -> Output {
     Command::new("systemd-analyze").args(args).args(units).output().expect("systemd-analyze was looked for")
 }
 
-/// Returns what systemd finds wrong with our units in `dir`. It reads the units that they name too, from `others` first, and
+/// Returns what systemd finds wrong with our units in `dir`. It also reads the units that they name, from `others` first, and
 /// says what is wrong with those.
 fn faults(dir: &Path, others: &Path) -> Vec<String> {
     let paths = UNITS.map(|name| dir.join(name));
@@ -189,7 +189,8 @@ fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(
         );
     }
 
-    // Of their namespaces, which are younger than it, one dies with its lease: that goes back from a namespace that it makes.
+    // One of their namespaces, which are younger than the daemon, dies with its lease: that goes back from a namespace that the
+    // daemon makes.
     let (shim, config) = (Shim::new(&lan.host)?, Lan::cni_config(Path::new("/run/cni/dhcp.sock")));
     let (stays, dies) = (lan.container("stays")?, lan.container("dies")?);
     for container in [&stays, &dies] {
@@ -258,7 +259,7 @@ fn docker_finds_no_socket_of_a_daemon_that_cannot_start() -> Result<(), CallErro
                 let tried = fs::read_to_string(&starts).unwrap_or_default().lines().count();
                 Ok((tried > 2 || capabilities("leasehold").is_ok()).then_some(()))
             })?;
-            // A daemon that lacks a right may run all the same, and then it answers.
+            // A daemon that lacks a right may still run, and then it answers.
             let socket = UnixStream::connect("/run/docker/plugins/leasehold.sock");
             assert!(socket.is_err() || capabilities("leasehold").is_ok(), "{to}");
         }

@@ -1,7 +1,7 @@
 //! What a run did to the world, as one number: its frames, changes of links, answers and stored leases, with their times.
 //!
-//! All are spelled here, without the texts that people read and without the names of types, so that the number stays the same
-//! when a text is mended or code is moved.
+//! Everything is spelled here, without the texts that people read and without the names of types, so that the number stays the
+//! same when a text is corrected or code is moved.
 
 use std::fmt::{self, Write};
 use std::net::IpAddr;
@@ -61,7 +61,7 @@ impl Digest {
         }
     }
 
-    /// Adds a link of a daemon's own that came or went.
+    /// Adds a link of the daemon's own that came or went.
     pub(crate) fn own(&mut self, at: u64, there: bool, ifname: &str) {
         self.line(format_args!("{at} {} {ifname}", if there { "made" } else { "unmade" }));
     }

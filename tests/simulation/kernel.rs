@@ -17,7 +17,7 @@ pub(crate) type At = (Cookie, u32);
 /// The host's own namespace. It has one link per LAN, with indices from 2 on, and `lo`.
 pub(crate) const HOST: Cookie = Cookie(1);
 
-/// Links that are made in the host's namespace have higher indices than this.
+/// Links made in the host's namespace have higher indices than this.
 const FIRST_OWN: u32 = 100;
 
 /// Where Docker's namespaces have their files.
@@ -33,14 +33,14 @@ pub(crate) fn host_mac(lan: usize) -> Mac {
 struct Space {
     path: PathBuf,
     links: BTreeMap<u32, Wire>,
-    /// Its path is gone: it dies as soon as no socket keeps it.
+    /// Whether its path is gone: it dies as soon as no socket keeps it.
     doomed: bool,
     sockets: u32,
     /// How many links were put into it so far.
     puts: u64,
 }
 
-/// What became of the steps on a link.
+/// The outcome of the steps on a link.
 #[derive(Debug)]
 pub(crate) struct Applied {
     /// How many were taken.
@@ -62,9 +62,9 @@ pub(crate) struct Applied {
 pub(crate) struct Kernel {
     spaces: BTreeMap<Cookie, Space>,
     paths: BTreeMap<PathBuf, Cookie>,
-    /// The daemon hears of these.
+    /// The namespaces that the daemon hears.
     watched: BTreeSet<Cookie>,
-    /// The daemon sees no namespace: what it finds at their paths.
+    /// Set while the daemon sees no namespace: what it finds at their paths.
     pub(crate) unseen: Option<fn(PathBuf) -> LinkCause>,
     next: u64,
 }
@@ -113,7 +113,7 @@ impl Kernel {
         Some((cookie, ifindex))
     }
 
-    /// Returns what the kernel tells of a link that came into a namespace.
+    /// Returns what the kernel reports about a link that came into a namespace.
     pub(crate) fn arrival(&self, at: At) -> Option<KernelEvent> {
         let mac = self.link(at)?.mac;
         Some(match self.is_watched(at.0) {
@@ -122,7 +122,7 @@ impl Kernel {
         })
     }
 
-    /// Looks through Docker's namespaces, or the one of a number.
+    /// Looks through Docker's namespaces, or only the one with this number.
     pub(crate) fn seek(&mut self, sought: &[(Sought, usize)], number: Option<i32>) -> Result<Sightings, LinkCause> {
         if self.unseen.is_some() {
             return Err(LinkCause::NoDirectory(DOCKER_NETNS.into()));
@@ -157,7 +157,7 @@ impl Kernel {
         self.spaces.get_mut(&cookie)?.links.get_mut(&ifindex)
     }
 
-    /// Returns the container's link, another than that of this Ethernet address, that is up on a LAN and has an address.
+    /// Returns the container's link that is up on a LAN and has an address, except the one with this Ethernet address.
     pub(crate) fn owner(&self, lan: usize, address: Ipv4Addr, but: Option<Mac>) -> Option<&Wire> {
         let mut wires = self.spaces.values().flat_map(|space| space.links.values());
         wires.find(|wire| wire.lan == lan && wire.up && Some(wire.mac) != but && wire.has(address))
@@ -169,7 +169,7 @@ impl Kernel {
         wires.any(|wire| wire.lan == lan && wire.up && wire.mac == mac)
     }
 
-    /// Returns where a link is, as sockets of it would be.
+    /// Returns where a link is, as sockets on it would be.
     pub(crate) fn locate(&self, link: &Link) -> Result<At, LinkCause> {
         match link {
             Link::InNetns { .. } => self.find(&Target::Known(link.clone())),
@@ -281,7 +281,7 @@ impl Kernel {
         Some(KernelEvent::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
     }
 
-    /// Lets the port that a link is at forward nothing until then.
+    /// Makes a link's port forward nothing until then.
     pub(crate) fn block(&mut self, at: At, until: u64) {
         self.link_mut(at).into_iter().for_each(|wire| wire.blocked = until);
     }
@@ -316,7 +316,7 @@ impl Kernel {
         let own = Own { owner: link.owner.clone(), store, on: link.on.clone(), came: now, moved: false };
         if let Some(there) = host.links.values().find(|wire| wire.ifname == name) {
             let is_own = there.own.as_ref().is_some_and(|there| (&there.owner, there.store) == (&own.owner, store));
-            // A VLAN's link of another store is what was asked for, from another hand.
+            // A VLAN's link of another store will do, though somebody else made it.
             let will_do = is_own || matches!(link.owner, LinkOwner::Vlan { .. });
             return if will_do { Ok(false) } else { Err(LinkCause::refused("make a link", "it is another's name")) };
         }
@@ -330,7 +330,7 @@ impl Kernel {
         Ok(true)
     }
 
-    /// Deletes the link with this owner and store from the host's namespace, and with it all that are made on it, wherever those
+    /// Deletes the link with this owner and store from the host's namespace, and with it all links made on it, wherever they
     /// are. Returns all of them, the first one first.
     pub(crate) fn unmake(&mut self, owner: &LinkOwner, store: u32) -> Vec<(At, Wire)> {
         let is_it = |wire: &Wire| wire.own.as_ref().is_some_and(|own| (&own.owner, own.store) == (owner, store));
@@ -421,13 +421,13 @@ impl Kernel {
         self.watched.contains(&cookie)
     }
 
-    /// Forgets what the daemon watched: it ended, or messages were lost. It hears nothing of what it does not look at again.
+    /// Forgets what the daemon watched: it ended, or messages were lost. It hears nothing until it looks again.
     pub(crate) fn forget_watched(&mut self) {
         self.watched.clear();
     }
 }
 
-/// Returns what the kernel tells of a step.
+/// Returns what the kernel reports about a step.
 fn told((cookie, ifindex): At, did: &Did) -> Vec<KernelEvent> {
     let came = did.came.iter().map(|address| KernelEvent::AddressAdded { cookie, ifindex, address: (*address).into() });
     let went = did.went.iter().map(|address| KernelEvent::AddressGone { cookie, ifindex, address: (*address).into() });

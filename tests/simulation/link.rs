@@ -1,9 +1,9 @@
-//! A link as the kernel has it, of IPv4 alone, with the rules by which addresses and routes go when others go.
+//! A link as the kernel has it, for IPv4 only, with the rules by which addresses and routes go when others go.
 //!
-//! * An address whose subnet and prefix length another one on the link has is its secondary (`__inet_insert_ifa`), and goes
-//!   with it (`inet_del_ifa`, `promote_secondaries` is 0).
+//! * An address whose subnet and prefix length another one on the link has is its secondary (`__inet_insert_ifa`), and goes with
+//!   it (`inet_del_ifa`, `promote_secondaries` is 0).
 //! * A route needs its next hop on the link: in the subnet of an address, or behind a route without a next hop.
-//! * With the last address of a link all its routes go, and when it is set down (`fib_disable_ip`).
+//! * With the last address of a link all its routes go, and also when it is set down (`fib_disable_ip`).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -25,43 +25,43 @@ pub(crate) struct Wire {
     pub(crate) up: bool,
     /// Whether it has carrier.
     pub(crate) carrier: bool,
-    /// Until when the port that it is at forwards nothing.
+    /// Until when its port forwards nothing.
     pub(crate) blocked: u64,
     /// The addresses on it, in their order; each with whether it is another one's secondary.
     addresses: Vec<(Ipv4Net, bool)>,
-    /// The routes over it, but for those that the kernel makes for addresses.
+    /// The routes over it, except for those that the kernel makes for addresses.
     routes: Vec<LinkRoute>,
     /// The LAN that it is on.
     pub(crate) lan: usize,
     /// Whether it is a bridge.
     pub(crate) bridge: bool,
-    /// What it is if a daemon made it for Docker.
+    /// Its maker, if a daemon made it for Docker.
     pub(crate) own: Option<Own>,
 }
 
-/// A link that a daemon made for Docker. A bridge's end of a veth comes and goes with the other end, and is not there for itself.
+/// A link that a daemon made for Docker. A bridge's end of a veth comes and goes with the other end, and does not count itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Own {
     /// Whose it is, as its alias says.
     pub(crate) owner: LinkOwner,
     /// The store of the daemon that made it, as its alias says.
     pub(crate) store: u32,
-    /// The name of the host's link that it is made on. Without that it is gone.
+    /// The name of the host's link that it is made on. If that goes, it goes too.
     pub(crate) on: String,
     /// When it came into the namespace that it is in.
     pub(crate) came: u64,
-    /// It was moved there.
+    /// Whether it was moved there.
     pub(crate) moved: bool,
 }
 
 /// What a step did.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Did {
-    /// The link was down, and is up now.
+    /// Whether the link was down, and is up now.
     pub(crate) raised: bool,
-    /// This address came.
+    /// The address that came.
     pub(crate) came: Option<Ipv4Addr>,
-    /// These went.
+    /// The addresses that went.
     pub(crate) went: Vec<Ipv4Addr>,
 }
 
@@ -83,12 +83,12 @@ impl Wire {
         &self.routes
     }
 
-    /// Returns whether an address is on it, with whatever prefix.
+    /// Returns whether an address is on it, with any prefix.
     pub(crate) fn has(&self, ip: Ipv4Addr) -> bool {
         self.addresses.iter().any(|(address, _)| address.addr() == ip)
     }
 
-    /// Takes a step. What the kernel refuses comes back as its reason.
+    /// Takes a step. Returns the reason if the kernel refuses.
     pub(crate) fn step(&mut self, step: &Step) -> Result<Did, &'static str> {
         let mut did = Did::default();
         match step {
@@ -104,7 +104,7 @@ impl Wire {
         Ok(did)
     }
 
-    /// Takes it to another namespace, where it has this name: it arrives there down and bare.
+    /// Moves it to another namespace, where it has this name: it arrives there down and bare.
     pub(crate) fn moved(self, ifname: &str, now: u64) -> Self {
         let own = self.own.map(|own| Own { came: now, moved: true, ..own });
         let (addresses, routes) = (Vec::new(), Vec::new());

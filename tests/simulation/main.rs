@@ -1,11 +1,11 @@
 //! The whole core under a virtual clock: a seeded world of namespaces, servers, callers, faults and crashes.
 //!
-//! `SEEDS=n` changes how many seeds are run, and `FROM=n` the first of them; `SEED=n` replays one and prints all that happens;
-//! `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken.
+//! `SEEDS=n` changes how many seeds are run, and `FROM=n` the first of them; `SEED=n` replays one and prints everything that
+//! happens; `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken.
 //!
-//! `DIGEST=1` prints one number a seed, of all that it did to the world, and one of all seeds: where both are the same before
-//! and after a change of the core, the change has moved code and nothing else. `diff` of the two outputs names the seeds that
-//! differ.
+//! `DIGEST=1` prints one number per seed, of everything that it did to the world, and one for all seeds: if these are the same
+//! before and after a change of the core, the change has moved code and nothing else. `diff` of the two outputs names the seeds
+//! that differ.
 
 mod digest;
 mod kernel;
@@ -47,7 +47,7 @@ fn run_one(seed: u64, mutation: Option<Mutation>) -> Report {
     std::panic::catch_unwind(run).unwrap_or_else(|_| panic!("seed {seed} panicked: replay it with SEED={seed}"))
 }
 
-/// Runs so many seeds, on all cores. Returns the least seed that broke a rule, and all counts.
+/// Runs this many seeds, on all cores. Returns the least seed that broke a rule, and all counts.
 fn run_many(from: u64, count: u64) -> (Option<u64>, Stats) {
     let next = AtomicU64::new(from);
     let failed = AtomicU64::new(u64::MAX);
@@ -78,7 +78,7 @@ fn run_many(from: u64, count: u64) -> (Option<u64>, Stats) {
     ((failed != u64::MAX).then_some(failed), total)
 }
 
-/// Prints the digests of the first seeds, in their order.
+/// Prints the digests of the first seeds, in order.
 fn print_digests(from: u64, count: u64) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let every =
@@ -113,7 +113,7 @@ fn fail_with(seed: u64) -> ! {
     }
 }
 
-/// Runs all seeds whatever happens, and prints which rules are broken by how many, with the first of them. Fails where any is.
+/// Runs all seeds whatever happens, and prints how many break each rule, with the first of them. Fails if any does.
 fn survey(from: u64, count: u64) {
     let mut broken: std::collections::BTreeMap<String, Vec<u64>> = Default::default();
     let mut stats = Stats::default();
@@ -269,10 +269,10 @@ fn a_seed_runs_the_same_each_time() {
     }
 }
 
-/// A duty left out, and the rules that this breaks.
+/// An omitted duty, and the rules that this breaks.
 type Case = (Mutation, fn(&Rule) -> bool);
 
-/// Where duties are missed that few seeds need. Any other seed may show it too, when these do not any more.
+/// Seeds that show an omitted duty which few seeds need. If they no longer do, take any other that shows it.
 const KNOWN: [(Mutation, u64); 4] = [
     (Mutation::GraceForgotten, 11_587),
     (Mutation::FormerForgotten, 9595),
@@ -280,7 +280,7 @@ const KNOWN: [(Mutation, u64); 4] = [
     (Mutation::DownUnheard, 1567),
 ];
 
-/// Each duty that a core could forget, and the rule by which it is found out.
+/// Each duty that a core could forget, and the rule that reveals it.
 #[test]
 fn each_forgotten_duty_is_found_out() {
     let cases: [Case; 33] = [

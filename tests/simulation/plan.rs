@@ -7,7 +7,7 @@ use fastrand::Rng;
 use leasehold_core::dhcpv4::profile::{Detection, OnChange, OnExpiry};
 use netns_fixtures::model::{Knows, code};
 
-/// How often something happens, in parts of a million.
+/// How often something happens, in parts per million.
 pub(crate) type Chance = u32;
 
 /// Draws whether something with this chance happens.
@@ -15,7 +15,7 @@ pub(crate) fn happens(rng: &mut Rng, chance: Chance) -> bool {
     chance > 0 && rng.u32(..1_000_000) < chance
 }
 
-/// The kinds of effects, each of which can be crashed at.
+/// The kinds of effects; a crash can come at each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EffectKind {
     Persist,
@@ -49,7 +49,7 @@ impl EffectKind {
     const COMMON: [Self; 8] =
         [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply, Self::Publish];
 
-    /// Those of an endpoint's link, and what is done next before and after.
+    /// Those of an endpoint's link, and those just before and after.
     const WIRED: [Self; 4] = [Self::Make, Self::Unmake, Self::Persist, Self::Reply];
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum Wires {
     Bridge,
     /// Ipvlans of the host's link.
     Ipvlan,
-    /// Macvlans of a link of ours, which is in a VLAN of the host's link. All of the LAN is in it.
+    /// Macvlans of a link of ours, which is in a VLAN of the host's link. The whole LAN is in it.
     Vlan,
 }
 
@@ -90,11 +90,11 @@ pub(crate) struct CrashPoint {
     pub(crate) kind: EffectKind,
     /// the n-th that is carried out since the last crash, from 1 on;
     pub(crate) nth: u32,
-    /// after it was carried out, but before its outcome is told; else before.
+    /// after it was carried out, but before its outcome is reported; else before.
     pub(crate) after: bool,
 }
 
-/// All that a seed decides beforehand.
+/// Everything that a seed decides beforehand.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// How many attachments live beside each other.
@@ -103,118 +103,118 @@ pub(crate) struct Plan {
     pub(crate) lans: usize,
     /// How many actors share a client identifier, at most.
     pub(crate) sharers: u32,
-    /// The actors are of so many clusters, which call their pods the same: the identifier begins with the cluster's name.
+    /// How many clusters the actors belong to, which use the same names for pods: the identifier begins with the cluster's name.
     pub(crate) clusters: usize,
-    /// Servers a LAN.
+    /// Servers per LAN.
     pub(crate) servers: usize,
-    /// Two servers give from the same pool, without knowing of each other.
+    /// Whether two servers share a pool without knowing of each other.
     pub(crate) overlap: bool,
-    /// What the servers know their clients by.
+    /// How the servers know their clients.
     pub(crate) knows: Knows,
-    /// The containers are on ipvlans: all of a LAN have the Ethernet address of the host's link.
+    /// Whether the containers are on ipvlans: all on a LAN have the Ethernet address of the host's link.
     pub(crate) ipvlan: bool,
     /// A server that nobody wants.
     pub(crate) rogue: Option<Rogue>,
-    /// A server that offers at once, and never acknowledges.
+    /// Whether a server offers at once, and never acknowledges.
     pub(crate) deaf: bool,
-    /// The servers hear broadcasts by the relay of another subnet too, and refuse them beside their answers.
+    /// Whether the servers also hear broadcasts through the relay of another subnet, and refuse them besides their answers.
     pub(crate) relay: bool,
-    /// The first server is behind a router.
+    /// Whether the first server is behind a router.
     pub(crate) off_link: bool,
-    /// The first server is authoritative.
+    /// Whether the first server is authoritative.
     pub(crate) authoritative: bool,
     /// Lease time in seconds; `u32::MAX` for ever.
     pub(crate) lease: u32,
-    /// T1 and T2 where the server sends them.
+    /// T1 and T2, if the server sends them.
     pub(crate) times: Option<(u32, u32)>,
     /// How long the server thinks before an offer.
     pub(crate) offer_delay: Duration,
-    /// The servers are in macvlans on the host's link: what is sent on that link itself does not reach them.
+    /// Whether the servers are in macvlans on the host's link: frames sent on that link itself do not reach them.
     pub(crate) beside: bool,
     /// How long a RENEW or REBIND waits for its answer.
     pub(crate) extend_delay: Duration,
-    /// The host's link hears what is addressed to a container's Ethernet address, as over veth.
+    /// Whether the host's link hears frames to a container's Ethernet address, as over veth.
     pub(crate) promiscuous: bool,
-    /// The servers answer clients without an address only by broadcast, and only who asks for that.
+    /// Whether the servers answer clients without an address only by broadcast, and only those that ask for that.
     pub(crate) flag_only: bool,
     /// Whether the server gives an MTU.
     pub(crate) mtu: Option<u16>,
     /// How long the runtime goes on.
     pub(crate) active: Duration,
-    /// A frame is lost.
+    /// How often a frame is lost.
     pub(crate) loss: Chance,
-    /// A frame comes twice.
+    /// How often a frame comes twice.
     pub(crate) duplicates: Chance,
-    /// A frame is late, by up to this.
+    /// How late a frame may be, at most.
     pub(crate) late: Option<Duration>,
-    /// A server goes away for a while, restarts or forgets, about every so often.
+    /// How often, roughly, a server goes away for a while, restarts or forgets.
     pub(crate) server_faults: Option<Duration>,
-    /// One server or all of them cannot be reached for a while, about every so often.
+    /// How often, roughly, one server or all of them cannot be reached for a while.
     pub(crate) partitions: Option<Duration>,
-    /// A server refuses every REQUEST for a while, about every so often.
+    /// How often, roughly, a server refuses every REQUEST for a while.
     pub(crate) storms: Option<Duration>,
-    /// A server gets another configuration, about every so often: another pool, subnet, mask, or other options.
+    /// How often, roughly, a server gets another configuration: another pool, subnet, mask, or other options.
     pub(crate) renumbers: Option<Duration>,
-    /// What the networks say is to be done when a lease changes, and when it ends.
+    /// What the networks want done when a lease changes, and when it ends.
     pub(crate) on_change: OnChange,
     pub(crate) on_expiry: OnExpiry,
     /// Neighbours that use an address of a server's pool without asking: the server, and which address of its pool.
     pub(crate) squatters: Vec<(usize, u32)>,
-    /// The servers offer a client again what that has declined.
+    /// Whether the servers offer a client again what it has declined.
     pub(crate) stubborn: bool,
-    /// A station of each LAN answers ARP probes for every address.
+    /// Whether a station on each LAN answers ARP probes for every address.
     pub(crate) proxy: bool,
-    /// A station of each LAN claims so many of the addresses that are probed for, and none that nobody can have.
+    /// How many of the addresses that are probed for a station on each LAN claims; it claims none that nobody can have.
     pub(crate) claimer: u32,
-    /// The daemon crashes when its first DECLINE of an address in use is on the wire.
+    /// Whether the daemon crashes when its first DECLINE of an address in use is on the wire.
     pub(crate) dies_declining: bool,
-    /// For how many seconds leases are kept whose identity can return. `None`: the networks' configuration has none that can.
+    /// For how many seconds leases are kept whose identity can return. `None`: no identity can, in any network's configuration.
     pub(crate) grace: Option<u32>,
-    /// A container whose identity can return is taken down late now and then: the same client lives on another host by then.
+    /// How often a container whose identity can return is taken down late: by then the same client lives on another host.
     pub(crate) elsewhere: Chance,
-    /// How conflicts are looked for.
+    /// How the networks look for conflicts.
     pub(crate) detection: Detection,
-    /// The metric of routes, where the networks say one.
+    /// The metric of routes, if the networks set one.
     pub(crate) metric: Option<u32>,
-    /// Main plugins are not told of routes beyond the subnet.
+    /// Whether main plugins do not get routes beyond the subnet.
     pub(crate) late_routes: bool,
-    /// Servers answer an extension with the lease's times alone.
+    /// Whether servers answer an extension with only the lease's times.
     pub(crate) terse: bool,
     /// The option whose value is cut short in answers to an extension.
     pub(crate) cut: Option<u8>,
-    /// From carrier to the moment at which a port forwards, where spanning tree keeps it.
+    /// From carrier to the moment when a port forwards, if spanning tree delays it.
     pub(crate) forward_delay: Option<Duration>,
-    /// An operation on a link fails or takes too long.
+    /// How often an operation on a link fails or takes too long.
     pub(crate) link_faults: Chance,
-    /// A transaction fails.
+    /// How often a transaction fails.
     pub(crate) store_faults: Chance,
-    /// The store is full for a while, about every so often.
+    /// How often, roughly, the store is full for a while.
     pub(crate) store_full: Option<Duration>,
-    /// What ends a lease can be kept beside the socket while the store takes nothing.
+    /// Whether the end of a lease can be kept beside the socket while the store takes nothing.
     pub(crate) spools: bool,
-    /// The kernel's message is lost, and that is told.
+    /// How often the kernel's message is lost, and the loss is reported.
     pub(crate) missed: Chance,
-    /// The daemon crashes at these.
+    /// Where the daemon crashes.
     pub(crate) crashes: Vec<CrashPoint>,
-    /// A crash is the host's.
+    /// How often a crash is the host's.
     pub(crate) reboots: Chance,
-    /// A daemon that starts sees no namespace for a while.
+    /// How often a daemon that starts sees no namespace for a while.
     pub(crate) blindness: Chance,
-    /// The store is found damaged after a crash, and set aside.
+    /// How often the store is found damaged after a crash, and set aside.
     pub(crate) damages: Chance,
-    /// The wall clock is set to another time, about every so often.
+    /// How often, roughly, the wall clock is set to another time.
     pub(crate) wall_jumps: Option<Duration>,
-    /// The host is suspended for a while, about every so often.
+    /// How often, roughly, the host is suspended for a while.
     pub(crate) suspends: Option<Duration>,
-    /// Runtimes collect what is not valid any more, about every so often.
+    /// How often, roughly, runtimes collect what is no longer valid.
     pub(crate) collects: Option<Duration>,
-    /// Containers and callers misbehave: hang-ups, deaths, links gone, DEL during ADD, ADD twice.
+    /// How often containers and callers misbehave: hang-ups, deaths, links gone, DEL during ADD, ADD twice.
     pub(crate) unruly: Chance,
-    /// Carrier comes late or goes for a while.
+    /// How often carrier comes late or goes for a while.
     pub(crate) flapping: Chance,
-    /// Some containers are Docker's.
+    /// Whether some containers are Docker's.
     pub(crate) docker: bool,
-    /// Some of those are on networks of our own network driver.
+    /// How some of those are on networks of our own driver.
     pub(crate) wires: Option<Wires>,
 }
 
@@ -315,12 +315,13 @@ impl Plan {
         let plan = plan.with_ports(&mut Rng::with_seed(seed ^ 0x706f_7274));
         let plan = plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b));
         let plan = plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265));
-        // Who asks for answers by broadcast at once, and leases that are over before a third try, are beside the point.
+        // Clients that ask for broadcast answers at once, and leases that end before a third try, are irrelevant here.
         let long = plan.lease >= 600 && !plan.docker && !plan.ipvlan;
         Self { flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0, ..plan }
     }
 
-    /// Every second seed with flapping links has ports that forward late, and one in six servers that cut an option short.
+    /// Of the seeds with flapping links, every second has ports that forward late, and one in six has servers that cut an option
+    /// short.
     fn with_ports(mut self, rng: &mut Rng) -> Self {
         let delay = Duration::from_secs(rng.u64(15..=30));
         self.forward_delay = Some(delay).filter(|_| self.flapping > 0 && rng.bool());
@@ -329,21 +330,21 @@ impl Plan {
         self
     }
 
-    /// One seed in six has containers of Docker's: leases for them are got over the host's link, for a container's Ethernet
-    /// address. What runs without its record Docker's door does not tell of.
+    /// One seed in six has Docker containers: their leases are acquired over the host's link, for a container's Ethernet
+    /// address. Docker's door reports no containers that run without a record.
     fn with_docker(mut self, rng: &mut Rng) -> Self {
-        // To a server that knows clients by chaddr the next container of a name is another client.
+        // To a server that knows clients by chaddr, the next container with a name is another client.
         self.docker = rng.u32(..6) == 0 && !self.ipvlan && self.knows == Knows::ClientId;
         if self.docker {
             self.promiscuous = true;
-            // One whose interface is nowhere loses its identity to whoever asks for it.
+            // A container whose interface is nowhere loses its identity to anybody who asks for it.
             self.sharers = 1;
         }
         self
     }
 
-    /// Of the seeds with containers of Docker's three in four have networks of our own driver, and so has every second one with
-    /// ipvlans: there no other of Docker's are.
+    /// Of the seeds with Docker containers, three in four have networks of our own driver, and so has every second one with
+    /// ipvlans: there are no other Docker networks there.
     fn with_wires(mut self, rng: &mut Rng) -> Self {
         let own = pick(rng, &[None, Some(Wires::Macvlan), Some(Wires::Bridge), Some(Wires::Vlan)]);
         let ipvlan = rng.bool() && self.ipvlan && self.knows == Knows::ClientId && self.sharers == 1;
@@ -352,7 +353,7 @@ impl Plan {
             None => return self,
             Some(Wires::Ipvlan) => self.docker = true,
             Some(Wires::Macvlan) => {}
-            // A bridge's servers are behind its ports, and what is tagged no macvlan beside hears.
+            // A bridge's servers are behind its ports, and a macvlan beside the link hears nothing that is tagged.
             Some(Wires::Bridge | Wires::Vlan) => self.beside = false,
         }
         for crash in &mut self.crashes {
@@ -363,8 +364,8 @@ impl Plan {
         self
     }
 
-    /// One seed in six has servers that know their clients by chaddr, one in 24 one that gives everybody the same address, and
-    /// one in twelve has clients that share their chaddr.
+    /// One seed in six has servers that know their clients by chaddr, one in 24 a server that gives everybody the same address,
+    /// and one in twelve has clients that share their chaddr.
     fn with_keys(mut self, rng: &mut Rng) -> Self {
         self.knows = match rng.u32(..24) {
             0 if self.servers == 1 && self.actors <= 8 => Knows::Nothing,
@@ -372,12 +373,12 @@ impl Plan {
             _ => Knows::ClientId,
         };
         self.ipvlan = rng.u32(..12) == 0 && self.actors <= 8;
-        // No link can have macvlans and ipvlans.
+        // No link can have both macvlans and ipvlans.
         self.beside &= !self.ipvlan;
         self
     }
 
-    /// Of the seeds with crashes one in four.
+    /// One in four of the seeds with crashes.
     fn with_blindness(mut self, rng: &mut Rng) -> Self {
         if !self.crashes.is_empty() {
             self.blindness = pick(rng, &[0, 0, 0, 600_000]);
@@ -401,8 +402,8 @@ impl Plan {
         self
     }
 
-    /// One seed in eight has a station that answers for every address, one in sixteen one that claims what is offered. The
-    /// first is not where stores are damaged: containers are adopted there, for which no station is asked.
+    /// One seed in eight has a station that answers for every address, one in sixteen a station that claims what is offered. The
+    /// first is left out if stores are damaged: containers are adopted then, for which no station is asked.
     fn with_claims(mut self, rng: &mut Rng) -> Self {
         self.proxy = rng.u32(..8) == 0 && self.damages == 0;
         self.claimer = if rng.u32(..16) == 0 { rng.u32(5..30) } else { 0 };
@@ -448,7 +449,7 @@ impl Plan {
                 })
                 .collect();
             if self.renumbers.is_some() && rng.bool() {
-                // What was to be done at interfaces is cut short.
+                // Work at interfaces is cut short.
                 self.crashes.iter_mut().for_each(|crash| crash.kind = EffectKind::Apply);
             }
             self.reboots = pick(rng, &[0, 200_000]);
@@ -481,13 +482,13 @@ impl Plan {
             && !self.overlap
     }
 
-    /// Returns whether the daemon hears everything that the kernel tells: what it missed of a link that went down and up it
-    /// cannot find out.
+    /// Returns whether the daemon hears everything that the kernel reports: it cannot find out that it missed a link going down
+    /// and up.
     pub(crate) fn hears_all(&self) -> bool {
         self.missed == 0 && self.crashes.is_empty()
     }
 
-    /// Returns whether a client can be asked to say something to its server within a minute or two of its link's return.
+    /// Returns whether a client can be expected to reach its server within a minute or two of its link's return.
     pub(crate) fn is_heard_soon(&self) -> bool {
         let host = self.link_faults > 10_000 || self.suspends.is_some() || self.blindness > 0;
         let strangers = self.proxy || self.claimer > 0 || !self.squatters.is_empty();

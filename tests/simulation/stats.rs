@@ -17,11 +17,11 @@ pub(crate) struct Stats {
     pub(crate) starts: u64,
     /// Crashes.
     pub(crate) crashes: u64,
-    /// Of these, of the host.
+    /// How many of these were the host's.
     pub(crate) reboots: u64,
     /// Crashes by effect, and whether after it.
     pub(crate) crash_points: BTreeMap<(EffectKind, bool), u64>,
-    /// What else is worth counting, by name.
+    /// Everything else worth counting, by name.
     pub(crate) counts: BTreeMap<&'static str, u64>,
 }
 

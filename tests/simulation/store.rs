@@ -11,17 +11,17 @@ use leasehold_core::record::{BindingId, Change, DockerKey, DockerRecord, Record,
 pub(crate) struct Store {
     /// What is durable.
     pub(crate) durable: BTreeMap<BindingId, Record>,
-    /// The last leases of identities that hold none, which are durable too.
+    /// The last leases of identities that hold none, also durable.
     pub(crate) past: BTreeMap<BindingId, Record>,
-    /// What is kept of Docker's, which is durable too.
+    /// What is kept for Docker, also durable.
     pub(crate) docker: BTreeMap<DockerKey, DockerRecord>,
     /// The journal, without its bound.
     pub(crate) events: Vec<Event>,
     /// Transactions in their order.
     pub(crate) waiting: VecDeque<(OpId, Vec<Change>)>,
-    /// A commit is under way.
+    /// Whether a commit is under way.
     pub(crate) busy: bool,
-    /// Which store it is: one that was damaged is set aside for another.
+    /// Which store it is: a damaged one is set aside for another.
     pub(crate) number: u32,
     /// What the file holds of bindings whose end is kept beside the socket.
     beside: BTreeMap<BindingId, Option<Record>>,
@@ -30,7 +30,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Makes a transaction's changes durable. Returns an event that tells of a lease which the store does not have.
+    /// Makes a transaction's changes durable. Returns an event that reports a lease which the store does not have.
     pub(crate) fn commit(&mut self, op: OpId, changes: Vec<Change>) -> Option<Event> {
         let before = self.events.len();
         for change in changes {
@@ -56,19 +56,19 @@ impl Store {
         self.events[before..].iter().find(|event| self.runs_ahead(event, before)).cloned()
     }
 
-    /// Keeps what ends a binding beside the socket, where a reboot loses it.
+    /// Keeps the end of a binding beside the socket, where a reboot loses it.
     pub(crate) fn keep_beside(&mut self, op: OpId, binding: BindingId, changes: Vec<Change>) -> Option<Event> {
         let file = self.durable.get(&binding).cloned();
         self.beside.entry(binding).or_insert(file);
         self.commit(op, changes)
     }
 
-    /// The file has recorded what was kept beside the socket.
+    /// Records that the file has recorded what was kept beside the socket.
     pub(crate) fn recorded(&mut self) {
         self.beside.clear();
     }
 
-    /// The host rebooted: what was kept beside the socket is gone.
+    /// Handles a reboot of the host: what was kept beside the socket is gone.
     pub(crate) fn rebooted(&mut self) -> usize {
         let lost = std::mem::take(&mut self.beside);
         let count = lost.len();
@@ -92,9 +92,8 @@ impl Store {
         self.durable.values().chain(self.replaced.values().flatten())
     }
 
-    /// Returns whether an event among those from `first` on, the last about its attachment, tells of another lease than
-    /// the record that the store has of it. By the time an extension is written, its lease may be on its way back, or
-    /// gone; a new lease may not.
+    /// Returns whether an event from `first` on, the last about its attachment, reports a lease other than the store's record.
+    /// By the time an extension is written, its lease may be on its way back, or gone; a new lease may not.
     fn runs_ahead(&self, event: &Event, first: usize) -> bool {
         let new = matches!(event.kind, EventKind::Acquired | EventKind::Adopted | EventKind::Changed);
         let extended = matches!(event.kind, EventKind::Renewed | EventKind::Rebound);
@@ -112,7 +111,7 @@ impl Store {
         self.busy = false;
     }
 
-    /// Returns all that is durable, as a start reads it.
+    /// Returns everything that is durable, as a start reads it.
     pub(crate) fn records(&self) -> Vec<(BindingId, Record)> {
         self.durable.iter().chain(&self.past).map(|(id, record)| (*id, record.clone())).collect()
     }

@@ -1,7 +1,7 @@
-//! The core under test, as it is or with one of its duties left out.
+//! The core under test, as it is or with one of its duties omitted.
 //!
-//! A mutation sits between the core and the world: the core holds no switches for tests. Each does what a core without that
-//! duty would do, seen from outside.
+//! A mutation sits between the core and the world: the core has no switches for tests. Each does what a core without that duty
+//! would do, seen from outside.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -19,10 +19,10 @@ use leasehold_core::time::{BootId, Instant, Now};
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, ClientKey, Kind, Message, Packet, arp, code, decode, udp};
 
-/// A duty left out.
+/// An omitted duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
-    /// ADD is answered when the lease is given to the store, not when it is durable.
+    /// ADD is answered when the lease is handed to the store, not when it is durable.
     ReplyBeforePersist,
     /// A NAK is ignored.
     NakIgnored,
@@ -50,43 +50,43 @@ pub(crate) enum Mutation {
     FormerForgotten,
     /// An interface is left as it was when its lease changes.
     ChangeIgnored,
-    /// A server is believed whatever the network's configuration says of it.
+    /// A server is believed whatever the network's configuration says about it.
     RogueBelieved,
     /// A NAK counts as if the lease's own server had sent it.
     ForeignNakObeyed,
-    /// A refused lease is asked for again at once, as often as it is refused.
+    /// A refused lease is requested again at once, as often as it is refused.
     StormAnswered,
     /// Name servers are not published.
     PublishForgotten,
     /// An event of a lease is written before the lease.
     EventFirst,
-    /// Nothing of ARP is heard.
+    /// No ARP is heard.
     ArpUnheard,
     /// The time until which a lease is kept is not recorded.
     GraceForgotten,
-    /// Whoever answers for an address that is about to be given back is not heard.
+    /// A station that answers for an address that is about to be given back is not heard.
     ElsewhereUnheard,
     /// STATUS is answered whatever was found.
     StatusBlind,
-    /// What is given back from the host leaves from its link itself.
+    /// A RELEASE from the host leaves from the host's link itself.
     PortForgotten,
     /// What is not seen is believed to be gone.
     BlindnessBelieved,
-    /// That somebody took an address off is not recorded.
+    /// It is not recorded that somebody took an address off.
     RemovalForgotten,
     /// A link that is set down goes unnoticed.
     DownUnheard,
-    /// Whoever claims an address is taken for a station that answers for every address.
+    /// Every claimant is taken for a station that answers for every address.
     ClaimantsForgiven,
     /// Addresses are declined without end.
     DeclinesUncounted,
-    /// Each attachment is taken for one on a LAN of its own: nobody has its addresses, and nobody is met there.
+    /// Each attachment seems to be on its own LAN: nobody has its addresses, and it meets nobody there.
     LanUnshared,
     /// Links that were made for Docker are never deleted.
     UnmakeForgotten,
 }
 
-/// Operations that a mutation makes of itself have ids from here on.
+/// Operations that a mutation adds have ids from here on.
 const OWN_OPS: u64 = 1 << 62;
 
 /// The core, perhaps mutated.
@@ -98,9 +98,9 @@ pub(crate) struct Subject {
     adds: BTreeMap<RequestId, Attachment>,
     /// Requests whose answers are dropped: they were answered, or nobody waits.
     dropped: BTreeSet<RequestId>,
-    /// Effects of the mutation's own.
+    /// Effects that the mutation adds.
     own: VecDeque<Effect>,
-    /// Operations of the mutation's own.
+    /// The last operation that the mutation added.
     last_op: u64,
     /// Changes of links that were cut short, with how many of their steps were kept from the world.
     cut: BTreeMap<OpId, usize>,
@@ -338,7 +338,7 @@ impl Subject {
             }
             (Mutation::PublishForgotten, Effect::Publish { .. }) => None,
             (Mutation::UnmakeForgotten, Effect::Unmake { op, .. }) => {
-                // That one which is not there is not there any more is success.
+                // Deleting a link that is not there succeeds.
                 let nobody = DockerId::try_from("0".to_owned()).expect("a digit is an id");
                 Some(Effect::Unmake { op, owner: LinkOwner::Endpoint(nobody) })
             }
@@ -419,14 +419,14 @@ impl Subject {
         self.own.push_back(Effect::Reply { id, answer });
     }
 
-    /// Sends the RELEASEs of an address that were held back: somebody was just told that it is his.
+    /// Sends the RELEASEs of an address that were held back: somebody was just told that it has the address.
     fn let_releases_go(&mut self, address: Ipv4Addr) {
         let ready = self.held.extract_if(.., |_, (released, _)| *released == address);
         self.own.extend(ready.flat_map(|(_, (_, effects))| effects));
     }
 }
 
-/// Returns the ADD that a call is, or brings with it.
+/// Returns the ADD that a call is or contains.
 pub(crate) fn add_of(call: &Call) -> Option<&Add> {
     match (call, created(call).map(|request| &request.address)) {
         (Call::Add(add), _) | (_, Some(EndpointAddress::Leased(add))) => Some(add),
@@ -488,12 +488,12 @@ fn kind_of(frame: &[u8]) -> Option<Kind> {
     message_of(frame)?.kind()
 }
 
-/// Returns what a client of this identifier calls itself.
+/// Returns how a client with this identifier calls itself.
 pub(crate) fn key_of(client_id: &ClientId) -> ClientKey {
     ClientKey::Id(client_id.as_bytes().to_vec())
 }
 
-/// Returns whether it is of this network.
+/// Returns whether it belongs to this network.
 pub(crate) fn is_in(attachment: &Attachment, name: &str) -> bool {
     matches!(attachment, Attachment::Cni { network, .. } if network == name)
 }

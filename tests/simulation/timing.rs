@@ -1,6 +1,6 @@
 //! When clients may speak: T1, T2, and how long they wait before they say something again (RFC 2131 §4.1, §4.4.5).
 //!
-//! The rules are written down here once more, from the RFC and the documents, not from the core.
+//! The rules are written here once more, from the RFC and the documents, not from the core.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ const GRAIN: u64 = 2;
 const MOST_DISCOVERS: usize = 30;
 /// When the first message of an ADD whose link has just come up is repeated; the two count as one.
 const SOON: u64 = SECOND / 5;
-/// The most that a client may be late if nothing keeps it from its server: it has to open sockets and ask ARP.
+/// How late a client may be if nothing keeps it from its server: it has to open sockets and ask ARP.
 const PROMPT: u64 = 15 * SECOND;
 
 /// The times of a lease as its client knows them.
@@ -50,18 +50,19 @@ struct Client {
     leases: VecDeque<Times>,
     /// When it heard of the last one.
     heard: u64,
-    /// When it last asked all servers for a lease that it has, where it has said nothing else since.
+    /// When it last asked all servers for a lease that it has, if it has said nothing else since.
     claimed: Option<u64>,
     /// The last message: what for, its xid and the server that it asks, when, and which of its kind in a row it was.
     last: Option<(Purpose, Asked, u64, u32)>,
     discovers: VecDeque<u64>,
-    /// Somebody asked for it, and it has not repeated a message soon since. What its predecessor still sends counts for nothing.
+    /// Whether somebody asked for it, and it has not soon repeated a message since. What its predecessor still sends does not
+    /// count.
     fresh: bool,
-    /// It went on at another place: what it had begun to ask for at the one before it counts from there.
+    /// Whether it went on in another place: what it had begun to ask for in the old one counts from there.
     moved: bool,
 }
 
-/// The xid of a message, and the server that it asks for what that offered.
+/// The xid of a message, and the server whose offer it asks for.
 pub(crate) type Asked = (u32, Option<Ipv4Addr>);
 
 /// All clients, by LAN and identifier.
@@ -78,12 +79,12 @@ impl Timing {
         self.clients.clear();
     }
 
-    /// From now on nothing keeps clients from their servers.
+    /// Records that from now on nothing keeps clients from their servers.
     pub(crate) fn healed(&mut self, now: u64) {
         self.healed = Some(now);
     }
 
-    /// A client knows of a lease: by an ACK that it hears, or by its record.
+    /// Records that a client knows of a lease: by an ACK that it hears, or by its record.
     pub(crate) fn knows(&mut self, now: u64, who: (usize, ClientKey), times: Times) {
         let client = self.clients.entry(who).or_default();
         if client.leases.back() != Some(&times) {
@@ -102,27 +103,27 @@ impl Timing {
         self.clients.get(who)?.leases.back().map(|lease| lease.start)
     }
 
-    /// A client begins anew: somebody asked for it.
+    /// Records that a client begins anew: somebody asked for it.
     pub(crate) fn asked(&mut self, who: &(usize, ClientKey)) {
         let client = self.clients.entry(who.clone()).or_default();
         (client.last, client.claimed, client.fresh) = (None, None, true);
         client.discovers.clear();
     }
 
-    /// A server refuses what a client asked for: if that is offered and asked for once more, it is no repetition.
+    /// Records that a server refuses what a client asked for: offered and requested again, it is not a repetition.
     pub(crate) fn refused(&mut self, who: &(usize, ClientKey)) {
         if let Some(client) = self.clients.get_mut(who) {
             client.last = client.last.filter(|(purpose, ..)| *purpose != Purpose::Select);
         }
     }
 
-    /// A client begins anew at another place what it is at.
+    /// Records that a client begins again in another place.
     pub(crate) fn moved(&mut self, who: &(usize, ClientKey)) {
         self.asked(who);
         self.clients.get_mut(who).into_iter().for_each(|client| (client.moved, client.fresh) = (true, false));
     }
 
-    /// Returns when a client last asked all servers for a lease that it has, where it has said nothing else since.
+    /// Returns when a client last asked all servers for a lease that it has, if it has said nothing else since.
     pub(crate) fn last_claim(&self, who: &(usize, ClientKey)) -> Option<u64> {
         self.clients.get(who)?.claimed
     }
@@ -162,7 +163,7 @@ impl Timing {
             Purpose::Discover => client.discovers(now, nth, gap.filter(|_| same_xid.is_some()), waited_for),
             Purpose::Select | Purpose::Reboot => {
                 let again = gap.filter(|_| same_xid.is_some());
-                // Without its address on the interface a client extends its lease in INIT-REBOOT form.
+                // While its address is not on the interface, a client extends its lease in INIT-REBOOT form.
                 let extends = |phase| purpose == Purpose::Reboot && client.extends(now, phase, again, None).is_ok();
                 if extends(Purpose::Renew) || extends(Purpose::Rebind) {
                     return Ok(());
@@ -184,8 +185,8 @@ impl Timing {
 }
 
 impl Client {
-    /// RENEW from T1 to T2, REBIND from T2 to the end, and not too soon again. Both times may be a sixteenth of what leads to
-    /// them early.
+    /// Judges RENEW from T1 to T2, REBIND from T2 to the end, and neither too soon again. Both times may be early by a
+    /// sixteenth.
     fn extends(&self, now: u64, purpose: Purpose, gap: Option<u64>, healed: Option<u64>) -> Result<(), String> {
         let window = |lease: &Times| match purpose {
             Purpose::Renew => ((lease.t1 - lease.start) / 16, lease.t1, lease.t2),
@@ -210,7 +211,7 @@ impl Client {
         }
     }
 
-    /// DISCOVER after 1, 2, 4, 8 s while somebody waits, up to a minute while nobody does; and never many.
+    /// Judges DISCOVER after 1, 2, 4, 8 s while somebody waits, up to a minute while nobody does; and never too many.
     fn discovers(&mut self, now: u64, nth: u32, gap: Option<u64>, waited_for: bool) -> Result<(), String> {
         let least = backoff(nth.saturating_sub(1), if waited_for { 8 } else { 60 });
         if let Some(gap) = gap.filter(|gap| gap + GRAIN < least) {

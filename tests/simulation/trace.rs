@@ -4,7 +4,7 @@ use std::fmt;
 
 use netns_fixtures::model::{Message, Packet, decode};
 
-/// What becomes of the lines of a run.
+/// What happens to the lines of a run.
 #[derive(Debug)]
 pub(crate) enum Trace {
     /// They are not made.
@@ -16,7 +16,7 @@ pub(crate) enum Trace {
 }
 
 impl Trace {
-    /// Adds a line, which is made only where it is wanted.
+    /// Adds a line, which is made only if it is wanted.
     pub(crate) fn line(&mut self, now: u64, line: impl FnOnce() -> String) {
         let stamped = || format!("{:>7}.{:06}  {}", now / 1_000_000, now % 1_000_000, line());
         match self {

@@ -25,7 +25,7 @@ pub(crate) enum Rule {
     Two(EffectKind),
     /// A request was answered twice, or an unknown one was.
     Answers,
-    /// 2: an ADD ended well although a DEL of the same came after it.
+    /// 2: an ADD succeeded although a DEL of its attachment came after it.
     DelOvertaken,
     /// 3: a request was answered after its caller was known to be gone.
     AnswerToNobody,
@@ -33,11 +33,11 @@ pub(crate) enum Rule {
     WrongAnswer,
     /// 4: a RELEASE of an address that a live attachment holds.
     ReleaseUnderHolder,
-    /// 4: a DECLINE of one.
+    /// 4: a DECLINE of an address that a live attachment holds.
     DeclineUnderHolder,
     /// 4: a RELEASE while another host has the address under the same identity.
     ReleaseElsewhere,
-    /// A lease whose identity can return went back before its time, or is kept for longer.
+    /// A lease whose identity can return went back too early, or is kept too long.
     Grace,
     /// A frame for sockets that are not open, or were closed.
     SendUnopened,
@@ -47,21 +47,21 @@ pub(crate) enum Rule {
     Unbounded,
     /// 6: the daemon keeps a namespace alive.
     PinnedNamespace,
-    /// A macvlan of the daemon's has the Ethernet address of an interface that is to come.
+    /// A macvlan of the daemon has the Ethernet address of an interface that is to come.
     InTheWay,
     /// 7: a packet after a restart, before T1 and without cause.
     Chatty,
     /// 9: a call is not answered by its time-out.
     Unanswered,
-    /// A client's message against RFC 2131.
+    /// A client's message that violates RFC 2131.
     Client(Box<Violation>),
-    /// The core asks to be woken again and again without getting on.
+    /// The core asks to be woken again and again without progress.
     Spins,
-    /// A server that is denied, or is not to be believed, was believed.
+    /// A server that is denied, or must not be believed, was believed.
     Rogue,
     /// 4: two live attachments hold one address of a LAN.
     Twice,
-    /// A message outside of its window, or again too soon (RFC 2131 §4.1, §4.4.5).
+    /// A message outside its window, or again too soon (RFC 2131 §4.1, §4.4.5).
     Timing,
     /// A client whose link was away for long was not heard by a server soon after.
     Unconfirmed,
@@ -69,13 +69,13 @@ pub(crate) enum Rule {
     WrongLink,
     /// A lease stays at its server without a holder.
     Stranded,
-    /// An attachment goes on with an address that a neighbour uses, of which it could hear.
+    /// An attachment goes on with an address that a neighbour uses, though it could hear that.
     Squatted,
-    /// An ADD ended well with an address that a neighbour was heard to use.
+    /// An ADD succeeded with an address that a neighbour was heard to use.
     Accepted,
     /// An ADD declined more than ten addresses.
     Declines,
-    /// Addresses of a LAN were declined in a row, one after the other too soon (RFC 5227 §2.1.1).
+    /// Addresses of a LAN were declined in a row, too soon after each other (RFC 5227 §2.1.1).
     Pace,
     /// ADDs are held back on a LAN where one client alone meets conflicts.
     HeldUp,
@@ -85,9 +85,9 @@ pub(crate) enum Rule {
     Published,
     /// A container's interface does not carry what its lease says, or more.
     Interface,
-    /// An address is told as taken off by somebody, and nobody took it off.
+    /// An address is reported as taken off by somebody, and nobody took it off.
     Removed,
-    /// The core keeps something of what is over.
+    /// The core keeps something after it is over.
     Kept,
     /// A live attachment's lease is gone, at the server or at the daemon.
     LeaseLost,
@@ -97,15 +97,15 @@ pub(crate) enum Rule {
     NotReleased,
     /// A call failed though nothing was wrong.
     Failed,
-    /// An event tells of a lease that the store does not have.
+    /// An event reports a lease that the store does not have.
     EventAhead,
-    /// An endpoint of Docker's was told an address that its network does not have, or has reserved.
+    /// A Docker endpoint was told an address that its network does not have, or has reserved.
     Unfit,
-    /// A link that was made for Docker is there without its endpoint, or is not there with it.
+    /// A link that was made for Docker is there without its endpoint, or is missing.
     Wired,
     /// Something is left when all is gone.
     Residue,
-    /// Callers do not come to an end.
+    /// Callers never finish.
     Unsettled,
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct Breach {
     pub(crate) detail: String,
 }
 
-/// Who was told of a lease and has it still.
+/// Who was told a lease and still has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     /// The LAN.
@@ -139,7 +139,7 @@ struct Asked {
     call: Call,
     /// When its answer is due.
     due: u64,
-    /// An ADD that a DEL has overtaken: it cannot end well any more.
+    /// Whether a DEL has overtaken this ADD: it cannot succeed any more.
     overtaken: bool,
 }
 
@@ -163,15 +163,15 @@ impl Under {
     }
 }
 
-/// What the world remembers in order to judge the daemon. All but `holders` is about one run of it.
+/// What the world remembers in order to judge the daemon. Everything but `holders` is about one run of it.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     asked: BTreeMap<RequestId, Asked>,
     gone: BTreeSet<RequestId>,
-    /// Clients of containers that are being adopted, with until when.
+    /// Clients of containers that are being adopted, and until when.
     adopting: BTreeMap<Vec<u8>, u64>,
     under_way: BTreeMap<OpId, Under>,
-    /// Exchanges, with whether they are known to be open.
+    /// Exchanges, and whether they are known to be open.
     exchanges: BTreeMap<ExchangeId, bool>,
     /// After a start: no frame from these before that time.
     silent: BTreeMap<Mac, u64>,
@@ -179,9 +179,9 @@ pub(crate) struct Watch {
     pub(crate) holders: BTreeMap<Attachment, Holder>,
 }
 
-/// A DEL or CHECK is answered within this, in microseconds: the shell's own limits are in it, not endless failures.
+/// How soon a DEL or CHECK is answered, in microseconds: this includes the shell's own limits, but not endless failures.
 const PATIENCE: u64 = 30_000_000;
-/// A timer may be late by this.
+/// How late a timer may be.
 const SLACK: u64 = 50_000;
 
 impl Watch {
@@ -191,12 +191,12 @@ impl Watch {
         *self = Self { holders, ..Self::default() };
     }
 
-    /// Demands silence of an Ethernet address until a time, the first where several clients have it.
+    /// Demands silence of an Ethernet address until a time, the earliest if several clients have it.
     pub(crate) fn hush(&mut self, mac: Mac, until: u64) {
         self.silent.entry(mac).and_modify(|before| *before = until.min(*before)).or_insert(until);
     }
 
-    /// Ends that demand of all.
+    /// Ends that demand for all.
     pub(crate) fn unhush_all(&mut self) {
         self.silent.clear();
     }
@@ -236,7 +236,7 @@ impl Watch {
         self.asked.insert(id, Asked { call: call.clone(), due: now + limit, overtaken: false });
     }
 
-    /// The host slept: what was due meanwhile is due that much later.
+    /// Handles a suspend of the host: what was due meanwhile is due that much later.
     pub(crate) fn resumed(&mut self, asleep: u64) {
         self.asked.values_mut().for_each(|asked| asked.due += asleep);
     }
@@ -249,7 +249,7 @@ impl Watch {
         asked.is_some()
     }
 
-    /// An ADD is over: what is still being done to its link is nobody's, and another ADD may begin.
+    /// Ends an ADD: what is still being done to its link belongs to nobody, and another ADD may begin.
     fn over(&mut self, asked: Option<&Asked>) {
         let Some(Asked { call: Call::Add(add), .. }) = asked else { return };
         for under in self.under_way.values_mut() {
@@ -285,7 +285,7 @@ impl Watch {
         self.under_way.len()
     }
 
-    /// The daemon adopts a container, which counts as a call until then.
+    /// Records that the daemon adopts a container, which counts as a call until then.
     pub(crate) fn adopts(&mut self, client: &ClientId, until: u64) {
         self.adopting.insert(client.as_bytes().to_vec(), until);
     }
@@ -315,7 +315,7 @@ impl Watch {
             Effect::Persist { op, changes } => {
                 let puts = changes.iter().filter_map(|change| match change {
                     Change::Put(id, _) => Some(*id),
-                    // Removed twice is removed: the new holder of an attachment removes its old one's record too.
+                    // Removing twice is fine: the new holder of an attachment also removes its old one's record.
                     Change::Remove(_) | Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) => None,
                 });
                 self.begin(*op, Under::Persist(puts.collect()))
@@ -345,7 +345,7 @@ impl Watch {
             }
             Effect::Close { op, exchange } => {
                 let known = self.exchanges.remove(exchange).is_some();
-                // A Close recalls an Open that is under way, and of what was to be sent nobody may hear any more.
+                // A Close recalls an Open that is under way, and nobody may hear of frames that were still to be sent.
                 self.under_way.retain(|_, under| !matches!(under, Under::Send(id) if id == exchange));
                 self.under_way.values_mut().for_each(|under| under.recall(*exchange));
                 let found = op.and_then(|op| self.begin(op, Under::Close));
@@ -360,8 +360,8 @@ impl Watch {
     fn begin(&mut self, op: OpId, new: Under) -> Option<Breach> {
         let clash = self.under_way.values().find_map(|old| match (old, &new) {
             (Under::Persist(a), Under::Persist(b)) => a.iter().any(|id| b.contains(id)).then_some(EffectKind::Persist),
-            // Two bindings can share the host's link, even with one Ethernet address. Conflict detection has sockets of
-            // its own beside those for DHCP.
+            // Two bindings can share the host's link, even with one Ethernet address. Conflict detection has its own sockets
+            // besides those for DHCP.
             (Under::Open(_, a, x), Under::Open(_, b, y)) => {
                 let same = a == b && a.in_netns().is_some() && !is_window(x) && !is_window(y);
                 same.then_some(EffectKind::Open)
@@ -386,7 +386,7 @@ impl Watch {
         }
         let message = message_of(frame)?;
         if matches!(message.kind(), Some(Kind::Discover | Kind::Decline)) {
-            // Who looks for a lease has none: it was lost since. So was what its holder declines.
+            // A client that looks for a lease has none: it was lost. The same goes for what its holder declines.
             let own = |holder: &Holder| {
                 Some(holder.lan) == lan && holder.mac == source && key_of(&holder.client_id) == message.key()
             };
@@ -394,8 +394,8 @@ impl Watch {
         }
         let client = message.key();
         let server = message.address(code::SERVER)?;
-        // A DECLINE is about its client's own lease, at the server that it names; one that knows clients by chaddr takes it for
-        // the holder's.
+        // A DECLINE is about its client's own lease, at the server that it names; a server that knows clients by chaddr takes it
+        // for the holder's.
         let ends = |holder: &Holder| match message.kind() {
             Some(Kind::Release) => holder.address == message.ciaddr,
             Some(Kind::Decline) => {
@@ -459,8 +459,8 @@ impl Watch {
     }
 }
 
-/// Returns whether sockets may be a conflict window's, which come beside others. Those of a RELEASE look the same, and those of
-/// a renewal whose address is not on the interface.
+/// Returns whether sockets may be a conflict window's, which come in addition to others. Those of a RELEASE look the same, and
+/// so do those of a renewal whose address is not on the interface.
 fn is_window(want: &Sockets) -> bool {
     matches!(want.arp, Hears::About(_)) && want.hold_port.is_none()
 }

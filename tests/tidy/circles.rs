@@ -1,6 +1,6 @@
 //! No circle of imports: at each level of a crate's modules, what one imports does not import it in turn.
 //!
-//! A module with all below it counts as one. What a module shares with its own children is no import; neither is what
+//! A module counts as one with everything below it. What a module shares with its own children is not an import; neither is what
 //! its tests use.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,7 +169,7 @@ fn from_root(at: &Path, path: &str, modules: &BTreeSet<Path>) -> Option<Path> {
     Some(from)
 }
 
-/// Returns modules that import each other in a circle, if there are such.
+/// Returns modules that import each other in a circle, if there are any.
 fn circle(imports: &BTreeMap<&str, BTreeSet<String>>) -> Option<Vec<String>> {
     fn walk(
         name: &str,

@@ -1,5 +1,5 @@
-//! The documents against the code: the map names every folder, and every key, flag, variable, event and capability of the
-//! code stands in its table, and no other does. What a document points at, and what its walks pass through, is there.
+//! The documents against the code: the map names every folder, and every key, flag, variable, event and capability of the code
+//! is in its table, and no other is. Everything that a document refers to, and every step of its walks, exists.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ fn the_map_names_every_folder_of_code() {
         .filter_map(|file| file.rsplit_once('/').map(|(folder, _)| folder.to_owned()))
         .collect();
     for folder in folders {
-        // A folder that splits one module up, or holds a crate's or module's tests, is found by what it belongs to.
+        // A folder that splits one module up, or holds a crate's or module's tests, is found under what it belongs to.
         let splits_a_module = root().join(format!("{folder}.rs")).exists();
         let holds_tests = folder.split_once('/').is_some_and(|(_, below)| below.split('/').any(|part| part == "tests"));
         let place = folder.strip_suffix("/src").unwrap_or(&folder);

@@ -128,7 +128,7 @@ fn modules_of_the_core_import_one_way() {
     }
 }
 
-/// What can only happen to one life of a binding is that life's method: only who may be in any life is asked here.
+/// A method for what can only happen in one life of a binding belongs to that life: only who may be in any life is asked here.
 #[test]
 fn a_binding_has_one_impl_and_one_dispatch_over_its_lives() {
     let files =

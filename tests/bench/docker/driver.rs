@@ -23,7 +23,7 @@ const CROWD: usize = 50;
 const ANSWER: Duration = Duration::from_millis(20);
 /// How soon all of them are served.
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
-/// What the kernel is given after an endpoint: its link and the RELEASE go.
+/// How long the kernel has after an endpoint: its link goes, and so does the RELEASE.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Makes and joins endpoints, one after the other, each beside four messages alone.

@@ -1,4 +1,4 @@
-//! What Docker asks for: pools, reserved addresses, endpoints, and what comes back of them.
+//! What Docker asks for: pools, reserved addresses, endpoints, and what it gives back.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use leasehold_core::wire::Mac;
 use super::{Life, netns, view};
 
 impl Life<'_> {
-    /// A call of a network's, or the end of an endpoint.
+    /// A call about a network, or the end of an endpoint.
     pub(super) fn docker_call(&mut self) -> Call {
         match self.script.u8() % 7 {
             4..=6 => Call::Network(self.network_call()),
@@ -59,7 +59,7 @@ impl Life<'_> {
         DockerRecord::Pool(self.pool())
     }
 
-    /// What is sought, or some of it, wherever.
+    /// The wanted interfaces, or some of them, anywhere.
     pub(super) fn sightings(&mut self, mut sought: Vec<Sought>) -> Sightings {
         sought.retain(|_| self.script.flag());
         let found = sought.into_iter().map(|sought| {
@@ -154,13 +154,13 @@ impl Life<'_> {
         pool_id(self.script.u8())
     }
 
-    /// One that the server gives first, or any of its subnet.
+    /// The address that the server gives first, or any of its subnet.
     fn address(&mut self) -> Ipv4Addr {
         Ipv4Addr::new(192, 0, 2, self.script.u8() % 16)
     }
 }
 
-/// Makes of an ADD what Docker would ask for, if it is for one of its endpoints.
+/// Turns an ADD into one that Docker would ask for, if it is for one of its endpoints.
 pub(super) fn of_docker(add: Add) -> Add {
     let Attachment::Docker { pool, endpoint } = &add.attachment else { return add };
     let number = endpoint.bytes().last().unwrap_or_default() - b'0';

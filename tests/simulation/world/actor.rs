@@ -24,10 +24,10 @@ use crate::subject::{container, key_of};
 /// The prefix length of the pools that Docker was asked for.
 pub(crate) const DOCKER_PREFIX: u8 = 22;
 
-/// What our door names the network by of an endpoint that no IPAM driver is asked for.
+/// How our door names the network of an endpoint for which no IPAM driver is asked.
 pub(super) const NETWORK: &str = "network ";
 
-/// Returns the pool of Docker's network on a LAN. What it was asked with spells it, whatever the store has lost.
+/// Returns the pool of Docker's network on a LAN. The request spells it, whatever the store has lost.
 pub(super) fn pool_of(lan: usize) -> PoolId {
     let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), DOCKER_PREFIX).expect("it is a prefix length");
     PoolId::new(format!("parent=eth{lan}"), subnet, None)
@@ -37,23 +37,23 @@ pub(super) fn pool_of(lan: usize) -> PoolId {
 pub(crate) struct Actor {
     /// Its LAN.
     pub(crate) lan: usize,
-    /// It is Docker's: it asks before there is a link, and says nothing of where that is.
+    /// Whether it is Docker's: it asks before there is a link, and does not say where that is.
     pub(crate) docker: bool,
-    /// It is on a network of our own driver, in this form.
+    /// Its form, if it is on a network of our own driver.
     pub(crate) form: Option<Form>,
-    /// Its endpoint, from when it is asked for until dockerd forgets it.
+    /// Its endpoint, from its request until dockerd forgets it.
     pub(crate) endpoint: Option<DockerId>,
-    /// The address that its container is to have and no other.
+    /// The only address that its container may have.
     pub(crate) wanted: Option<Ipv4Addr>,
-    /// The network that it was asked for on.
+    /// The network on which it was requested.
     pub(crate) network: Option<DockerId>,
-    /// The routes that Docker was told of when it joined that.
+    /// The routes that Docker was told when it joined that network.
     pub(crate) routes: Vec<LinkRoute>,
     /// Actors of one group share a client identifier.
     pub(crate) group: usize,
-    /// The cluster of the group, and what that calls it, where there are several clusters.
+    /// The cluster of the group, and the group's name there, if there are several clusters.
     pub(crate) cluster: Option<(usize, usize)>,
-    /// The client identifier follows the container, not the group.
+    /// Whether the client identifier follows the container, not the group.
     pub(crate) own_ids: bool,
     /// Counts its containers; acts of an earlier one are void.
     pub(crate) generation: u32,
@@ -76,16 +76,16 @@ pub(crate) struct Actor {
     pub(crate) told: Option<Lease>,
     /// When.
     pub(crate) told_at: Micros,
-    /// The world, not the daemon, may have cost it its lease.
+    /// Whether the world, not the daemon, may have cost it its lease.
     pub(crate) excused: bool,
-    /// The store was lost while it lived; whether its adoption has to succeed.
+    /// Set if the store was lost while it lived: whether its adoption must succeed.
     pub(crate) stranded: Option<bool>,
     /// What others put on its interface.
     pub(crate) foreign: Vec<Ipv4Net>,
     pub(crate) foreign_routes: Vec<LinkRoute>,
-    /// What is on its interface is not all the daemon's to know: somebody's hand was in it.
+    /// Whether the daemon cannot know everything on its interface: somebody changed it.
     pub(crate) meddled: bool,
-    /// The daemon has told that somebody took its address off: it puts none on.
+    /// Whether the daemon has reported that somebody took its address off: it puts none on.
     pub(crate) stays_off: bool,
     /// When its main plugin last put an address on, by the wall clock.
     pub(crate) plugged: WallTime,
@@ -98,10 +98,10 @@ pub(crate) struct Actor {
     pub(crate) order: Micros,
 }
 
-/// Where an endpoint of our network driver has its address from.
+/// Where an endpoint of our network driver gets its address from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// From our IPAM driver, which is asked before.
+    /// From our IPAM driver, which is asked first.
     Told,
     /// Leased when the endpoint is created (`--ipam-driver null`).
     Leased,
@@ -125,19 +125,19 @@ pub(crate) enum Phase {
 pub(crate) enum Act {
     /// Makes a container.
     Begin,
-    /// Does something with a container that runs.
+    /// Does something with a running container.
     Next,
     /// Hangs up.
     HangUp(RequestId),
     /// Asks for DEL.
     Del,
-    /// Asks for ADD once more, with another caller.
+    /// Asks for ADD again, with another caller.
     Again,
     /// Moves the link into the namespace.
     Appear,
     /// Joins the endpoint to the container again.
     Rejoin,
-    /// Puts the address on, of which it was told, and sets the link up.
+    /// Puts on the address that it was told, and sets the link up.
     Plug,
     /// Deletes the link.
     Unlink,
@@ -166,7 +166,7 @@ pub(crate) struct Asked {
     pub(crate) gone: bool,
     /// The answer is on its way to the caller.
     pub(crate) answered: bool,
-    /// What was leased for the endpoint that it answers with.
+    /// The lease for the endpoint that it answers with.
     pub(crate) lease: Option<Lease>,
     /// Until when its caller tries.
     pub(crate) patience: Micros,
@@ -184,7 +184,7 @@ impl Asked {
 pub(crate) enum Role {
     /// The container's ADD.
     Add,
-    /// Another ADD of the same.
+    /// Another ADD of the same attachment.
     Again,
     /// The container's DEL.
     Del,
@@ -196,7 +196,7 @@ pub(crate) enum Role {
     Intruder(Cookie),
     /// A DEL that was left while the daemon was away.
     Spool(Attachment),
-    /// LIST, and this attachment must not hold anything.
+    /// LIST, in which this attachment must not hold anything.
     Audit(Option<Attachment>),
     /// GC.
     Collect,
@@ -208,9 +208,9 @@ pub(crate) enum Role {
     Endpoint,
     /// Its place in the container.
     Join,
-    /// Its end.
+    /// The endpoint's end.
     Unmake,
-    /// The same once more, for whose answer nobody waits.
+    /// The same call again, for whose answer nobody waits.
     Echo,
     /// STATUS.
     Status(Expected),
@@ -218,20 +218,20 @@ pub(crate) enum Role {
     Inquiry,
 }
 
-/// What was so when a runtime asked for STATUS.
+/// What was true when a runtime asked for STATUS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(super) asked: Micros,
-    /// The network's host link is there, or is not named.
+    /// Whether the network's host link is there, or is not named.
     pub(super) parent: bool,
-    /// Anything may fail at any time.
+    /// Whether anything may fail at any time.
     pub(super) faulty: bool,
 }
 
 /// A DEL that was left while the daemon was away.
 #[derive(Debug)]
 pub(crate) struct Spooled {
-    /// Of what.
+    /// The attachment.
     pub(crate) attachment: Attachment,
 }
 
@@ -241,7 +241,7 @@ impl Actor {
         let lan = index % plan.lans;
         let group = index / plan.lans / plan.sharers as usize;
         let docker = plan.docker && index % 3 != 2;
-        // Of those with ipvlans all are on our networks, and are leased there.
+        // With ipvlans all of them are on our networks, and are leased there.
         let form = match plan.wires {
             Some(Wires::Ipvlan) => Some(Form::Leased),
             Some(_) if index % 3 == 1 => Some(Form::Told).filter(|_| index % 2 == 1),
@@ -257,7 +257,7 @@ impl Actor {
             network: None,
             routes: Vec::new(),
             group,
-            // Every second actor has identifiers of its containers' own.
+            // Every second actor uses its containers' own identifiers.
             cluster: (plan.clusters > 1)
                 .then_some((group / 2 % plan.clusters, group / 2 / plan.clusters * 2 + group % 2)),
             own_ids: plan.sharers == 1 && index.is_multiple_of(2),
@@ -295,8 +295,8 @@ impl Actor {
         !self.own_ids
     }
 
-    /// Returns a lease as it puts it on its interface: Docker with its pool's prefix, and without a default route, which is its own
-    /// choice.
+    /// Returns a lease as it puts it on its interface: Docker with its pool's prefix, and without a default route, which Docker
+    /// chooses itself.
     pub(crate) fn as_told(&self, lease: &Lease) -> Lease {
         let mut lease = lease.clone();
         if self.docker {
@@ -308,12 +308,12 @@ impl Actor {
         lease
     }
 
-    /// Returns the metric of its routes. Docker says none.
+    /// Returns the metric of its routes. Docker sets none.
     pub(crate) fn metric(&self, plan: &Plan) -> Option<u32> {
         plan.metric.filter(|_| self.form.is_none())
     }
 
-    /// Returns what its client calls itself.
+    /// Returns how its client calls itself.
     pub(crate) fn client_key(&self) -> ClientKey {
         key_of(&self.client_id)
     }
@@ -354,7 +354,7 @@ impl Actor {
         }
     }
 
-    /// Returns the attachment of this endpoint of Docker's: in its pool, or in its network where no IPAM driver is asked.
+    /// Returns the attachment of this Docker endpoint: in its pool, or in its network if no IPAM driver is asked.
     fn docker_attachment(&self, endpoint: String) -> Attachment {
         let pool = match self.form {
             Some(Form::Leased) => Attachment::in_network(&format!("{:012x}", self.lan)),
@@ -379,7 +379,7 @@ impl Actor {
             false => PathBuf::from(format!("/run/netns/{name}")),
         };
         self.attachment = match self.docker {
-            // Where all have one Ethernet address the endpoint's name is what tells them apart.
+            // If all have one Ethernet address, the endpoint's name tells them apart.
             true if self.mac == host_mac(self.lan) => {
                 self.docker_attachment(format!("endpoint:{name}-{}", self.generation))
             }

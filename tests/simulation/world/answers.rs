@@ -1,4 +1,4 @@
-//! What callers make of their answers, or of having none: a lease to configure, a failure to judge, a connection that broke.
+//! What callers do with their answers, or without one: a lease to configure, a failure to judge, a broken connection.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use crate::watch::Rule;
 /// for up to a dozen seconds.
 const NOTICED: Micros = 20 * SECOND;
 
-/// So much longer Docker is waited for, which may release the address yet, or has not put the link there.
+/// How much longer to wait for Docker, which may still release the address, or has not put the link there.
 const DOCKER_WAIT: Micros = 630 * SECOND;
 
 impl World {
-    /// Returns within what time a namespace that died is noticed, and what lived there given back.
+    /// Returns within what time a dead namespace is noticed, and its leases are given back.
     pub(super) fn noticed(&self) -> Micros {
         NOTICED + if self.plan.docker { DOCKER_WAIT } else { 0 }
     }
 
-    /// The core knows that a caller went away. `open`: it had not answered before.
+    /// Records that the core knows that a caller went away. `open`: it had not answered before.
     pub(super) fn caller_gone(&mut self, id: RequestId, open: bool) {
         let Some(asked) = self.requests.remove(&id) else { return };
         self.heard_given_up(&asked.call);
@@ -42,7 +42,7 @@ impl World {
             let plan = &self.plan;
             let stored = plan.crashes.is_empty() && plan.store_faults == 0 && plan.store_full.is_none();
             // An older container's end has to be noticed too.
-            // One of Docker's may be answered with the lease of the container before it, whose release is waited for.
+            // A Docker call may be answered with the lease of the container before it, whose release the test waits for.
             let is_new = !self.actors[index].docker;
             if is_new && stored && plan.missed == 0 && plan.link_faults == 0 {
                 let attachment = self.actors[index].attachment.clone();
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// An answer reaches its caller.
+    /// Delivers an answer to its caller.
     pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
         if self.requests.get(&id).is_none_or(|asked| asked.gone) {
             return;
@@ -79,7 +79,7 @@ impl World {
         if let Role::Wiring(lan) = asked.role {
             return self.wiring_answered(lan, &asked.call, Some(&answer));
         }
-        // What no IPAM driver was asked for comes with its endpoint.
+        // A lease for which no IPAM driver was asked comes with its endpoint.
         let answer = match (asked.role == Role::Add, asked.lease) {
             (true, Some(lease)) => Answer::Leased { lease: Box::new(lease), grant: Box::default() },
             _ => answer,
@@ -100,8 +100,8 @@ impl World {
         }
     }
 
-    /// The core leases to an intruder where it does not know that the attachment is held: that was lost with the store, and
-    /// not adopted. The container has lost its place then, even if the answer never arrives.
+    /// Handles an intruder's lease. The core grants one if it does not know that the attachment is held: that was lost with the
+    /// store, and not adopted. The container has then lost its place, even if the answer never arrives.
     pub(super) fn rob(&mut self, id: RequestId) {
         let intrudes = |asked: &&Asked| self.was_damaged && matches!(asked.role, Role::Intruder(_));
         let asked = self.requests.get(&id).filter(intrudes);
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// In a calm world the link is as the server wants it by the time of the answer.
+    /// Checks that in a calm world the link is as the server wants it by the time of the answer.
     fn check_link(&mut self, index: usize, at: At) {
         if !self.calm {
             return;
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// In a calm world an ADD fails only for what its caller did.
+    /// Checks that in a calm world an ADD fails only for what its caller did.
     fn explain(&mut self, index: usize, failure: &Failure) {
         if let Failure::HeldBack { .. } = failure {
             self.judge_held_up(self.actors[index].lan);
@@ -197,13 +197,13 @@ impl World {
             .any(|other| other.group == actor.group && other.died.is_some_and(|died| self.now < died + self.noticed()));
         let chosen = actor.wanted.is_some();
         let explained = match failure {
-            // Another has the address that was asked for, or had it.
+            // Another has the requested address, or had it.
             Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. } if chosen => true,
             Failure::Held { .. } => self.plan.sharers > 1 || recent,
             Failure::Attached { .. } => recent,
             Failure::Link { .. } => !intact,
-            // Its probes take up to seven seconds, and the turns of a crowd at a slow server the rest. So does the wait for an
-            // address that another has, which may come in its last moment.
+            // Its probes take up to seven seconds, and the turns of a crowd at a slow server the rest. The wait for an address
+            // that another has may also end only in its last moment.
             Failure::TimedOut { .. } => {
                 let told = (EventKind::AddressHeld, &actor.attachment);
                 let is_told = |event: &LeaseEvent| (event.kind, &event.attachment) == told;
@@ -217,9 +217,9 @@ impl World {
             }
             // Its server offers it nothing else.
             Failure::Conflict { .. } | Failure::Conflicts { .. } if self.has_stubborn_squatters() => true,
-            // A server that thinks for seconds before each offer leaves no time for several that are declined, nor do strict
-            // probes, nor one that acknowledges nothing, nor the wait for what another has. Nor do servers that answer to the
-            // broadcast flag alone, where many wait for their turns.
+            // Several things leave no time for several declined addresses: a server that thinks for seconds before each offer,
+            // strict probes, a server that acknowledges nothing, the wait for what another has, and, if many wait for their
+            // turns, servers that only answer to the broadcast flag.
             Failure::Conflict { .. }
             | Failure::Conflicts { .. }
             | Failure::Nak { .. }
@@ -247,8 +247,8 @@ impl World {
     }
 
     /// Returns whether another actor has, or had since this one's began, a container that servers do not tell apart from this
-    /// one's. What ended meanwhile had its address for a part of that time, and an ADD that is refused that again and again asks
-    /// with growing pauses.
+    /// one's. A container that ended meanwhile had its address for part of that time, and an ADD that is refused the address
+    /// again and again asks with growing pauses.
     fn has_namesake(&self, index: usize) -> bool {
         let known = |actor: &Actor| (actor.lan, self.known_as(&actor.client_id, actor.mac));
         let began = self.actors[index].began;
@@ -309,7 +309,7 @@ impl World {
         }
     }
 
-    /// A container's lease is on its way back, as far as its runtime was told.
+    /// Handles the return of a container's lease, as far as its runtime was told.
     pub(super) fn lease_is_back(&mut self, index: usize, told: bool) {
         if let (true, true, Some(lease)) = (told, self.calm, &self.actors[index].told) {
             let (address, kept) = (lease.ip(), self.grace_of(index));
@@ -344,7 +344,7 @@ impl World {
         }
     }
 
-    /// A connection broke, or was refused.
+    /// Handles a connection that broke, or was refused.
     pub(super) fn cut(&mut self, id: RequestId) {
         if self.requests.get(&id).is_none_or(|asked| asked.answered && !asked.gone) {
             return;
@@ -363,7 +363,7 @@ impl World {
             self.spool.push(Spooled { attachment: attachment.clone() });
         }
         if let Role::Wiring(lan) = asked.role {
-            // Who has given up asks anew.
+            // A caller that has given up asks anew.
             if asked.gone {
                 return;
             }
@@ -389,7 +389,7 @@ impl World {
                     self.end_by_del(index);
                 }
             }
-            // dockerd tries again where it finds no socket.
+            // dockerd tries again if it finds no socket.
             (Role::Del, Phase::Ending) if matches!(asked.call, Call::ReleaseAddress { .. }) => {
                 self.act_after(index, 100 * MILLI, SECOND, Act::Del);
             }
@@ -400,12 +400,12 @@ impl World {
     }
 }
 
-/// Returns whether an endpoint was created whose lease has gone since. Its container starts without.
+/// Returns whether an endpoint was created whose lease has gone since. Its container starts without it.
 fn is_without_lease(role: &Role, answer: &Answer) -> bool {
     *role == Role::Add && matches!(answer, Answer::Network(_))
 }
 
-/// Returns the attachment that a call is for, where it is for one.
+/// Returns the attachment that a call is for, if it is for one.
 fn attachment_of(call: &Call) -> Option<&Attachment> {
     match call {
         Call::Add(add) => Some(&add.attachment),

@@ -1,6 +1,6 @@
 //! Stations that claim addresses which they do not have: one that answers for every address, and one that claims what is
-//! offered. An ADD never ends well with an address that a station was heard to claim, unless that station answered for one
-//! that nobody can have (RFC 5737).
+//! offered. An ADD never succeeds with an address that a station was heard to claim, unless that station answered for one that
+//! nobody can have (RFC 5737).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -20,18 +20,18 @@ use super::{MILLI, Micros, SECOND, World};
 use crate::subject::{add_of, arp_of, is_nobodys};
 use crate::watch::Rule;
 
-/// DECLINEs of one ADD at most, and addresses of a LAN in a row before new tries are held back (RFC 5227 §1.1).
+/// How many DECLINEs an ADD may send, and how many addresses of a LAN in a row before new tries are held back (RFC 5227 §1.1).
 const MOST: usize = 10;
-/// DECLINEs of what one server offers an ADD again and again, at most.
+/// How many DECLINEs of what one server offers an ADD again and again.
 const MOST_OF_ONE: usize = 3;
 /// From one try to the next then.
 const PAUSE: Micros = 60 * SECOND;
-/// DECLINEs are in a row when the next comes within this.
+/// DECLINEs are in a row if the next comes within this time.
 const ROW: Micros = 1200 * SECOND;
-/// An ADD that the host has slept through ends within this, at the latest.
+/// An ADD that the host slept through ends within this time.
 const AWAKE: Micros = 60 * SECOND;
 
-/// What a station of no container begins its Ethernet address with, by kind.
+/// How the Ethernet addresses of stations outside containers begin, by kind.
 const SQUATTER: u8 = 0xdd;
 const PROXY: u8 = 0xee;
 const CLAIMER: u8 = 0xcc;
@@ -39,24 +39,24 @@ const CLAIMER: u8 = 0xcc;
 /// A client, with its LAN and its Ethernet address.
 pub(super) type Who = (usize, Mac, ClientKey);
 
-/// What was heard of stations.
+/// What was heard from stations.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// What a client heard, of whom and when: the claims of stations that are no container, until they are declined.
+    /// What a client heard, from whom and when: the claims of stations outside containers, until they are declined.
     heard: BTreeMap<(Who, Ipv4Addr), (Mac, Micros)>,
-    /// What its ADD was told, until it is declined: what is heard of that from then on is about a lease that is held.
+    /// What its ADD was told, until it is declined: later claims to it are about a lease that is held.
     told: BTreeSet<(Who, Ipv4Addr)>,
-    /// Who answered for an address that nobody can have.
+    /// Stations that answered for an address that nobody can have.
     proxies: BTreeSet<(usize, Mac)>,
-    /// What was claimed as it was offered.
+    /// Addresses that were claimed as they were offered.
     claimed: BTreeSet<(usize, Ipv4Addr)>,
-    /// Whose leases a transaction under way holds.
+    /// The attachments whose leases a transaction under way holds.
     writing: BTreeMap<OpId, Vec<Attachment>>,
-    /// Whose leases the store has refused at this very moment: their ADDs are undone.
+    /// The attachments whose leases the store has refused at this very moment: their ADDs are undone.
     refused: Vec<Attachment>,
     /// What an ADD under way has declined.
     declines: BTreeMap<Who, Vec<Ipv4Addr>>,
-    /// What was declined on a LAN since somebody last got an address there, and when the last was.
+    /// What was declined on a LAN since somebody last got an address there, and when the last one was.
     row: BTreeMap<usize, (BTreeSet<Ipv4Addr>, Micros)>,
     /// What was declined on a LAN.
     declined: BTreeSet<(usize, Ipv4Addr)>,
@@ -70,9 +70,9 @@ impl World {
         }
         let mac = |kind| Mac([2, kind, lan as u8, 0, 0, 0]);
         if self.plan.proxy {
-            // Where a control may be cut short its claim stands.
+            // If a control may be cut short, its claim stands.
             let faults = self.plan.link_faults > 0 || self.plan.flapping > 0 || self.plan.suspends.is_some();
-            // So it may where an ADD has slept through the rest of its time.
+            // The same goes if an ADD has slept through the rest of its time.
             let awoke = self.resumed > 0 && self.now < self.resumed + AWAKE;
             if faults || awoke || self.plan.storms.is_some() || self.plan.partitions.is_some() {
                 self.claimed.insert((lan, question.target, mac(PROXY)), self.now);
@@ -102,7 +102,7 @@ impl World {
         self.claims.claimed.contains(&(lan, address))
     }
 
-    /// The core hears an ARP packet on a LAN, for a client where one still has the socket.
+    /// Handles an ARP packet that the core hears on a LAN, for a client if one still has the socket.
     pub(super) fn hear_claim(&mut self, lan: usize, who: Option<Who>, bytes: &[u8]) {
         let Some(arp) = arp_of(bytes).filter(|arp| !arp.request) else { return };
         let by = Mac(arp.sender_mac);
@@ -113,7 +113,7 @@ impl World {
         let Some(about) = who.map(|who| (who, arp.sender)) else { return };
         if [SQUATTER, PROXY, CLAIMER].contains(&by.0[1]) && !self.claims.told.contains(&about) {
             let heard = self.claims.heard.entry(about).or_insert((by, self.now));
-            // One that has the address counts more than one that answers for all.
+            // A station that has the address counts more than one that answers for all.
             *heard = if heard.0.0[1] == PROXY { (by, self.now) } else { *heard };
         }
     }
@@ -141,8 +141,8 @@ impl World {
         }
     }
 
-    /// After ten addresses in a row that were in use one address a minute is tried on a LAN. What was being tried at the tenth
-    /// goes on.
+    /// Judges the pace: after ten addresses in a row that were in use, one address a minute is tried on a LAN. Tries under way
+    /// at the tenth go on.
     fn judge_pace(&mut self, lan: usize, address: Ipv4Addr) {
         let under_way = self.actors.iter().filter(|actor| actor.lan == lan).count();
         self.note_declined(lan, address);
@@ -157,8 +157,8 @@ impl World {
         }
     }
 
-    /// An ADD fails because a LAN is held up. That takes as many addresses in use as RFC 5227 says; one client's alone, which
-    /// its server offers it again and again, are none of the others' concern.
+    /// Judges an ADD that fails because a LAN is held up. That takes as many addresses in use as RFC 5227 says; the addresses of
+    /// one client alone, which its server offers it again and again, do not concern the others.
     pub(super) fn judge_held_up(&mut self, lan: usize) {
         self.stats.count("ADDs that a LAN in conflict held back");
         let many = self.claims.declined.iter().filter(|(at, _)| *at == lan).count();
@@ -190,7 +190,7 @@ impl World {
     }
 
     /// Returns whether a station that answers for all has claimed an address to an ADD that was cut short, by its caller or by
-    /// the store, before it was found out that its claims prove nothing. Until then they count (RFC 5227 §2.1.1).
+    /// the store, before its claims were found to prove nothing. Until then they count (RFC 5227 §2.1.1).
     pub(super) fn is_unproven(&self, who: &Who) -> bool {
         let refused = |actor: &&Actor| self.claims.refused.contains(&actor.attachment);
         let is_undone = self.actors.iter().filter(refused).any(|actor| self.who(actor).as_ref() == Some(who));
@@ -206,7 +206,7 @@ impl World {
         self.claims.writing.insert(op, changes.iter().filter_map(whose).collect());
     }
 
-    /// The core is about to hear what became of that.
+    /// The core is about to hear the outcome.
     pub(super) fn store_answers(&mut self, op: OpId, outcome: &Outcome) {
         let whose = self.claims.writing.remove(&op).unwrap_or_default();
         self.claims.refused = if let Outcome::Persisted(Err(_)) = outcome { whose } else { Vec::new() };
@@ -217,7 +217,7 @@ impl World {
         self.claims.refused.clear();
     }
 
-    /// An ADD begins: what was heard before says nothing to it.
+    /// An ADD begins: what was heard before does not concern it.
     pub(super) fn claims_anew(&mut self, id: RequestId) {
         let by = self.requests.get(&id).and_then(|asked| asked.by).filter(|(index, _)| *index < self.actors.len());
         let asks = by.and_then(|(index, _)| self.who(&self.actors[index]));
@@ -227,8 +227,8 @@ impl World {
         }
     }
 
-    /// The core ends an ADD: not with an address that a station was heard to use. What is heard while the answer is on its way
-    /// comes too late.
+    /// Judges the end of an ADD: it must not succeed with an address that a station was heard to use. What is heard while the
+    /// answer is on its way comes too late.
     pub(super) fn judge_claimed(&mut self, id: RequestId, answer: &Answer) {
         let failed = matches!(answer, Answer::Failed(_));
         let ends = |call: &Call| matches!(call, Call::Add(_)) || failed && add_of(call).is_some();
@@ -236,7 +236,7 @@ impl World {
         let Some((index, generation)) = asked.by else { return };
         let Some(actor) = self.actors.get(index) else { return };
         if actor.generation != generation {
-            // What it declined is not to be laid to the ADD of the next container, which waited for its turn.
+            // The ADD of the next container, which waited for its turn, is not to blame for what this one declined.
             if let Some(who) = self.who(actor) {
                 self.claims.declines.remove(&who);
             }
@@ -265,7 +265,7 @@ impl World {
         }
         if let (Some(address), true) = (leased, self.plan.detection != Detection::Off) {
             let heard = self.claims.heard.get(&(who.clone(), address)).copied();
-            // The lease that it was heard about has ended by itself, and the next was probed for anew.
+            // The lease that the claim was about has ended, and the next was probed for anew.
             let by = heard.filter(|(_, at)| self.now < at + u64::from(self.plan.lease) * SECOND).map(|(by, _)| by);
             if let Some(by) = by.filter(|by| !self.claims.proxies.contains(&(who.0, *by))) {
                 let detail = format!("{} got {address}, which {by} was heard to use", self.actors[index].attachment);

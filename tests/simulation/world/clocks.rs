@@ -8,7 +8,7 @@ use super::wired::may_stay;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::plan::pick;
 
-/// The daemon has noticed by then that the wall clock was set, and has written it.
+/// By then the daemon has noticed that the wall clock was set, and has recorded it.
 const WRITTEN: Micros = 10 * SECOND;
 
 impl World {
@@ -40,8 +40,8 @@ impl World {
         self.drain();
     }
 
-    /// What a record says of a lease's age by the wall clock is of no use to the next boot, where the daemon of this one could not
-    /// write that it was set.
+    /// Excuses leases whose age in the record is useless to the next boot, because this boot's daemon could not record that the
+    /// wall clock was set.
     pub(super) fn excuse_outdated_clock(&mut self) {
         let unwritten = self.store_fails || self.now < self.wall_set.max(self.started) + WRITTEN;
         if self.wall_set == 0 {
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// The host is suspended. All that was to happen meanwhile happens when it is resumed, in some order.
+    /// Suspends the host. Everything that was to happen meanwhile happens when it is resumed, in some order.
     pub(super) fn suspend(&mut self) {
         let Some(every) = self.plan.suspends else { return };
         let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;
@@ -63,10 +63,10 @@ impl World {
         self.now += asleep;
         self.resumed = self.now;
         self.watch.resumed(asleep);
-        // Dockerd may move a link just as the daemon finds that it was left for too long, and ends its lease.
+        // Dockerd may move a link just as the daemon finds that it was left too long, and ends its lease.
         let late = self.kernel.own().filter(|(own, _)| self.now - own.came >= may_stay(own));
         let late = late.map(|(own, _)| own.owner.clone()).collect::<Vec<_>>();
-        // An interface that was between two namespaces has been nowhere for all that time.
+        // An interface that was between two namespaces has been nowhere all that time.
         for actor in self.actors.iter_mut().filter(|actor| actor.docker && actor.phase == Phase::Live) {
             if actor.at.is_none() {
                 (actor.excused, actor.stranded) = (true, Some(false));
@@ -75,7 +75,7 @@ impl World {
                 }
             }
         }
-        // What a client heard before is no older to it than it was: it slept too.
+        // What a client heard before has not aged for it: it slept too.
         self.claimed.values_mut().for_each(|heard| *heard += asleep);
         if let Some((_, at)) = &mut self.timer {
             *at = (*at).max(self.now + self.rng.u64(..50 * MILLI));

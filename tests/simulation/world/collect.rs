@@ -32,8 +32,8 @@ impl World {
         self.ask(index, Role::Collect, Call::Collect { network, keep: Vec::new() }, self.now);
     }
 
-    /// Writes what is valid into a GC that is about to be handed in. A runtime names what it is adding too, but not what it
-    /// is at ending.
+    /// Writes what is valid into a GC that is about to be handed in. A runtime also names what it is adding, but not what it is
+    /// ending.
     pub(super) fn name_the_valid(&mut self, call: &mut Call) {
         let Call::Collect { network, keep } = call else { return };
         let lans = (0..self.segments.len()).filter(|lan| *network == format!("net{lan}"));

@@ -23,9 +23,9 @@ pub(crate) struct Daemon {
     pub(super) subject: Subject,
 }
 
-/// A core that emits more than this for one input does not end.
+/// A core that emits more than this for one input never ends.
 const MOST_EFFECTS: u32 = 100_000;
-/// A core that is woken this often at one instant does not get on.
+/// A core that is woken this often at one instant makes no progress.
 const MOST_SPINS: u32 = 1_000;
 
 impl World {
@@ -64,8 +64,8 @@ impl World {
         self.feed(Input::Start { boot, records, docker, spooled, adoptees });
     }
 
-    /// Excuses those whose record says that their lease has ended: an extension that a full disk kept out of it died with the
-    /// daemon before, and the next one has to look for a lease anew.
+    /// Excuses attachments whose record says that their lease has ended: the last daemon died with an extension that a full disk
+    /// had kept out of it, and the next one has to look for a lease anew.
     fn excuse_outdated(&mut self) {
         let now = self.clock().boot;
         let ended = self.store.durable.values().filter(|record| record.lease.expired(now));
@@ -75,8 +75,8 @@ impl World {
         }
     }
 
-    /// Forgets the extensions that the daemon before had heard of, and could not write any more: this one knows of what the store
-    /// has. One that sees no namespace until that has ended cannot learn more, and takes the lease for lost.
+    /// Forgets the extensions that the last daemon had heard of but could not write: this one knows only what the store has. A
+    /// daemon that sees no namespace until such a lease has ended cannot learn more, and considers it lost.
     fn forget_unwritten(&mut self) {
         let boot = BootId(format!("boot-{}", self.boot));
         let known: Vec<_> = self.store.durable.values().filter(|record| record.boot == boot).cloned().collect();
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// Demands silence of all that holds an unexpired lease on a link that is as it was: so of nothing after a reboot.
+    /// Demands silence of every holder of an unexpired lease on an unchanged link: so after a reboot of none.
     fn hush(&mut self) {
         let mut loud = Vec::new();
         for record in self.store.durable.values() {
@@ -99,7 +99,7 @@ impl World {
             let intact = wire.is_some_and(|wire| wire.mac == record.link.mac() && wire.up && wire.carrier);
             // A mutation may have added to its name.
             let this_boot = record.boot.0.split(',').next() == Some(&format!("boot-{}", self.boot));
-            // What was leased for an endpoint that is not known goes back at once.
+            // A lease for an endpoint that is not known goes back at once.
             let is_good = record.state == RecordState::Bound && !record.unconfirmed;
             if is_good && intact && this_boot && !self.lacks_endpoint(&record.attachment) {
                 let t1 = record.lease.t1().map_or(Micros::MAX, |t1| self.world_time(t1));
@@ -112,7 +112,7 @@ impl World {
         loud.into_iter().for_each(|mac| self.watch.unhush(mac));
     }
 
-    /// Ends the demand for silence where a call is a cause to send.
+    /// Ends the demand for silence if a call is a cause to send.
     fn cause_to_send(&mut self, call: &Call) {
         let attachment = match call {
             Call::Add(add) => &add.attachment,
@@ -135,7 +135,7 @@ impl World {
             Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } => return,
         };
         let client_id = add_of(call).map(|add| add.client_id.resolve(Mac::default()));
-        // Its Ethernet address may be that of others, who are silent.
+        // Others, who are silent, may have its Ethernet address too.
         let asks = self.actors.iter().filter(|actor| client_id.is_some() && actor.attachment == *attachment);
         asks.for_each(|actor| self.watch.unhush(actor.mac));
         for record in self.store.durable.values() {
@@ -182,7 +182,7 @@ impl World {
         self.run += 1;
     }
 
-    /// The longest time that the daemon stays away. Where nothing else goes wrong it is short enough to lose no lease.
+    /// The longest time that the daemon stays away. If nothing else goes wrong, it is short enough to lose no lease.
     fn downtime(&self) -> Micros {
         let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;
         match self.plan.may_lose_leases() {
@@ -226,7 +226,7 @@ impl World {
         self.spins = spins;
     }
 
-    /// Hands an input to the core and takes what comes of it.
+    /// Hands an input to the core and takes the result.
     pub(super) fn feed(&mut self, input: Input<'_>) {
         let now = self.clock();
         let Some(daemon) = &mut self.daemon else { return };
@@ -306,7 +306,7 @@ impl World {
         self.schedule(effect);
     }
 
-    /// Whose lease has ended holds it no more.
+    /// Ends the hold of holders whose lease has ended.
     fn holders_lapse(&mut self) {
         let (now, heard) = (self.now, &self.heard);
         self.watch.holders.retain(|_, holder| {
@@ -325,12 +325,12 @@ impl World {
         // An intruder goes as soon as it has its answer, or none.
         let asked = self.requests.get(id).filter(|asked| !matches!(asked.role, Role::Intruder(_)))?;
         let add = add_of(&asked.call)?;
-        // Nobody holds anything in a namespace that is gone, nor does who has begun another container since.
+        // Nobody holds anything in a namespace that is gone, nor does an actor that has begun another container since.
         let (actor, generation) = asked.by?;
         let actor = &self.actors[actor];
         let here = actor.generation == generation && actor.phase != Phase::Ending;
         let link = actor.at.filter(|_| here).and_then(|at| self.kernel.link(at));
-        // The link of one of Docker's is still to come.
+        // The link of a Docker container is still to come.
         let to_come = actor.docker && here && actor.netns.is_some();
         let mac = link.map(|wire| wire.mac).or(to_come.then_some(actor.mac))?;
         let lan = self.segments.iter().position(|segment| segment.lan == add.lan)?;
@@ -354,9 +354,9 @@ impl World {
         let Some(sock) = self.socks.get(&exchange).filter(|sock| sock.open_at.is_some()) else { return };
         self.trace.line(self.now, || format!("> {exchange:?} {}", Brief(bytes)));
         let (lan, speaks, mac, client) = (sock.lan, sock.speaks, sock.link.mac(), sock.client.clone());
-        // On the host's link what is for the container's Ethernet address is for another host, as the kernel sees it.
+        // On the host's link, frames to the container's Ethernet address are for another host, as the kernel sees it.
         let is_for_us = !meta.other_host || sock.link.in_netns().is_none();
-        // Where clients share a chaddr, each hears what is for another.
+        // If clients share a chaddr, each hears the others' messages.
         let for_whom = Message::decode(bytes.get(42..).unwrap_or_default()).map(|message| message.key());
         let is_own = for_whom.is_ok_and(|key| client.as_ref().map_or(!self.plan.ipvlan, |own| key == *own));
         self.hear_claim(lan, client.map(|client| (lan, mac, client)), bytes);
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// Tells the core what the kernel said, or that something it said was lost.
+    /// Tells the core what the kernel reported, or that a report was lost.
     pub(super) fn told(&mut self, event: KernelEvent) {
         let lost = happens(&mut self.rng, self.plan.missed);
         self.stats.count(if lost { "kernel messages missed" } else { "kernel messages" });
@@ -389,7 +389,7 @@ impl World {
         self.feed(Input::Kernel(event));
     }
 
-    /// Lets the kernel's message reach the daemon, if that listens for it.
+    /// Lets the kernel's message reach the daemon, if that is listening for it.
     pub(super) fn tell(&mut self, event: Option<KernelEvent>) {
         let Some(event) = event else { return };
         let (cookie, ifindex) = match &event {
@@ -464,7 +464,7 @@ impl World {
         self.crashes_at(kind, true);
     }
 
-    /// Crashes if this is the point to. Counts an effect when asked about the time before it.
+    /// Crashes if this is the point for it. Counts an effect when asked about the time before it.
     pub(super) fn crashes_at(&mut self, kind: EffectKind, after: bool) -> bool {
         let count = self.carried.entry(kind).or_default();
         if !after {
@@ -535,7 +535,7 @@ fn brief_call(call: &Call) -> String {
     }
 }
 
-/// Returns whether a frame is DHCP: for those that count.
+/// Returns whether a frame is DHCP: losses count for those.
 pub(super) fn is_dhcp(frame: &[u8]) -> bool {
     message_of(frame).is_some()
 }

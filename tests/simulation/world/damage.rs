@@ -27,17 +27,17 @@ impl World {
         let plan = &self.plan;
         let sure = !plan.may_lapse() && plan.store_faults == 0 && plan.store_full.is_none() && self.crashes.is_empty();
         for actor in self.actors.iter_mut().filter(|actor| actor.phase == Phase::Live) {
-            // Without its address on the interface nothing shows that it runs, and of one that came after its ADD its runtime
-            // knows nothing.
+            // Without its address on the interface nothing shows that it runs, and its runtime knows nothing of an address that
+            // came after its ADD.
             let told = actor.told.as_ref().map(|told| told.address);
             let known = |record: &Record| record.state == RecordState::Bound && Some(record.lease.address) == told;
             let is_known = |record: &Record| record.attachment == actor.attachment && known(record);
             let must = sure && !actor.meddled && !actor.docker && self.store.durable.values().any(is_known);
             actor.stranded = Some(must && actor.stranded != Some(false));
-            // Whoever is not adopted gets another lease by its next ADD.
+            // A container that is not adopted gets another lease by its next ADD.
             actor.excused |= actor.stranded == Some(false);
         }
-        // An answer that is on its way yet tells of a lease that is lost too: of its end nobody will know.
+        // An answer that is still on its way also reports a lease that is lost: nobody will know of its end.
         let tells = |role: &Role| matches!(role, Role::Add | Role::Join);
         let on_its_way = self.requests.values().filter(|asked| tells(&asked.role) && asked.answered);
         for (index, generation) in on_its_way.filter_map(|asked| asked.by) {
@@ -47,8 +47,8 @@ impl World {
             }
         }
         if self.plan.sharers > 1 || self.plan.knows != Knows::ClientId {
-            // Until it is adopted nobody knows that its identity is held: another may take it, and give it back. So may whoever is
-            // the same client to a server.
+            // Until it is adopted, nobody knows that its identity is held: another may take it, and give it back. So may another
+            // that is the same client to a server.
             self.watch.holders.clear();
         }
         self.store.durable.clear();
@@ -58,7 +58,7 @@ impl World {
         self.leave_all(Excuse::StoreLost, false);
     }
 
-    /// Docker's networks and endpoints are lost too. What bears the alias of the store that was set aside is a stranger's.
+    /// Docker's networks and endpoints are lost too. Links with the alias of the store that was set aside belong to a stranger.
     fn docker_is_lost(&mut self) {
         self.store.docker.clear();
         self.store.number += 1;
@@ -84,7 +84,7 @@ impl World {
         runs.filter_map(adoptee).collect()
     }
 
-    /// An actor that the daemon does not know: that may be only where its adoption could fail.
+    /// Excuses an actor that the daemon does not know: this may happen only if its adoption could fail.
     pub(super) fn not_adopted(&mut self, index: usize) {
         let actor = &self.actors[index];
         if actor.stranded == Some(false) {

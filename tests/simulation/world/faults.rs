@@ -168,7 +168,7 @@ impl World {
         held.iter().for_each(|address| self.excuse(lan, *address, "renumbered"));
     }
 
-    /// A frame reaches a rogue. Neither the judge nor anybody else needs to know what it says.
+    /// A frame reaches a rogue. Neither the judge nor anybody else needs to know its contents.
     pub(super) fn at_rogue(&mut self, lan: usize, frame: &[u8]) {
         let now = self.model_time();
         let rogue = self.segments[lan].rogue;
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// Makes an answer one that no client may believe.
+    /// Turns an answer into one that no client may believe.
     fn nonsense(&mut self, bytes: &[u8]) -> Vec<u8> {
         let Ok(frame) = decode(bytes) else { return bytes.to_vec() };
         let Packet::Udp { source, destination, payload } = frame.packet else { return bytes.to_vec() };
@@ -225,8 +225,8 @@ impl World {
         udp(frame.source, frame.destination, source, destination, &payload[..payload.len().min(most)])
     }
 
-    /// A daemon that starts may see no namespace for a while: its mounts are not those of the containers, or it is among other
-    /// processes.
+    /// A daemon that starts may see no namespace for a while: its mounts are not those of the containers, or it is in another
+    /// PID namespace.
     pub(super) fn go_blind(&mut self) {
         self.kernel.unseen = None;
         if !happens(&mut self.rng, self.plan.blindness) {
@@ -246,7 +246,7 @@ impl World {
         self.kernel.unseen = None;
     }
 
-    /// No client may choose a rogue, nor use what it gives.
+    /// Checks that no client chooses a rogue, or uses what it gives.
     pub(super) fn judge_rogue(&mut self, lan: usize, server: Option<Ipv4Addr>) {
         let rogue = self.segments[lan].rogue_id();
         if rogue.is_some() && server == rogue {
@@ -254,10 +254,10 @@ impl World {
         }
     }
 
-    /// A client is refused its lease. The NAK of a rogue is obeyed only when the lease's own server has had its time to answer,
-    /// which is a second at least.
+    /// Judges a refused lease. The NAK of a rogue is obeyed only after the lease's own server has had its time to answer, at
+    /// least a second.
     ///
-    /// An event that the store refused is told to it again, and says no more than the first time.
+    /// An event that the store refused is handed to it again, and says no more than the first time.
     pub(super) fn judge_refusal(&mut self, event: &LeaseEvent) {
         let by_nak = event.kind == EventKind::Lost && event.cause.contains("sent NAK");
         if !by_nak || self.refusals.contains(event) {

@@ -1,4 +1,4 @@
-//! The course of a run, and what is looked at in it: audits on the way, and everything at the end of quiet.
+//! The course of a run, and what is checked in it: audits on the way, and everything at the end of quiet.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::subject::key_of;
 use crate::watch::Rule;
 use leasehold_core::registry::Kept;
 
-/// Callers, a daemon that is away and pending starts come to an end within this.
+/// How long until all callers are done, an absent daemon is back, and pending starts have happened.
 const SETTLE: Duration = Duration::from_secs(3 * 3600);
-/// An exchange that goes on at the end of quiet is over after this.
+/// How long an exchange that is open at the end of quiet may go on.
 const EXCHANGE: u64 = 10 * SECOND;
-/// Others may begin meanwhile, of containers that get no lease; but not for so many times that in a row.
+/// Others may begin meanwhile, for containers that get no lease; but not this many times in a row.
 const ROUNDS: u32 = 30;
-/// What was given back is known to its server within this: a RELEASE is tried again after at most nine minutes.
+/// How soon its server knows that something was given back: a RELEASE is tried again after at most nine minutes.
 const RELEASED: u64 = 1200 * SECOND;
-/// Whoever was told something within a minute of its server's getting another configuration may have been told the old.
+/// Clients that heard something within a minute of a new configuration at their server may have heard the old one.
 const MINUTE: u64 = 60 * SECOND;
 
 impl World {
@@ -83,7 +83,7 @@ impl World {
             if self.spool.is_empty() {
                 return true;
             }
-            // What is left in the spool is taken up by the next start.
+            // The next start takes up what is left in the spool.
             self.crash();
         }
         self.fail(Rule::Unsettled, format!("the spool keeps {:?}", self.spool));
@@ -106,8 +106,7 @@ impl World {
         self.until(end, |_| false) && self.comes_to_rest() && self.nothing_open()
     }
 
-    /// Waits for a moment at which no exchange goes on, and nothing is being done: a lease that was just granted is nobody's until
-    /// it is durable.
+    /// Waits for a moment without an open exchange or work: a lease that was just granted belongs to nobody until it is durable.
     fn comes_to_rest(&mut self) -> bool {
         let rests = |world: &Self| world.watch.open_exchanges() == 0 && world.watch.under_way() == 0;
         for _ in 0..ROUNDS {
@@ -130,7 +129,7 @@ impl World {
         open == 0
     }
 
-    /// Ends Docker's networks. What the store refused to forget of endpoints the next daemon has it forget.
+    /// Ends Docker's networks. If the store refused to forget endpoints, the next daemon makes it forget them.
     fn end_networks(&mut self) {
         if self.plan.wires.is_none() {
             return;
@@ -146,7 +145,7 @@ impl World {
         }
     }
 
-    /// Everything live is bound, at the daemon, at the server and on its link; and nothing else is.
+    /// Checks that everything live is bound, at the daemon, at the server and on its link; and nothing else is.
     fn examine_live(&mut self) {
         let Some(Answer::Bindings { rows, .. }) = self.inquire(Call::List) else {
             return self.fail(Rule::Unanswered, "LIST at the end of quiet");
@@ -159,7 +158,7 @@ impl World {
         let live: Vec<_> =
             self.actors.iter().filter(|a| a.phase == Phase::Live).map(|a| a.attachment.clone()).collect();
         let lives = |row: &Row| live.contains(&row.attachment);
-        // That a container ended unheard shows only where another one of its engine is seen.
+        // That a container ended unheard shows only if another one of its engine is seen.
         let (docker, cni): (Vec<_>, Vec<_>) =
             rows.iter().partition(|row| matches!(row.attachment, Attachment::Docker { .. }));
         let is_unknown = |of: &[&Row]| !of.is_empty() && !of.iter().any(|row| lives(row)) && !self.calm;
@@ -167,7 +166,7 @@ impl World {
         if unknown != (false, false) {
             self.stats.count("containers whose end nobody can know");
             for row in docker.into_iter().filter(|_| unknown.0) {
-                // As dockerd does at its start.
+                // As dockerd does when it starts.
                 self.inquire(Call::Del { attachment: row.attachment.clone(), grace: None });
             }
             return (0..self.segments.len()).filter(|_| unknown.1).for_each(|lan| self.collect(lan));
@@ -209,8 +208,8 @@ impl World {
         if row.expires == Some(Duration::ZERO) {
             return self.fail(Rule::LeaseLost, lost("the daemon's lease has ended"));
         }
-        // A lease without end is never asked for again, so its holder cannot know that the server forgot it, or has given another
-        // address since to a client that it does not tell apart.
+        // A lease without end is never renewed, so its holder cannot know that the server forgot it, or has since given another
+        // address to a client that it does not tell apart.
         let forgotten = self.plan.lease == u32::MAX && (actor.excused || self.has_another(row, rows));
         if !forgotten && !self.is_granted(actor.lan, lease.ip(), &row.identity.client_id, row.identity.chaddr) {
             return self.fail(Rule::LeaseLost, lost(&format!("no server knows of {}", lease.address)));
@@ -229,7 +228,7 @@ impl World {
         let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address] };
         let answer = self.inquire(check);
         let kept = self.keeps_another_mask(index, told.address);
-        // One of an earlier lease that the kernel refused to take off is in the way of the route of this one, for good.
+        // A route of an earlier lease that the kernel refused to take off blocks this one's route for good.
         let lacks_route = matches!(answer, Some(Answer::Failed(Failure::NoRoute { .. }))) && self.links_fail;
         if matches!(answer, Some(Answer::Checked)) != (same && !kept) && !lacks_route {
             self.fail(Rule::LeaseLost, format!("CHECK of {attachment} with {}: {answer:?}", told.address));
@@ -241,15 +240,15 @@ impl World {
         }
     }
 
-    /// Returns whether another attachment has what servers would give to this one, which they do not tell apart from it.
+    /// Returns whether another attachment, which servers do not tell apart from this one, has what they would give to this one.
     fn has_another(&self, row: &Row, rows: &[Row]) -> bool {
         let known = |row: &Row| (row.identity.lan.clone(), self.known_as(&row.identity.client_id, row.identity.chaddr));
         let has = |other: &Row| other.attachment != row.attachment && other.lease.is_some();
         rows.iter().any(|other| has(other) && known(other) == known(row))
     }
 
-    /// Returns whether an interface has an address with another mask by choice (`onChange: keep`): a lease put it there that came
-    /// after the ADD, and the daemon has told that its mask was changed since.
+    /// Returns whether an interface has an address with another mask by choice (`onChange: keep`): a lease after the ADD put it
+    /// there, and the daemon has reported that its mask has changed since.
     fn keeps_another_mask(&self, index: usize, told: Ipv4Net) -> bool {
         let actor = &self.actors[index];
         let Some(wire) = actor.at.and_then(|at| self.kernel.link(at)) else { return false };
@@ -260,7 +259,7 @@ impl World {
         on == OnChange::Keep && !there.contains(&told) && self.store.events.iter().any(tells)
     }
 
-    /// Excuses an actor whose lease has ended at its server, where that can be.
+    /// Excuses an actor whose lease has ended at its server, if that can happen.
     pub(super) fn excuse_lapsed(&mut self, index: usize) {
         let actor = &self.actors[index];
         let told = actor.told.as_ref().map(Lease::ip);
@@ -277,19 +276,19 @@ impl World {
         over(self.granted.get(&key)) || over(self.heard.get(&key))
     }
 
-    /// Returns whether a server has granted an address to a client, as far as it knows, and the lease has not ended.
+    /// Returns whether a server has, as far as it knows, granted an address to a client whose lease has not ended.
     pub(super) fn is_granted(&self, lan: usize, address: Ipv4Addr, client_id: &ClientId, mac: Mac) -> bool {
         let key = self.known_as(client_id, mac);
         self.leases_of(lan, address).any(|lease| lease.client == key)
     }
 
-    /// Returns the leases of an address that servers have.
+    /// Returns the servers' leases of an address.
     fn leases_of(&self, lan: usize, address: Ipv4Addr) -> impl Iterator<Item = &model::Lease> {
         let (now, stations) = (self.model_time(), self.segments[lan].honest().iter());
         stations.filter_map(|station| station.server()).filter_map(move |server| server.lease(now, address))
     }
 
-    /// Waits until the daemon has given everything back that it can: then no server has a lease of ours.
+    /// Waits until the daemon has given back everything that it can: then no server has a lease of ours.
     fn come_to_rest(&mut self) -> bool {
         let limit = self.now + RELEASED;
         let rests = |world: &Self| world.store.durable.is_empty() && world.timer.is_none();
@@ -300,7 +299,7 @@ impl World {
         self.breach.is_none()
     }
 
-    /// The core keeps nothing but what its bindings need. A renewal may begin at any moment, and is in the midst of it.
+    /// Checks that the core keeps only what its bindings need. A renewal may begin at any moment, and then be half done.
     fn examine_kept(&mut self, bindings: usize) {
         let rests = self.watch.under_way() == 0 && self.watch.open_exchanges() == 0;
         let Some(daemon) = self.daemon.as_ref().filter(|_| rests) else { return };
@@ -311,13 +310,13 @@ impl World {
         }
     }
 
-    /// Nothing is left of anything.
+    /// Checks that nothing is left of anything.
     fn examine_rest(&mut self) {
         let rows = self.inquire(Call::List);
-        // Links of another store are looked for since.
+        // The daemon has looked for links of another store since.
         self.until(self.now + SECOND, |_| false);
         let empty = matches!(&rows, Some(Answer::Bindings { rows, .. }) if rows.is_empty());
-        // A container that is not seen is looked for on and on where nothing else is left to be seen.
+        // The daemon goes on looking for a container that is not seen, even if nothing else is left.
         let adopts = matches!(&rows, Some(Answer::Bindings { not_adopted, .. }) if !not_adopted.is_empty());
         let left = if !empty {
             format!("{rows:?}")
@@ -365,7 +364,7 @@ impl World {
         }
     }
 
-    /// Takes in what an audit or an inquiry found.
+    /// Takes in the findings of an audit or an inquiry.
     pub(super) fn found(&mut self, id: RequestId, role: &Role, answer: Answer) {
         if *role == Role::Inquiry {
             self.findings.insert(id, answer);
@@ -385,7 +384,7 @@ impl World {
                 actor.attachment == row.attachment && (actor.phase != Phase::Idle || died)
             };
             if self.calm && !self.actors.iter().any(has_it) {
-                // Its actor may have gone on to another container moments ago.
+                // Its actor may have gone on to another container a moment ago.
                 let moments = self.actors.iter().any(|a| a.died.is_some_and(|died| self.now < died + self.noticed()));
                 if !moments {
                     return self.fail(Rule::Orphan, format!("{} holds {:?}", row.attachment, row.lease));
@@ -394,14 +393,14 @@ impl World {
         }
     }
 
-    /// In a calm world the server knows by now that a lease came back, unless its client asked again.
+    /// Checks that in a calm world the server knows by now that a lease came back, unless its client asked again.
     pub(super) fn must_be_released(&mut self, index: usize, generation: u32, address: Ipv4Addr) {
         let actor = &self.actors[index];
         let elsewhere = self.is_elsewhere(actor.lan, address) || self.is_claimed(actor.lan, address);
         if self.plan.sharers > 1 || actor.generation != generation || elsewhere {
             return;
         }
-        // What is kept ends by the daemon's clock, though a server that is late with its answers had extended it.
+        // A kept lease ends by the daemon's clock, though a server with late answers had extended it.
         if self.plan.grace.is_some() && !self.plan.extend_delay.is_zero() {
             return;
         }

@@ -20,34 +20,34 @@ use crate::plan::happens;
 use crate::subject::{key_of, message_of};
 use crate::watch::Rule;
 
-/// A daemon may notice the end of a container so much before its runtime asks for DEL.
+/// How much earlier than its runtime's DEL a daemon may notice the end of a container.
 const SLACK: Micros = SECOND;
-/// What goes back for an ADD that had no offer is on its way within this.
+/// How soon a lease is on its way back that makes room for an ADD without an offer.
 const ROOM: Micros = 5 * SECOND;
 
-/// Clients that are to be kept for, or live on another host.
+/// Clients whose leases must be kept, or that live on another host.
 #[derive(Debug, Default)]
 pub(super) struct Returning {
-    /// Until when no RELEASE may leave, by LAN and client. What is over stays until its container is made again: a late DEL
+    /// Until when no RELEASE may leave, by LAN and client. An expired entry stays until its container is made again: a late DEL
     /// begins no new time.
     kept: BTreeMap<(usize, ClientKey), Micros>,
     /// The stations on other hosts that have a client's address, and since when.
     elsewhere: BTreeMap<(usize, Ipv4Addr), (Mac, Micros)>,
-    /// When it was last asked who has an address.
+    /// When the LAN was last asked who has an address.
     asked: BTreeMap<(usize, Ipv4Addr), Micros>,
-    /// The addresses that ever were on another host: what was found there is not given back.
+    /// The addresses that ever were on another host: they are not given back once found there.
     ever_elsewhere: BTreeSet<(usize, Ipv4Addr)>,
     /// When an ADD last began or ended.
     added: Micros,
 }
 
 impl Returning {
-    /// All grace is over: the host rebooted.
+    /// Ends all grace: the host rebooted.
     pub(super) fn nothing_is_kept(&mut self) {
         self.kept.clear();
     }
 
-    /// All grace of a LAN is over: a runtime collects there. Nor do the containers that are ending get any, whose leases may go
+    /// Ends all grace on a LAN: a runtime collects there. Containers that are ending get none either, and their leases may go
     /// back only after their links.
     pub(super) fn collected(&mut self, lan: usize, ending: Vec<ClientKey>) {
         self.kept.iter_mut().filter(|((at, _), _)| *at == lan).for_each(|(_, until)| *until = 0);
@@ -66,10 +66,10 @@ impl World {
         (self.actors[index].lan, self.actors[index].client_key())
     }
 
-    /// An actor's container is at its end: its lease is kept from here on at least.
+    /// Records that an actor's container ends: its lease is kept at least from here on.
     pub(super) fn keeps(&mut self, index: usize) {
         let (grace, key) = (self.grace_of(index), self.key_of(index));
-        // A lease that is looked for goes back at once, and so does what was lost and is asked for again.
+        // A lease that is being looked for goes back at once, and so does one that was lost and is requested again.
         let certain = !self.may_lapse && !self.store_fails && self.plan.squatters.is_empty() && self.plan.sharers == 1;
         let is_held = self.record_of(&self.actors[index]).is_some_and(|record| record.state != RecordState::Seeking);
         if grace > SLACK && certain && is_held && self.actors[index].told.is_some() {
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// An actor makes another container: the one on the other host is gone, and the lease is asked for again.
+    /// Handles another container of an actor: the one on the other host is gone, and the lease is requested again.
     pub(super) fn comes_back(&mut self, index: usize) {
         let (lan, key) = (self.actors[index].lan, self.key_of(index));
         self.returning.kept.remove(&key);
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// Before a DEL, now and then: another host has the container by now, and its address, perhaps with its Ethernet address.
+    /// Before a DEL, now and then, lets another host have the container, its address, and perhaps its Ethernet address.
     pub(super) fn goes_elsewhere(&mut self, index: usize) {
         let actor = &self.actors[index];
         let Some(address) = actor.told.as_ref().map(|lease| lease.ip()) else { return };
@@ -104,13 +104,14 @@ impl World {
         self.returning.ever_elsewhere.insert((lan, address));
     }
 
-    /// Returns whether a station on another host has an address, or a squatter.
+    /// Returns whether a station on another host, or a squatter, has an address.
     pub(super) fn is_elsewhere(&self, lan: usize, address: Ipv4Addr) -> bool {
         self.returning.ever_elsewhere.contains(&(lan, address)) || self.squatted.has(lan, address)
     }
 
-    /// What is not given back because another station has it stays at its server, and so may what was kept until its end, where
-    /// a renewal was under way when its container ended: by the events from `first` on. `going`: records that went with these.
+    /// Records leases that stay at their server: those not given back because another station has the address, and perhaps those
+    /// kept until their end while a renewal was under way when their container ended; by the events from `first` on. `going`:
+    /// records that went with these.
     pub(super) fn note_left(&mut self, first: usize, going: &[Record]) {
         let is_left = |event: &&Event| ["not given back", "was kept"].iter().any(|why| event.cause.starts_with(why));
         let told = self.store.events[first..].iter().filter(is_left);
@@ -125,17 +126,17 @@ impl World {
         }
     }
 
-    /// Until a moment ago an ADD could have what is kept go back.
+    /// Records that until a moment ago an ADD could make a kept lease go back.
     pub(super) fn an_add_ends(&mut self) {
         self.returning.added = self.now;
     }
 
-    /// The other hosts' containers end.
+    /// Ends the containers on other hosts.
     pub(super) fn elsewhere_ends(&mut self) {
         self.returning.elsewhere.clear();
     }
 
-    /// A station on another host answers a question about its address, unless that bears its own Ethernet address.
+    /// Lets a station on another host answer a question about its address, unless the question bears its own Ethernet address.
     pub(super) fn elsewhere_hears(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
         if question.request && question.sender.is_unspecified() {
             self.returning.asked.insert((lan, question.target), self.now);
@@ -154,14 +155,14 @@ impl World {
         let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Release)) else { return };
         let Some(sock) = self.socks.get(&exchange) else { return };
         let (address, key) = (message.ciaddr, message.key());
-        // It is not asked for where the container's own interface has it.
+        // The LAN is not asked for it if the container's own interface has it.
         let is_asked_for = match sock.link.in_netns() {
             Some(at) => !self.kernel.link(at).is_some_and(|wire| wire.has(address)),
             None => !is_direct(&sock.link),
         };
-        // One with the client's own Ethernet address is not told from its link that is on its way out.
+        // A station with the client's own Ethernet address cannot be told from its link, which is on its way out.
         let station = self.returning.elsewhere.get(&(lan, address));
-        // Nor is one heard that came after the last question.
+        // A station that came after the last question is not heard either.
         let asked = self.returning.asked.get(&(lan, address)).filter(|at| self.now < **at + SECOND);
         let elsewhere = station.is_some_and(|(mac, since)| {
             !message.chaddr.starts_with(&mac.0) && asked.is_none_or(|asked| since <= asked)
@@ -180,7 +181,7 @@ impl World {
         }
     }
 
-    /// No lease is kept for longer than its network says, or a container's return after a reboot takes.
+    /// Checks that no lease is kept longer than its network says, or than a container's return after a reboot takes.
     pub(super) fn examine_grace(&mut self, rows: &[Row]) {
         let grace = Duration::from_secs(self.plan.grace.unwrap_or(0).into());
         let most = if self.stats.reboots > 0 { grace.max(Config::default().reboot_grace) } else { grace };

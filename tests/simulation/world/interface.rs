@@ -1,4 +1,4 @@
-//! A container's interface: what its main plugin and others put there, and what the daemon may make of it.
+//! A container's interface: what its main plugin and others put there, and what the daemon may do with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,7 +20,7 @@ use crate::kernel::{Applied, At};
 use crate::link::is_route;
 use crate::watch::Rule;
 
-/// What has to be done at an interface is done within this, where no operation on links fails.
+/// How soon work at an interface is done, if no operation on links fails.
 const A_WHILE: u64 = 20 * SECOND;
 
 impl World {
@@ -34,7 +34,7 @@ impl World {
         self.meddle(index, at, &[Step::AddAddress(address.into())]);
     }
 
-    /// The main plugin puts on the interface what ADD was answered; then others may add to it.
+    /// The main plugin puts ADD's answer on the interface; then others may add to it.
     pub(super) fn configure(&mut self, index: usize, at: At, lease: &Lease) {
         self.plug(at, lease);
         if !self.actors[index].foreign.is_empty() {
@@ -43,7 +43,7 @@ impl World {
             self.meddle(index, at, &[Step::AddRoute(LinkRoute { destination, via, ..LinkRoute::default() })]);
         }
         if self.rng.u32(..8) == 0 {
-            // Of the lease's own subnet, so that it goes with the lease's address.
+            // It belongs to the lease's own subnet, so that it goes with the lease's address.
             let host = lease.address.network().to_bits() | (0x3f0 - index as u32 % 16);
             let address = Ipv4Net::new(host.into(), lease.address.prefix_len()).expect("a lease has a prefix length");
             let via = Some(Ipv4Addr::from(lease.address.network().to_bits() | 0x3e0).into());
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// The main plugin puts what a lease says on an interface.
+    /// Lets the main plugin put a lease on an interface.
     pub(super) fn plug(&mut self, at: At, lease: &Lease) {
         let plugged = self.clock().wall;
         for actor in self.actors.iter_mut().filter(|actor| actor.at == Some(at)) {
@@ -68,7 +68,7 @@ impl World {
         let told = routes_of(lease, self.plan.metric).into_iter().filter(is_told).map(Step::AddRoute);
         let joined = self.actors.iter().find(|actor| docker && actor.at == Some(at)).map(|actor| actor.routes.clone());
         let told = told.chain(joined.into_iter().flatten().map(Step::AddRoute)).collect::<Vec<_>>();
-        // Docker's gateway is that of the network. What it was before, nobody can tell the daemon.
+        // Docker's gateway is that of the network. Nobody can tell the daemon what it was before.
         let chosen = self.actors.iter().find(|actor| docker && actor.at == Some(at));
         let router = chosen.and_then(|actor| self.record_of(actor)).and_then(|record| record.lease.gateway);
         let default = router.map(|router| Step::AddRoute(default_by(router)));
@@ -120,8 +120,8 @@ impl World {
         self.store.durable.values().find(held)
     }
 
-    /// Judges steps as the kernel took them: none may leave the interface without the address that is valid.
-    /// Taking a lost lease's address off is another matter.
+    /// Judges steps as the kernel took them: none may leave the interface without its valid address. Taking a lost lease's
+    /// address off is another matter.
     pub(super) fn judge_applied(&mut self, done: &Applied, steps: &[Step]) {
         let Some((first, rest)) = done.addresses.split_first().filter(|(_, rest)| !rest.is_empty()) else { return };
         let Some(actor) = self.actors.iter().find(|actor| actor.at == done.at && actor.at.is_some()) else { return };
@@ -144,8 +144,8 @@ impl World {
         }
     }
 
-    /// Judges the events from `first` on: nobody is told that somebody took an address off an interface that nobody touched.
-    /// What a daemon took off and could not note before it died, the next one may take for that.
+    /// Judges the events from `first` on: none may report that somebody took an address off an interface that nobody touched.
+    /// The next daemon may think so if the last one took an address off and died before recording it.
     pub(super) fn judge_removals(&mut self, first: usize) {
         for event in self.store.events[first..].iter().filter(|event| event.kind == EventKind::AddressRemoved) {
             // The store may hear of it only after the next ADD has put the address back. A wall clock that jumps orders nothing.
@@ -159,7 +159,7 @@ impl World {
             return;
         }
         let untouched = |actor: &Actor| actor.phase == Phase::Live && !actor.meddled;
-        // What the store could not take before is told of the container before it, which had the same attachment.
+        // An event that the store could not take before may be about the previous container, which had the same attachment.
         let is_of = |actor: &&Actor, event: &Event| {
             let began = WallTime::from_epoch(Duration::from_micros(1_800_000_000 * SECOND + actor.began));
             actor.attachment == event.attachment && (event.wall >= began || self.plan.wall_jumps.is_some())
@@ -171,8 +171,8 @@ impl World {
         }
     }
 
-    /// Judges what the daemon is about to do at an interface: no address before its lease is durable, and none where it has
-    /// told that somebody took one off.
+    /// Judges what the daemon is about to do at an interface: it puts no address there before its lease is durable, and none
+    /// after it has reported that somebody took one off.
     pub(super) fn judge_steps(&mut self, target: &Target, steps: &[Step]) {
         let Target::Known(link) = target else { return };
         let new = steps.iter().filter_map(|step| match step {
@@ -181,13 +181,13 @@ impl World {
         });
         for address in new {
             let durable = self.store.durable.values().any(|record| {
-                // That it has moved onto its interface may be still to be written.
+                // It may still have to be recorded that it has moved onto its interface.
                 let is_docker = matches!(record.attachment, Attachment::Docker { .. });
                 let moves = is_docker && record.link.mac() == link.mac();
                 let here = record.link.in_netns() == link.in_netns() || moves;
                 here && record.state == RecordState::Bound && record.lease.ip() == address.addr()
             });
-            // What is there goes with another address for a moment, and is put back. It is there as a /32 meanwhile.
+            // Addresses of others go with another address for a moment, and are put back. Meanwhile they are there as a /32.
             let Some(wire) = link.in_netns().and_then(|at| self.kernel.link(at)) else { return };
             let there = wire.addresses().iter().any(|there| there.addr() == address.addr());
             let actor = self.actors.iter().find(|actor| actor.at.is_some() && actor.at == link.in_netns());
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// No interface carries the address of a lease that has ended. What takes a while is given that.
+    /// Checks that no interface carries the address of an ended lease, allowing for what takes a while.
     pub(super) fn examine_expired(&mut self) {
         let fresh = self.started.max(self.resumed) + A_WHILE > self.now;
         let keeps = self.plan.on_expiry == OnExpiry::Keep || self.plan.on_change == OnChange::Keep;
@@ -214,7 +214,7 @@ impl World {
             let Some(wire) = actor.at.and_then(|at| self.kernel.link(at)) else { continue };
             for address in wire.addresses().iter().map(Ipv4Net::addr) {
                 let until = self.heard.get(&(actor.lan, address, Some(actor.client_key()))).copied().flatten();
-                // Docker puts it on each interface that it moves in, and the daemon waits until it is through with that.
+                // Docker puts it on each interface that it moves in, and the daemon waits until Docker is through with it.
                 if let Some(until) = until.filter(|until| (*until).max(actor.appeared) + A_WHILE < self.now) {
                     let since = (self.now - until) / SECOND;
                     let detail = format!("{} carries {address}, whose lease ended {since} s ago", actor.attachment);
@@ -225,7 +225,7 @@ impl World {
         self.stats.count("looks for addresses whose lease has ended");
     }
 
-    /// What the host's programs read of name servers is what the durable lease of each attachment says.
+    /// Checks that the name servers that the host's programs read are those of each attachment's durable lease.
     pub(super) fn examine_published(&mut self) {
         let held = |record: &&Record| record.state != RecordState::Releasing;
         let bound = |record: &Record| Dns::v4(&record.lease).filter(|_| record.state == RecordState::Bound);
@@ -237,7 +237,8 @@ impl World {
         }
     }
 
-    /// The interface of a live attachment carries what its durable lease says, and what others put there; nothing else.
+    /// Checks that the interface of a live attachment carries what its durable lease says, and what others put there; nothing
+    /// else.
     pub(super) fn examine_interface(&mut self, index: usize) {
         let actor = &self.actors[index];
         let applies = (self.plan.on_change, self.plan.on_expiry) == (OnChange::Apply, OnExpiry::Remove);
@@ -267,8 +268,8 @@ impl World {
         let astray = astray.and_then(|led| defaults.into_iter().find(|there| !is_route(there, &led)));
         let missing = routes.iter().find(|route| !wire.routes().iter().any(|there| is_route(there, route)));
         let excess = carried.into_iter().find(|there| !routes.iter().any(|route| is_route(there, route)));
-        // A route that the kernel refused to put on, or to take off, is not tried again, and an MTU perhaps not for an hour.
-        // What a container lacked that was adopted, somebody may have removed.
+        // A route that the kernel refused to put on or take off is not tried again, and an MTU perhaps not for an hour. If an
+        // adopted container lacked something, somebody may have removed it.
         let missing = missing.filter(|_| !self.links_fail && actor.stranded.is_none());
         let excess = excess.filter(|_| !self.links_fail);
         let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && !self.links_fail);
@@ -301,7 +302,7 @@ fn default_by(router: Ipv4Addr) -> LinkRoute {
     LinkRoute { destination: Ipv4Net::default().into(), via: Some(router.into()), ..LinkRoute::default() }
 }
 
-/// Returns the routes that a lease means: those that it names, and first of all one to a router outside of its subnet.
+/// Returns the routes of a lease: those that it names, and first a route to a router outside its subnet.
 fn routes_of(lease: &Lease, metric: Option<u32>) -> Vec<LinkRoute> {
     let mtu = lease.mtu.map(u32::from);
     let route = |destination: Ipv4Net, via: Option<Ipv4Addr>| LinkRoute {

@@ -1,7 +1,7 @@
-//! What servers have granted, and who is to give it back: no lease stays at a server without a holder, but for these causes.
+//! What servers have granted, and who has to give it back: no lease stays at a server without a holder, except for these causes.
 //!
-//! A grant is entered under what its client calls itself. A server that knows its clients by something else has one lease for
-//! all whom it does not tell apart: whoever of them holds the address has it.
+//! A grant is entered under the name that its client uses. A server that knows its clients in another way has one lease for all
+//! that it does not tell apart: whichever of them holds the address has it.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -28,9 +28,9 @@ pub(super) enum Excuse {
     ReleaseLost,
     /// It was granted to a REQUEST that was late: its client had gone on.
     GrantedLate,
-    /// Its client looked for another one: it never heard of this.
+    /// Its client looked for another lease, and never heard of this one.
     LeftBehind,
-    /// The daemon died before it could write it down.
+    /// The daemon died before it could record it.
     DiedUnwritten,
     /// The store was lost.
     StoreLost,
@@ -47,7 +47,7 @@ pub(super) type Said = (u32, Option<Ipv4Addr>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unnamed {
     xid: u32,
-    /// Another server granted the same to it. Its client has the lease of one, and gives back that one alone.
+    /// Whether another server granted the same to it. Its client has the lease of one server, and gives back only that one.
     by_another: bool,
 }
 
@@ -65,7 +65,7 @@ impl Excuse {
     }
 }
 
-/// A DECLINE follows the ARP packet for which it is sent within this.
+/// How soon a DECLINE follows the ARP packet that causes it.
 const CLAIMED: u64 = 60 * SECOND;
 
 impl World {
@@ -93,7 +93,7 @@ impl World {
                 left.retain(|grant| !self.is_anothers(grant));
                 self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
-            // What another server was asked for before, and granted without an answer that was heard.
+            // What another server was asked for before, and granted, without an answer that was heard.
             Some(Kind::Request) if let Some(named) = named => {
                 let mut left = self.grants(|l, _, k| l == lan && *k == key);
                 left.retain(|grant| grant.1 != named && !self.is_anothers(grant));
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// A RELEASE did not leave, and its client is told so: that excuses nothing.
+    /// A RELEASE did not leave, and its client hears that: it excuses nothing.
     pub(super) fn not_spoken(&mut self, exchange: ExchangeId, frame: &[u8]) {
         let Some((sock, message)) = self.socks.get(&exchange).zip(message_of(frame)) else { return };
         if let Some(server) = message.address(code::SERVER) {
@@ -118,7 +118,7 @@ impl World {
         let own = Mac(message.hardware());
         let mut claims = self.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
         let is_claimed = claims.any(|((.., mac), at)| *mac != own && *at + CLAIMED >= self.now);
-        // What another server granted to another attachment this one hears of in no other way.
+        // This attachment does not hear otherwise of what another server granted to another one.
         let key = message.key();
         let lives = |until: &Option<u64>| until.is_none_or(|until| until > self.now);
         let granted = self.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
@@ -137,8 +137,8 @@ impl World {
         self.excuse(lan, address, "declined by its client");
     }
 
-    /// A DECLINE reaches its server. Nobody answers it: where its client's next REQUEST overtook it, and got the same address
-    /// again, it ends that lease.
+    /// Handles a DECLINE that reaches its server. Nobody answers it: if its client's next REQUEST overtook it, and got the same
+    /// address again, it ends that lease.
     pub(super) fn end_by_late_decline(&mut self, lan: usize, address: Ipv4Addr) {
         let Some(sent) = self.declined.get(&(lan, address)).copied() else { return };
         let since = |lease: &Lease| lease.ip() == address && self.world_time(lease.start) >= sent;
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// A server took a message in: one that it was to take.
+    /// Handles a message that a server took and should take.
     pub(super) fn server_took(&mut self, lan: usize, station: usize, message: &Message) {
         let server = self.server_id(lan, station);
         let returned = match message.kind() {
@@ -171,13 +171,13 @@ impl World {
         let current = said.is_some_and(|(said, named)| said == xid && named.is_none_or(|named| named == *server));
         if current {
             if matches!(purpose, Purpose::Reboot | Purpose::Rebind) {
-                // The client asked whoever answers, and goes on with that one: at no other is the address given back now.
+                // The client asked whoever answers, and goes on with that server: at no other is the address given back now.
                 let (lan, server, address, key) = &grant;
                 let others = self.grants(|l, a, k| (l, a, k) == (*lan, *address, key));
                 let others = others.into_iter().filter(|(_, other, ..)| other != server);
                 self.left.extend(others.map(|other| (other, Excuse::LeftBehind)));
             }
-            // Of an address a server has one lease.
+            // A server has one lease of an address.
             let (lan, server, address, _) = &grant;
             self.left.retain(|(l, s, a, _), _| (l, s, a) != (lan, server, address));
             self.took_in(grant, xid, purpose);
@@ -213,7 +213,7 @@ impl World {
         known.flat_map(|(lan, address, key)| servers(lan).map(move |id| (lan, id, address, key.clone()))).collect()
     }
 
-    /// Returns what servers know a client by that calls itself so.
+    /// Returns how servers know a client that calls itself so.
     pub(super) fn known_as(&self, client_id: &ClientId, mac: Mac) -> ClientKey {
         self.plan.knows.key(key_of(client_id), mac.0)
     }
@@ -226,7 +226,7 @@ impl World {
         lease.is_some_and(|lease| lease.name != *client)
     }
 
-    /// Returns why a lease may stay at its server, of whichever of the clients that this does not tell apart.
+    /// Returns why a lease may stay at its server, for any of the clients that the server does not tell apart.
     fn excuse_of(&self, grant: &Grant) -> Option<Excuse> {
         let (lan, server, address, _) = grant;
         let mut of_address = self.left.iter().filter(|((l, s, a, _), _)| (l, s, a) == (lan, server, address));
@@ -245,12 +245,12 @@ impl World {
         self.store.durable.values().any(of_client)
     }
 
-    /// Excuses all leases that are granted now, or those that are not written down.
+    /// Excuses all leases that are granted now, or those that are not recorded.
     pub(super) fn leave_all(&mut self, excuse: Excuse, unwritten_only: bool) {
         let mut left = self.grants(|_, _, _| true);
         left.retain(|grant| !unwritten_only || !self.is_written(grant));
         self.left.extend(left.into_iter().map(|grant| (grant, excuse)));
-        // What is still on its way is nobody's any more.
+        // What is still on its way belongs to nobody any more.
         if unwritten_only {
             self.speaking.values_mut().for_each(|said| *said = None);
         }
@@ -288,7 +288,7 @@ impl World {
                 continue;
             }
             let (lan, server, address, client) = grant;
-            // Servers with one pool that do not know of each other: nothing is given back under another client that has it.
+            // Servers that share a pool without knowing of each other: nothing is given back while another client has it.
             let of_another = |(l, a, key): &(usize, Ipv4Addr, Option<ClientKey>)| {
                 (l, a) == (lan, address) && key.as_ref().is_some_and(|key| key != client)
             };
@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// No two attachments of a LAN hold one address, whatever servers gave them.
+    /// Checks that no two attachments of a LAN hold one address, whatever servers gave them.
     pub(super) fn examine_shared(&mut self, rows: &[Row]) {
         let held = |row: &&Row| !is_leaving(row) && row.expires != Some(Duration::ZERO);
         let held = rows.iter().filter(held).filter_map(|row| Some((row, row.lease.as_ref()?.ip())));
@@ -315,7 +315,7 @@ impl World {
     }
 }
 
-/// Returns whether a binding is on its way back, or kept for its container to return.
+/// Returns whether a binding is on its way back, or kept in case its container returns.
 pub(super) fn is_leaving(row: &Row) -> bool {
     matches!(row.state, BindingState::Kept | BindingState::Releasing)
 }

@@ -9,7 +9,7 @@ use crate::kernel::{At, HOST};
 use crate::watch::Rule;
 
 impl World {
-    /// Makes a link. Returns how much later that is told, and what came of it.
+    /// Makes a link. Returns how much later that is reported, and the result.
     pub(super) fn make(&mut self, link: &OwnLink) -> (Micros, Result<(), LinkCause>) {
         let fate = self.fate();
         if let Fate::Refused = fate {
@@ -31,7 +31,7 @@ impl World {
         }
     }
 
-    /// Deletes a link. Returns how much later that is told, and what came of it.
+    /// Deletes a link. Returns how much later that is reported, and the result.
     pub(super) fn unmake(&mut self, owner: &LinkOwner) -> (Micros, Result<(), LinkCause>) {
         let fate = self.fate();
         if let Fate::Refused = fate {
@@ -59,14 +59,14 @@ impl World {
         }
     }
 
-    /// Lists the links that there are. Returns how much later that is told.
+    /// Lists the existing links. Returns how much later that is reported.
     pub(super) fn list_own(&mut self) -> (Micros, Result<OwnLinks, LinkCause>) {
         let links = self.kernel.list_own(self.store.number);
         self.stats.count_many("links of another store listed", links.strangers.len());
-        // What has been there for too long is a cause to give its lease back.
+        // A link that has been there too long is a cause to give its lease back.
         let macs: Vec<_> = self.kernel.own().map(|(_, wire)| wire.mac).collect();
         macs.into_iter().for_each(|mac| self.watch.unhush(mac));
-        // Where none is ever made the list is no matter.
+        // If none is ever made, the list does not matter.
         let fate = if self.plan.wires.is_some() { self.fate() } else { Fate::Done };
         match fate {
             Fate::Done => (0, Ok(links)),
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// The daemon hears that a link has come into the host's namespace, or has left it. The kernel tells that in its order.
+    /// Lets the daemon hear that a link has come into the host's namespace, or has left it. The kernel reports that in order.
     fn tell_own(&mut self, owner: LinkOwner, store: u32, there: bool) {
         if store == self.store.number {
             let delay = self.rng.u64(10..5 * MILLI);
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Dockerd moves the link of an actor's endpoint into its container. Returns where it is then.
+    /// Lets dockerd move the link of an actor's endpoint into its container. Returns where it is then.
     pub(super) fn link_moves_in(&mut self, index: usize) -> Option<At> {
         let actor = &self.actors[index];
         let owner = LinkOwner::Endpoint(actor.endpoint.clone()?);
@@ -94,7 +94,7 @@ impl World {
         Some(at)
     }
 
-    /// Dockerd moves a link back. Returns whether it is one that was made for it.
+    /// Lets dockerd move a link back. Returns whether it is one that was made for it.
     pub(super) fn link_moves_back(&mut self, at: At) -> bool {
         let Some(own) = self.kernel.move_back(at, self.now) else { return false };
         self.stats.count("links moved back from containers");
@@ -103,7 +103,7 @@ impl World {
         true
     }
 
-    /// A link lives with its endpoint: none is deleted that dockerd is about to move, and none that is in a container.
+    /// Checks that a link lives with its endpoint: none is deleted that dockerd is about to move, or that is in a container.
     fn judge_unmade(&mut self, own: &crate::link::Own, with_another: bool) {
         let LinkOwner::Endpoint(id) = &own.owner else { return };
         let Some(attachment) = self.wired.has(id).cloned() else { return };

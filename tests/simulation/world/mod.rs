@@ -1,7 +1,7 @@
-//! The world around the core: one queue of events in virtual time, and all that they touch.
+//! The world around the core: one queue of events in virtual time, and everything that they touch.
 //!
-//! Only the orders that the contract promises hold: effects of one exchange, and transactions. Everything else happens after
-//! a delay of its own.
+//! Only the orders that the contract promises hold: effects of one exchange, and transactions. Everything else happens after its
+//! own delay.
 
 mod actor;
 mod answers;
@@ -80,15 +80,15 @@ enum Event {
     Carry(u32, Effect),
     /// The store commits.
     Commit(u32),
-    /// An outcome is told to the core.
+    /// The core gets an outcome.
     Done(u32, OpId, Outcome, Option<ExchangeId>),
-    /// A frame is told to the core.
+    /// The core gets a frame.
     Frame(u32, ExchangeId, Vec<u8>, FrameMeta),
-    /// A damaged frame is told to the core.
+    /// The core gets a damaged frame.
     Noise(u32, ExchangeId, Vec<u8>),
-    /// A socket's failure is told to the core.
+    /// The core hears that a socket failed.
     Broken(u32, ExchangeId, LinkCause),
-    /// The kernel's message is told to the core.
+    /// The core gets the kernel's message.
     Told(u32, KernelEvent),
     /// A frame reaches a station of a segment.
     Station(usize, usize, Vec<u8>),
@@ -112,7 +112,7 @@ enum Event {
     Start,
     /// Something happens to a server.
     Server(usize),
-    /// The servers of a LAN cannot be reached for a while, one of them or all.
+    /// One or all servers of a LAN cannot be reached for a while.
     Partition(usize),
     /// A server of a LAN begins or ends to refuse everything.
     Storm(usize, usize, bool),
@@ -124,13 +124,13 @@ enum Event {
     WallJump,
     /// The daemon of this run reads its clocks, as it does every second.
     Looks(u32),
-    /// The client on a link that had no carrier since one time is to be heard, as its port forwards since another.
+    /// The client on a link that had no carrier since one time must be heard, as its port forwards since another.
     Heard(At, Micros, Micros),
     /// The daemon of this run sees namespaces again.
     Sight(u32),
     /// The host is suspended.
     Suspend,
-    /// A runtime collects what is not valid any more on a LAN.
+    /// A runtime collects what is no longer valid on a LAN.
     Collect(usize),
     /// A runtime asks for the daemon's STATUS on a LAN.
     Status(usize),
@@ -149,11 +149,11 @@ enum Event {
 pub(crate) struct Report {
     /// The rule that was broken, if one was.
     pub(crate) breach: Option<Breach>,
-    /// What happened how often.
+    /// How often things happened.
     pub(crate) stats: Stats,
-    /// What happened, where that was kept.
+    /// What happened, if that was kept.
     pub(crate) trace: Vec<String>,
-    /// What was done to the world, in one number.
+    /// Everything that was done to the world, in one number.
     pub(crate) digest: Digest,
 }
 
@@ -166,11 +166,11 @@ pub(crate) struct World {
     now: Micros,
     boot: u32,
     booted_at: Micros,
-    /// What the wall clock shows beyond the world's time, in microseconds.
+    /// How far the wall clock is ahead of the world's time, in microseconds.
     wall_offset: i64,
     /// When it was last set.
     wall_set: Micros,
-    /// It was set by less than the daemon takes for a jump.
+    /// Whether it was set by less than the daemon takes for a jump.
     wall_off: bool,
     /// When the daemon last started.
     started: Micros,
@@ -180,7 +180,7 @@ pub(crate) struct World {
     sequence: u32,
     kernel: Kernel,
     segments: Vec<Segment>,
-    /// What is known of links and of what their clients said.
+    /// What is known about links and about what their clients said.
     ports: Ports,
     store: Store,
     disk_full: bool,
@@ -206,57 +206,57 @@ pub(crate) struct World {
     speaking: BTreeMap<(usize, ClientKey), Option<ledger::Said>>,
     /// The name servers that the host's programs read.
     published: BTreeMap<Attachment, Dns>,
-    /// What is known of Docker's networks of our own driver.
+    /// What is known about Docker's networks of our own driver.
     wired: Wired,
-    /// When somebody last said by ARP that an address is its.
+    /// When somebody last claimed an address by ARP.
     claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
     /// The Ethernet addresses for which a port of the host's link could not be made.
     portless: BTreeSet<(usize, Mac)>,
     /// When an address was last declined by its client.
     declined: BTreeMap<(usize, Ipv4Addr), Micros>,
-    /// Clients that are to be kept for, or live on another host.
+    /// Clients whose leases must be kept, or that live on another host.
     returning: Returning,
-    /// What is known of leases that are looked at for squatters.
+    /// What is known about leases that are checked for squatters.
     squatted: Squatted,
     /// Who was heard to claim what.
     claims: Claims,
     /// Clients whose last NAK was a rogue's.
     refused_by_rogue: BTreeSet<(usize, ClientKey)>,
-    /// Leases that were lost to a NAK, as the daemon told of them.
+    /// Leases that were lost to a NAK, as the daemon reported them.
     refusals: Vec<LeaseEvent>,
     /// Leases that may stay at their server though nobody holds them.
     left: BTreeMap<Grant, Excuse>,
-    /// Leases that servers granted to REQUESTs which named none of them.
+    /// Leases that servers granted to REQUESTs that named none of them.
     unnamed: BTreeMap<Grant, Unnamed>,
     /// When a client's hold of an address ends at its server.
     granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
-    /// The xid of each client's last REQUEST, and when the first of that xid was sent: a lease counts from there.
+    /// The xid of each client's last REQUEST, and when the first with that xid was sent: a lease counts from there.
     latest: BTreeMap<(usize, ClientKey), (timing::Asked, Micros)>,
     /// When a client was last offered or granted an address.
     offered: BTreeMap<(usize, Ipv4Addr, ClientKey), Micros>,
     /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.
     heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
-    /// The server that it was told to be by then.
+    /// The server that the client was told by then.
     granted_by: BTreeMap<(usize, Ipv4Addr, ClientKey), Ipv4Addr>,
     carried: BTreeMap<EffectKind, u32>,
     crashes: VecDeque<CrashPoint>,
-    /// Namespaces that only sockets keep, with the time since when.
+    /// Namespaces that only sockets keep, and since when.
     pinned: BTreeMap<u64, Micros>,
-    /// Answers to what the world itself asked.
+    /// Answers to the world's own questions.
     findings: BTreeMap<RequestId, Answer>,
-    /// The runtime begins nothing new, and nothing fails any more.
+    /// Whether the runtime begins nothing new, and nothing fails any more.
     winding_down: bool,
-    /// Nothing goes wrong at any time but what containers and callers do.
+    /// Whether nothing ever goes wrong except what containers and callers do.
     calm: bool,
-    /// Operations on links fail.
+    /// Whether operations on links fail.
     links_fail: bool,
-    /// What a daemon knew may not be in the store when it ends.
+    /// Whether the store may lack something that a daemon knew when it ended.
     store_fails: bool,
-    /// A daemon has started without the leases of the one before.
+    /// Whether a daemon has started without the leases of the one before.
     was_damaged: bool,
-    /// A lease may end because its holder cannot reach its server in time.
+    /// Whether a lease may end because its holder cannot reach its server in time.
     may_lapse: bool,
-    /// A client is soon heard when its link is back.
+    /// Whether a client is heard soon after its link is back.
     heard_soon: bool,
     breach: Option<Breach>,
     stats: Stats,
@@ -496,25 +496,25 @@ impl World {
         }
     }
 
-    /// Lets something happen at a time.
+    /// Schedules an event at a time.
     fn at(&mut self, at: Micros, event: Event) {
         self.sequence += 1;
         self.queue.insert((at.max(self.now), self.rng.u32(..), self.sequence), event);
     }
 
-    /// Lets something happen after a delay between the two.
+    /// Schedules an event after a delay between the two.
     fn after(&mut self, least: Micros, most: Micros, event: Event) {
         let delay = self.rng.u64(least..=most.max(least));
         self.at(self.now + delay, event);
     }
 
-    /// Lets something happen within about a duration.
+    /// Schedules an event within about a duration.
     fn sometime(&mut self, about: Duration, event: Event) {
         let about = about.as_micros() as u64;
         self.after(about / 4, about * 2, event);
     }
 
-    /// Lets a fault happen within about a duration, where there is such a fault.
+    /// Schedules a fault within about a duration, if there is such a fault.
     fn perhaps(&mut self, every: Option<Duration>, fault: Event) {
         if let Some(every) = every {
             self.sometime(every, fault);
@@ -551,9 +551,9 @@ impl World {
     }
 }
 
-/// The core has something to do within this while sockets are open: at least to close them.
+/// How soon the core has something to do while sockets are open: at least to close them.
 const WINDOW: Micros = 35 * SECOND;
-/// Sockets are older than this in no exchange.
+/// No exchange has sockets older than this.
 const PIN: Micros = 120 * SECOND;
-/// A dead namespace is kept no longer by the daemon's sockets: where the news of its end was lost, for the time of an ADD.
+/// How long the daemon's sockets keep a dead namespace: if the news of its end was lost, for the time of an ADD.
 const PINNED: Micros = 40 * SECOND;

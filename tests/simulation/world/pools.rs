@@ -16,14 +16,14 @@ use super::{Event, World};
 use crate::plan::{ROGUE, Rogue, happens};
 use crate::watch::Rule;
 
-/// Docker's network on a LAN, as it knows it.
+/// Docker's network on a LAN, as Docker knows it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Network {
     /// The addresses that it has reserved, and not given back.
     reserved: BTreeSet<Ipv4Addr>,
     /// The one that it gave back last.
     released: Option<Ipv4Addr>,
-    /// The router that it was told of with its pool, as long as it has not given that back.
+    /// The router that it was told with its pool, while it has not given that back.
     told: Option<Option<Ipv4Addr>>,
 }
 
@@ -45,15 +45,15 @@ impl World {
         let host = |offset: u32| Ipv4Addr::from_bits(network + offset);
         let reserved = self.networks[lan].reserved.first().copied();
         let call = match self.rng.u32(..10) {
-            // Dockerd asks again at its start, and for each network of the same definition.
+            // Dockerd asks again when it starts, and for each network with the same definition.
             0 | 1 => self.pool_call(lan, Some(pool.subnet)),
             2 => self.pool_call(lan, None),
             3 => Call::Reserve { pool, address: None },
             4 => Call::Reserve { pool, address: Some(host(1016)) },
-            // One that servers give: an endpoint that is offered it needs another.
+            // An address that servers give: an endpoint that is offered it needs another.
             5 => Call::Reserve { pool, address: Some(host(10 + self.rng.u32(..4))) },
             6 => Call::ReleaseAddress { pool, address: host(NOBODYS) },
-            // Once more, and late.
+            // Again, and late.
             7 if let Some(address) = self.networks[lan].released.filter(|it| !self.may_have(lan, *it)) => {
                 self.stats.count("addresses that were released once more");
                 Call::ReleaseAddress { pool, address }
@@ -75,7 +75,7 @@ impl World {
         self.after(20, 2_000, Event::Request(id));
     }
 
-    /// Returns whether a container of Docker's may have an address, or get it at this moment.
+    /// Returns whether a Docker container may have an address, or get it right now.
     fn may_have(&self, lan: usize, address: Ipv4Addr) -> bool {
         let has = |actor: &Actor| match &actor.told {
             Some(told) => told.ip() == address,
@@ -85,8 +85,8 @@ impl World {
         self.networks[lan].reserved.contains(&address) || of_docker.any(has)
     }
 
-    /// Docker has been told that a container's lease is on its way back: that is durable. Of two that were told one address it is not
-    /// known whose was meant.
+    /// Judges Docker's answer that a container's lease is on its way back: that is durable. If two were told one address, nobody
+    /// knows whose was meant.
     pub(super) fn judge_released(&mut self, index: usize) {
         let actor = &self.actors[index];
         let address = actor.told.as_ref().map(Lease::ip);
@@ -108,7 +108,8 @@ impl World {
         twins.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
     }
 
-    /// Docker gives a container's address back, and says so twice now and then: the second time before it has heard of the first.
+    /// Lets Docker give a container's address back, and say so twice now and then, the second time before it has heard of the
+    /// first.
     pub(super) fn release_twice(&mut self, index: usize, call: &Call) {
         let at = self.actors[index].order + 1;
         if self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 2) {
@@ -118,7 +119,7 @@ impl World {
         }
     }
 
-    /// Whoever starts a container has it ask for an address of its own now and then (`--ip`).
+    /// Makes a container ask for a certain address now and then (`--ip`).
     pub(super) fn choose_address(&mut self, index: usize) {
         let actor = &self.actors[index];
         if actor.docker && actor.form != Some(Form::Leased) && self.rng.u32(..6) == 0 {
@@ -127,7 +128,7 @@ impl World {
         }
     }
 
-    /// An endpoint that asks for an address gets that or none.
+    /// Checks that an endpoint that asks for an address gets that or none.
     pub(super) fn judge_chosen(&mut self, index: usize, address: Ipv4Addr) {
         let Some(wanted) = self.actors[index].wanted else { return };
         self.stats.count("addresses that were chosen");
@@ -163,7 +164,7 @@ impl World {
                 if *id == pool_of(lan) && !self.store_fails {
                     let told = self.networks[lan].told.replace(*gateway);
                     self.stats.count_many("pools that were asked for again", usize::from(told.is_some()));
-                    // A router that was not known may be by now.
+                    // A router that was unknown may be known by now.
                     if told.flatten().is_some_and(|told| *gateway != Some(told)) {
                         self.fail(Rule::WrongAnswer, format!("{id} with {gateway:?}, and with {told:?} before"));
                     }
@@ -181,8 +182,8 @@ impl World {
         }
     }
 
-    /// Docker gives back what a container has whose lease went with its store. The call names an address, and nobody's record is
-    /// left to tell that apart from one that was reserved since: with two networks of one definition there may be such.
+    /// Lets Docker give back what a container has whose lease went with its store. The call names an address, and no record is
+    /// left to tell it from one that was reserved since: two networks with one definition may share such an address.
     pub(super) fn unreserve_with(&mut self, index: usize, address: Ipv4Addr) {
         let actor = &self.actors[index];
         if actor.stranded.is_some() {
@@ -190,12 +191,12 @@ impl World {
         }
     }
 
-    /// Returns whether the subnet that a server offers may be another than the LAN's.
+    /// Returns whether the subnet that a server offers may differ from the LAN's.
     fn may_lie(&self) -> bool {
         !self.calm || self.plan.rogue.is_some()
     }
 
-    /// An endpoint is told no address that its network cannot have, nor one that was reserved.
+    /// Checks that an endpoint is told no address that its network cannot have, or that was reserved.
     pub(super) fn judge_fit(&mut self, lan: usize, address: Ipv4Addr) {
         let reserved = self.networks[lan].reserved.contains(&address);
         if reserved || !pool_of(lan).subnet.contains(&address) {

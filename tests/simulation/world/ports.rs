@@ -1,5 +1,5 @@
-//! Ports of switches: one that gets carrier may forward nothing for half a minute (spanning tree), and what is plugged in again
-//! may be on another network. So whoever has a lease there asks for it until a server has heard it.
+//! Ports of switches: one that gets carrier may forward nothing for half a minute (spanning tree), and a link that is plugged in
+//! again may be on another network. So a client with a lease there asks for it until a server has heard it.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -12,13 +12,13 @@ use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
 use crate::watch::Rule;
 
-/// Carrier that is away for longer may be back on another network.
+/// A link whose carrier is away longer may be back on another network.
 const LOSS: Micros = 3 * SECOND + 100 * MILLI;
-/// A server hears of a lease within this, from when its port forwards: its client asks again after a minute and an eighth at most,
-/// for three seconds, when it is its turn.
+/// How soon a server hears of a lease after its port forwards: its client asks again after at most a minute and an eighth, for
+/// three seconds, when its turn comes.
 const HEARD: Micros = 120 * SECOND;
 
-/// What is known of links and of what their clients said.
+/// What is known about links and about what their clients said.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     /// Since when links have no carrier.
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// A client whose link had no carrier from `lost` on has been heard since its port forwards.
+    /// Checks that a client whose link had no carrier from `lost` on has been heard since its port forwards.
     pub(super) fn must_be_heard(&mut self, at: At, lost: Micros, forwards: Micros) {
         let Some(back) = self.ports.back.get(&at).copied() else { return };
         let has_changed = self.ports.lost.contains_key(&at) || back > forwards;
@@ -65,8 +65,8 @@ impl World {
         }
     }
 
-    /// What ipvlans send to all servers leaves by the link on the host: they share an Ethernet address, by which no answer finds
-    /// one of them.
+    /// Checks that what ipvlans send to all servers leaves by the link on the host: they share an Ethernet address, by which no
+    /// answer finds one of them.
     pub(super) fn judge_link(&mut self, exchange: ExchangeId, frame: &[u8]) {
         let is_inside = self.socks.get(&exchange).is_some_and(|sock| sock.link.in_netns().is_some());
         let to_all = super::daemon::is_dhcp(frame) && frame.get(30..34) == Some(&Ipv4Addr::BROADCAST.octets()[..]);

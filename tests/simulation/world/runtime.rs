@@ -14,11 +14,11 @@ use super::{Event, MILLI, Micros, SECOND, World};
 use crate::link::Wire;
 use crate::plan::{happens, pick};
 
-/// An address outside of every pool.
+/// An address outside every pool.
 pub(super) const WRONG: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, 1), 24);
 
 impl World {
-    /// Lets an actor act, unless that was meant for an earlier container of it.
+    /// Lets an actor act, unless the act was meant for an earlier container.
     pub(super) fn act(&mut self, actor: usize, generation: u32, act: Act) {
         if let Act::Dropped(attachment) = act {
             return self.ask_audit(Some(attachment));
@@ -74,7 +74,7 @@ impl World {
         let same_mac = self.rng.u32(..6) == 0;
         let lan = self.actors[index].lan;
         let actor = &mut self.actors[index];
-        // Of Docker's the Ethernet address is the attachment.
+        // For Docker the Ethernet address is the attachment.
         actor.turn_to_next(index, same, same_mac && !(actor.docker && spooled));
         actor.began = self.now;
         self.choose_address(index);
@@ -110,7 +110,8 @@ impl World {
         }
     }
 
-    /// Docker starts a container that has its address: mostly at once, now and then after minutes, as where it relabels volumes.
+    /// Lets Docker start a container that has its address: mostly at once, now and then after minutes, as when it relabels
+    /// volumes.
     pub(super) fn starts(&mut self, index: usize) {
         let is_slow = !self.winding_down && self.rng.u32(..12) == 0;
         self.stats.count_many("containers that started slowly", usize::from(is_slow));
@@ -118,7 +119,7 @@ impl World {
         self.act_after(index, 0, most, Act::Appear);
     }
 
-    /// Docker moves the link of a container into its namespace, some time after it was told the address.
+    /// Lets Docker move the link of a container into its namespace, some time after it was told the address.
     fn appear(&mut self, index: usize) {
         let actor = &self.actors[index];
         let (Phase::Live, Some(cookie)) = (actor.phase, actor.netns) else { return };
@@ -127,7 +128,7 @@ impl World {
             None => self.kernel.put(cookie, Wire::new("eth0", actor.mac, 1500, actor.lan, false)),
         };
         let Some(at) = at else {
-            // Its link was deleted when dockerd had left it for too long.
+            // Its link was deleted when dockerd had left it too long.
             if self.actors[index].form.is_some() {
                 self.end_by_del(index);
             }
@@ -146,13 +147,13 @@ impl World {
         self.act_after(index, 0, 50 * MILLI, Act::Plug);
     }
 
-    /// What a client is at begins anew at another place.
+    /// Lets a client begin again in another place.
     fn begins_anew(&mut self, index: usize) {
         let actor = &self.actors[index];
         self.timing.moved(&(actor.lan, actor.client_key()));
     }
 
-    /// Docker configures the link. What it was told has not changed for it.
+    /// Lets Docker configure the link. It still has what it was told.
     fn plug_in(&mut self, index: usize) {
         let actor = &self.actors[index];
         let (Phase::Live, Some(at), Some(told)) = (actor.phase, actor.at, actor.told.clone()) else { return };
@@ -160,11 +161,11 @@ impl World {
         self.after(MILLI, 300 * MILLI, Event::Carrier(at, true));
         let told = self.actors[index].as_told(&told);
         self.configure(index, at, &told);
-        // Once it is up, which is told too.
+        // Once it is up, which is also reported.
         self.after(MILLI, 50 * MILLI, Event::Told(self.run, self.kernel.arrival(at).expect("it is there")));
     }
 
-    /// Asks the daemon for something: by a connection, or where there is none as the shim does without.
+    /// Asks the daemon for something: by a connection, or, if there is none, as the shim does.
     pub(super) fn ask(&mut self, actor: usize, role: Role, call: Call, patience: Micros) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request += 1;
@@ -188,7 +189,7 @@ impl World {
         self.ask(index, Role::Again, Call::Add(Box::new(add)), self.now);
     }
 
-    /// Does something with a container that runs.
+    /// Does something with a running container.
     fn next(&mut self, index: usize) {
         if self.winding_down || self.actors[index].phase != Phase::Live {
             return;
@@ -242,7 +243,7 @@ impl World {
         }
     }
 
-    /// Does something with a container of Docker's that runs.
+    /// Does something with a running Docker container.
     fn next_of_docker(&mut self, index: usize) {
         let Some(at) = self.actors[index].at else { return self.stay(index) };
         match self.rng.u32(..100) {
@@ -255,7 +256,7 @@ impl World {
                 self.strip(index);
                 self.stay(index);
             }
-            // Not while what was due in a sleep is done at once: an interface that is nowhere then is given up.
+            // Not while what was due during a sleep is done all at once: an interface that is nowhere then is given up.
             15..25 if self.resumed == 0 || self.now > self.resumed + 60 * SECOND => {
                 self.stats.count("links that moved away and back");
                 self.unlink(index);
@@ -327,7 +328,7 @@ impl World {
         let told = self.actors[index].told.as_ref().filter(|_| self.actors[index].docker);
         let call = match told.map(Lease::ip) {
             Some(address) => {
-                // Of two that were told one address it is not known whose is meant.
+                // If two were told one address, nobody knows whose is meant.
                 let is_told = |actor: &&Actor| actor.docker && actor.told.as_ref().map(Lease::ip) == Some(address);
                 for actor in self.actors.iter().filter(is_told) {
                     self.watch.holders.remove(&actor.attachment);
@@ -335,7 +336,7 @@ impl World {
                 self.unreserve_with(index, address);
                 Call::ReleaseAddress { pool: pool_of(lan), address }
             }
-            // What it was not told of went with its call.
+            // A container that was not told went with its call.
             None => {
                 let grace = self.plan.grace.filter(|_| self.actors[index].returns());
                 Call::Del { attachment, grace }
@@ -347,7 +348,7 @@ impl World {
         }
     }
 
-    /// Goes on with the end of a container whose endpoint is gone, or whose dockerd says nothing of it.
+    /// Goes on with the end of a container whose endpoint is gone, or whose dockerd does not mention it.
     pub(super) fn endpoint_gone(&mut self, index: usize, told: bool) {
         match self.actors[index].form {
             Some(Form::Leased) => {
@@ -393,7 +394,7 @@ impl World {
         self.tell(died);
     }
 
-    /// The namespace dies, and perhaps nobody will ever say DEL.
+    /// Lets the namespace die, perhaps without a DEL ever.
     fn die(&mut self, index: usize) {
         if !matches!(self.actors[index].phase, Phase::Adding | Phase::Live) {
             return;
@@ -405,7 +406,7 @@ impl World {
             self.actors[index].phase = Phase::Ending;
             self.act_after(index, 0, 10 * SECOND, Act::Del);
         } else if self.actors[index].form.is_some() && self.plan.ipvlan {
-            // Nothing tells of such a container's end but dockerd, at its next start.
+            // Only dockerd reports such a container's end, at its next start.
             self.actors[index].phase = Phase::Ending;
             self.act_after(index, SECOND, 60 * SECOND, Act::Del);
         } else {
@@ -429,9 +430,9 @@ impl World {
         let actor = &mut self.actors[index];
         actor.phase = Phase::Idle;
         (actor.at, actor.netns, actor.ended) = (None, None, Some(self.now));
-        // What was asked for this container is void, but for the acts that end it.
+        // What was scheduled for this container is void, except for the acts that end it.
         let lease = u64::from(self.plan.lease.min(600)) * SECOND;
-        // Who had nothing of it tries again, but not at once.
+        // A container that got nothing tries again, but not at once.
         let most = match self.actors[index].told {
             Some(_) => pick(&mut self.rng, &[10 * MILLI, SECOND, lease]),
             None => u64::from(self.plan.lease.min(86_400)) * SECOND / 4 + SECOND,
@@ -457,7 +458,7 @@ impl World {
         for attachment in attachments {
             let id = RequestId(self.next_request);
             self.next_request += 1;
-            // What is kept of a DEL says nothing else.
+            // A kept DEL says nothing else.
             let call = Call::Del { attachment: attachment.clone(), grace: None };
             let role = Role::Spool(attachment);
             self.requests.insert(id, Asked::by_nobody(role, call.clone()));
@@ -481,7 +482,8 @@ impl World {
         }
     }
 
-    /// The one who holds an address may lose it through no fault of the daemon's. One of Docker's is told it before it runs.
+    /// Excuses the holder of an address, who may lose it through no fault of the daemon's. A Docker container is told it before
+    /// it runs.
     pub(super) fn excuse(&mut self, lan: usize, address: Ipv4Addr, why: &'static str) {
         for actor in self.actors.iter_mut().filter(|actor| actor.lan == lan) {
             let holds = matches!(actor.phase, Phase::Adding | Phase::Live);

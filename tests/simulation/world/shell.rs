@@ -19,7 +19,7 @@ use crate::watch::Rule;
 pub(crate) struct Sock {
     /// Where they belong.
     pub(crate) link: Link,
-    /// Which.
+    /// What they should hear.
     pub(crate) want: Sockets,
     /// The LAN that they are on.
     pub(crate) lan: usize,
@@ -27,16 +27,16 @@ pub(crate) struct Sock {
     pub(crate) open_at: Option<At>,
     /// When they were asked for.
     pub(crate) since: Micros,
-    /// The client that speaks on them, as far as that is known: several may have one Ethernet address.
+    /// The client that speaks on them, if known: several may have one Ethernet address.
     pub(crate) client: Option<ClientKey>,
-    /// DHCP was spoken on them, or is about to be: an answer to an earlier try may come first. Others only listen for conflicts:
-    /// what they hear of DHCP is for those.
+    /// Whether DHCP was spoken on them, or is about to be: an answer to an earlier try may come first. Others only listen for
+    /// conflicts, and what they hear of DHCP is not for them.
     pub(crate) speaks: bool,
-    /// No effect of the exchange is carried out before this.
+    /// When the exchange's last effect is carried out: no other is before that.
     ready: Micros,
 }
 
-/// What becomes of an operation on a link.
+/// The fate of an operation on a link.
 pub(super) enum Fate {
     Done,
     Refused,
@@ -67,7 +67,7 @@ impl World {
                 self.at(ready, Event::Carry(run, effect));
             }
             Effect::Send { exchange, .. } | Effect::Hear { exchange, .. } | Effect::Close { exchange, .. } => {
-                // Before any answer reaches its caller: the shell sends while it drains, an answer has a way to go.
+                // Before any answer reaches its caller: the shell sends while it drains, and an answer needs time.
                 let delay = self.rng.u64(1..10);
                 let Some(sock) = self.socks.get_mut(&exchange) else { return };
                 sock.ready = (sock.ready + 1).max(self.now + delay);
@@ -82,7 +82,7 @@ impl World {
                 let delay = self.worker_delay();
                 self.at(self.now + delay, Event::Carry(run, effect));
             }
-            // One after the other, in the order in which they are asked for.
+            // One after the other, in the order of the requests.
             Effect::Make { .. } | Effect::Unmake { .. } | Effect::ListOwn { .. } => {
                 let delay = if self.plan.wires.is_some() { self.worker_delay() } else { 20 };
                 let ready = self.wired.next_change(self.now + delay);
@@ -110,7 +110,7 @@ impl World {
         lan.or_else(by_mac).unwrap_or(0)
     }
 
-    /// Returns the client whose container has a link, or one of Docker's for whose Ethernet address the host's link speaks.
+    /// Returns the client whose container has a link, or the Docker client for whose Ethernet address the host's link speaks.
     fn client_at(&self, link: &Link) -> Option<ClientKey> {
         let is_its = |actor: &&Actor| match link.in_netns() {
             Some(at) => actor.at == Some(at),
@@ -208,7 +208,7 @@ impl World {
         found
     }
 
-    /// Looks at a link. Returns how much later that is told, and what is there.
+    /// Looks at a link. Returns how much later that is reported, and what is there.
     fn inspect(&mut self, target: &Target) -> (Micros, Result<LinkView, LinkCause>) {
         match self.fate() {
             Fate::Done => (0, self.kernel.inspect(target)),
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// Changes a link. Returns how much later that is told, how many steps were taken, and what is there then.
+    /// Changes a link. Returns how much later that is reported, how many steps were taken, and what is there then.
     fn apply(&mut self, target: &Target, steps: &[Step]) -> (Micros, usize, Result<LinkView, LinkCause>) {
         let fate = self.fate();
         let most = match fate {
@@ -241,8 +241,8 @@ impl World {
         }
     }
 
-    /// Opens the sockets of an exchange on a link that was found, if that has carrier and they need no port, unless there are
-    /// none to be had at once.
+    /// Opens the sockets of an exchange on a link that was found, if that has carrier and they need no port, unless none can be
+    /// had at once.
     fn open_beside(
         &mut self,
         found: Option<(bool, Link)>,
@@ -264,7 +264,7 @@ impl World {
         Some(exchange)
     }
 
-    /// Lets a frame out, or refuses to, which only who asks about it hears.
+    /// Lets a frame out, or refuses to, which only a caller that asks hears.
     fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>, over_host: bool) {
         let Some(op) = op else {
             return self.transmit(exchange, frame, over_host);
@@ -300,7 +300,7 @@ impl World {
         let Some(sock) = self.socks.get_mut(&exchange) else { return (0, Err(LinkCause::TimedOut)) };
         let needs = (sock.lan, sock.link.mac());
         if matches!(sock.link, Link::Parent { port: true, .. }) {
-            // Of a bridge two ports can have one, of a link two macvlans cannot.
+            // Two ports of a bridge can have one address, two macvlans of a link cannot.
             let taken = self.kernel.is_taken(needs.0, needs.1) && self.plan.wires != Some(Wires::Bridge);
             if taken || !matches!(fate, Fate::Done) {
                 self.portless.insert(needs);
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// Lets an answer go to its caller.
+    /// Sends an answer to its caller.
     fn reply(&mut self, id: RequestId, answer: Answer) {
         if let Answer::Leased { .. } = &answer {
             self.judge_way(id);
@@ -351,14 +351,14 @@ impl World {
         self.after(10, MILLI, Event::Answer(id, Box::new(answer)));
     }
 
-    /// When an ADD has its lease, nothing has the Ethernet address of the interface that is to come.
+    /// Checks that when an ADD has its lease, nothing has the Ethernet address of the interface that is to come.
     fn judge_way(&mut self, id: RequestId) {
         let Some(add) = self.requests.get(&id).and_then(|asked| add_of(&asked.call)) else { return };
         let Place::Parent { mac, .. } = add.place else { return };
         self.judge_way_of(mac);
     }
 
-    /// Nothing has an Ethernet address when an interface with that is to come.
+    /// Checks that nothing has an Ethernet address when an interface with that address is to come.
     pub(super) fn judge_way_of(&mut self, mac: Mac) {
         let is_its = |sock: &Sock| matches!(sock.link, Link::Parent { port: true, .. }) && sock.link.mac() == mac;
         let in_the_way = self.plan.wires != Some(Wires::Bridge);
@@ -404,7 +404,7 @@ impl World {
         }
     }
 
-    /// Makes a transaction durable. `beside`: the binding whose end it is, where that is kept beside the socket.
+    /// Makes a transaction durable. `beside`: the binding whose end it is, if that is kept beside the socket.
     fn make_durable(&mut self, op: OpId, changes: Vec<Change>, beside: Option<BindingId>) {
         let told = self.store.events.len();
         self.digest.stored(self.now, &changes);

@@ -1,4 +1,4 @@
-//! What passes between clients and servers, judged where clients say it and where they hear it.
+//! What clients and servers exchange, judged where clients say it and where they hear it.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::timing::Times;
 use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
 
-/// So long after another client was offered its address a client may renew its lease at any time.
+/// How long after another client was offered its address a client may renew its lease at any time.
 const OFFERED: u64 = 30 * SECOND;
 
 impl World {
@@ -66,7 +66,7 @@ impl World {
         of_address.map(|((.., to), at)| (to, *at))
     }
 
-    /// A client that a caller asks for begins anew. So does one whose DEL the store refuses.
+    /// Lets a client that a caller asks for begin anew, and also one whose DEL the store refuses.
     pub(super) fn asked_anew(&mut self, call: &Call) {
         let is_told = |attachment: &Attachment, address| {
             let actor = self.actors.iter().find(|actor| actor.docker && actor.attachment == *attachment);
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// A DEL is refused, which may have waited for its turn while its client went on: that begins anew now.
+    /// Handles a refused DEL, which may have waited for its turn while its client went on: that begins anew now.
     pub(super) fn refused(&mut self, id: RequestId) {
         let call = self.requests.get(&id).map(|asked| asked.call.clone());
         call.iter().filter(|call| matches!(call, Call::Del { .. })).for_each(|call| self.asked_anew(call));
@@ -123,12 +123,12 @@ impl World {
         self.segments[lan].judge.heard(payload);
         if matches!(message.kind(), Some(Kind::Offer | Kind::Ack)) {
             self.offered.insert((lan, message.yiaddr, key.clone()), self.now);
-            // Who has it may say so, after a restart too.
+            // Its holder may say so, after a restart too.
             let at = (&self.segments[lan].lan, message.yiaddr);
             let has_it = |record: &&Record| (&record.identity.lan, record.lease.ip()) == at;
             self.store.durable.values().filter(has_it).for_each(|record| self.watch.unhush(record.link.mac()));
         }
-        // One that came by a relay may not be the last word.
+        // A NAK through a relay may not be the last word.
         if is_nak && message.giaddr.is_unspecified() {
             self.refused_by_rogue.remove(&(lan, key.clone()));
             self.timing.refused(&(lan, key.clone()));
@@ -136,12 +136,12 @@ impl World {
             self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
         }
         if message.kind() == Some(Kind::Ack) {
-            // Whoever else was offered the same asks for it no more, and anew where it is offered once more.
+            // Others that were offered the same address no longer ask for it, and ask anew if it is offered again.
             let others = self.offers_of(lan, message.yiaddr).map(|(to, _)| to.clone()).filter(|to| *to != key);
             for other in others.collect::<Vec<_>>() {
                 self.timing.refused(&(lan, other));
             }
-            // An ACK that comes after the end comes too late.
+            // An ACK after the end comes too late.
             let was_told = |actor: &Actor| actor.told.as_ref().is_some_and(|lease| lease.ip() == message.yiaddr);
             let concerned = (0..self.actors.len()).filter(|index| was_told(&self.actors[*index]));
             concerned.collect::<Vec<_>>().into_iter().for_each(|index| self.excuse_lapsed(index));

@@ -1,5 +1,5 @@
-//! Squatters: neighbours outside of all containers that use an address of a server's pool without asking, and answer ARP
-//! about it. No attachment that looks for conflicts goes on with such an address, if it could hear of that.
+//! Squatters: neighbours outside all containers that use an address of a server's pool without asking, and answer ARP for it. No
+//! attachment that looks for conflicts goes on with such an address, if it could hear of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ use crate::plan::{Plan, Wires};
 use crate::subject::message_of;
 use crate::watch::Rule;
 
-/// A window is over, and what it heard acted on, within this: seven seconds of probes, then two announcements.
+/// How soon a window is over, and what it heard has been acted on: seven seconds of probes, then two announcements.
 const WINDOW: Micros = 20 * SECOND;
 
 /// The squatters, and who could hear of them.
@@ -53,7 +53,7 @@ impl Squatted {
         self.squatters.contains_key(&(lan, address))
     }
 
-    /// The link of an attachment came: its address is looked at from there on.
+    /// Records that the link of an attachment came: its address is checked from there on.
     pub(super) fn appeared(&mut self, who: &Attachment, now: Micros) {
         self.watched.get_mut(who).into_iter().for_each(|(_, since)| *since = now);
     }
@@ -64,8 +64,8 @@ impl Squatted {
         self.asked.clear();
     }
 
-    /// Returns whether the squatter with this Ethernet address answers. Every other one is sleepy: it misses the first question
-    /// of each exchange, so that it is heard of only when its address is in use.
+    /// Returns whether the squatter with this Ethernet address answers. Every other squatter is sleepy: it misses the first
+    /// question of each exchange, so that it is heard of only when its address is in use.
     fn is_awake(&mut self, mac: Mac, exchange: ExchangeId) -> bool {
         mac.0[5] & 1 == 0 || !self.asked.insert(exchange)
     }
@@ -83,7 +83,7 @@ impl World {
         self.deliver(exchange, reply, FrameMeta::default());
     }
 
-    /// Returns whether a frame declines an address that is in use, or that the store has a lease of.
+    /// Returns whether a frame declines an address that is in use, or of which the store has a lease.
     pub(super) fn declines_in_use(&self, frame: &[u8]) -> bool {
         let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Decline));
         let Some(address) = message.and_then(|message| message.address(code::REQUESTED)) else { return false };
@@ -123,7 +123,7 @@ impl World {
         declined.into_iter().for_each(|(lan, address)| self.note_declined(lan, address));
     }
 
-    /// Nobody goes on with a squatter's address.
+    /// Checks that nobody goes on with a squatter's address.
     pub(super) fn examine_squatted(&mut self, rows: &[Row]) {
         if self.plan.detection == Detection::Off || self.squatted.squatters.is_empty() {
             return;
@@ -133,8 +133,8 @@ impl World {
             let lives = |actor: &&Actor| actor.phase == Phase::Live && actor.attachment == row.attachment;
             let Some(actor) = self.actors.iter().find(lives) else { continue };
             let Some(squatter) = self.squatted.squatters.get(&(actor.lan, address)) else { continue };
-            // A port of a bridge would have the Ethernet address of a link that is to come: nobody uses the address before that, and
-            // it is looked at then.
+            // A port of a bridge would have the Ethernet address of a link that is to come: nobody uses the address before that,
+            // and it is checked then.
             let hears = actor.at.is_some() || self.plan.wires != Some(Wires::Bridge);
             let watched = self.squatted.watched.get(&row.attachment).filter(|(got, _)| *got == address && hears);
             match watched.filter(|(_, since)| (*since).max(self.resumed) + WINDOW < self.now) {

@@ -1,4 +1,4 @@
-//! Segments: what is between the host's links and the servers, and loses, doubles and delays.
+//! Segments: the wires between the host's links and the servers, which lose, double and delay frames.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -23,19 +23,19 @@ use crate::subject::{answer_of, key_of, message_of};
 /// The server identifier of a rogue that nothing denies, and that has no address to give.
 const STRAY: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 1);
 
-/// One LAN: its stations, and the judge who reads all that the daemon sends on it.
+/// One LAN: its stations, and the judge who reads everything that the daemon sends on it.
 pub(crate) struct Segment {
     /// Its name.
     pub(crate) lan: Lan,
     /// Servers, and routers without one.
     pub(crate) stations: Vec<Station>,
-    /// The last station is a rogue.
+    /// Whether the last station is a rogue, and which.
     pub(crate) rogue: Option<Rogue>,
     /// When a server last got another configuration.
     pub(super) changed: Option<Micros>,
-    /// Which stations are away, until when.
+    /// Until when each station is away.
     pub(super) away: Vec<Micros>,
-    /// Which stations are heard by nobody, until when.
+    /// Until when nobody hears each station.
     pub(super) mute: Vec<Micros>,
     /// The judge.
     pub(crate) judge: Judge,
@@ -58,10 +58,10 @@ impl Segment {
             flag_only: plan.flag_only,
             authoritative: plan.authoritative && plan.servers == 1,
             offer_delay: plan.offer_delay,
-            // On a wire that loses frames too nobody could say which answer a client has heard.
+            // On a wire that also loses frames, nobody could say which answer a client has heard.
             extend_delay: if plan.loss > 0 { std::time::Duration::ZERO } else { plan.extend_delay },
             decline_hold: Duration::from_secs(60),
-            // On a wire that loses frames the NAK may be all that is heard.
+            // On a wire that loses frames, the NAK may be the only thing that is heard.
             relay: (plan.relay && plan.loss == 0).then_some(at(1021)),
             stubborn: plan.stubborn,
             ..Config::new(subnet)
@@ -107,7 +107,7 @@ impl Segment {
         Self { lan, stations, rogue: plan.rogue, changed: None, away, mute, judge: Judge::default() }
     }
 
-    /// Returns the stations but for the rogue.
+    /// Returns the stations except for the rogue.
     pub(crate) fn honest(&self) -> &[Station] {
         &self.stations[..self.stations.len() - usize::from(self.rogue.is_some())]
     }
@@ -150,7 +150,7 @@ impl World {
     }
 
     /// Returns whether a frame goes where a station was before it moved, from a link that is deaf to the ARP answer which would
-    /// have said so, or where its address was taken off and nobody is asked: a lease that was not extended since then, such as one
+    /// have said so, or whose address was taken off and that asks nobody: a lease that was not extended since then, such as one
     /// without end, names no other way. Or it leaves where no station hears it, as no port could be made.
     pub(super) fn strays(&self, exchange: ExchangeId, frame: &[u8]) -> bool {
         let Some(sock) = self.socks.get(&exchange) else { return false };
@@ -165,7 +165,7 @@ impl World {
         !self.segments[sock.lan].stations.iter().any(|station| station.mac() == *to)
     }
 
-    /// The other containers' kernels answer ARP, and the other sockets that listen for it hear it.
+    /// Lets the other containers' kernels answer ARP, and the other sockets that listen for it hear it.
     fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, bytes: &[u8], over_host: bool) {
         let Ok(frame) = decode(bytes) else { return };
         let Packet::Arp(question) = frame.packet else { return };
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// What becomes of a frame: its delay, twice if it is doubled, not at all if it is lost.
+    /// Returns the fate of a frame: its delay, twice if it is doubled, not at all if it is lost.
     pub(super) fn fates(&mut self) -> [Option<Micros>; 2] {
         let mut fates = [None; 2];
         if happens(&mut self.rng, self.plan.loss) {
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// Notes what a server did, and whom it excuses.
+    /// Notes what a server did, and whom that excuses.
     fn served(&mut self, lan: usize, station: usize, served: Served) {
         match served {
             Served::Granted(address, purpose) => {
@@ -275,7 +275,7 @@ impl World {
                 if before.flatten().is_some_and(|ended| ended <= self.now) {
                     self.excuse(lan, address, "lapsed");
                 }
-                // Whoever had it before has it no more.
+                // Its last holder no longer has it.
                 let knows = self.plan.knows;
                 self.watch.holders.retain(|_, holder| {
                     let same = Some(knows.key(key_of(&holder.client_id), holder.mac.0)) == client;
@@ -375,7 +375,7 @@ impl World {
         }
     }
 
-    /// Sets a link down, with which the kernel takes its routes, and lets it come up again.
+    /// Sets a link down, which makes the kernel take its routes, and lets it come up again.
     pub(super) fn lower(&mut self, at: At) {
         self.kernel.lower(at).into_iter().for_each(|told| self.tell(Some(told)));
         self.unplugged(at);
@@ -398,7 +398,7 @@ impl World {
     }
 }
 
-/// Returns whether an exchange's packet socket hears this of ARP.
+/// Returns whether an exchange's packet socket hears this ARP packet.
 fn hears_of(sock: &Sock, arp: &Arp) -> bool {
     let answers = || !arp.request && arp.target_mac == sock.link.mac().0;
     match sock.want.arp {
@@ -411,7 +411,7 @@ pub(super) fn answer_to(question: &Arp, mac: Mac) -> Arp {
     answer_of(question, mac.0)
 }
 
-/// Returns whether the sockets are on the host's link itself: by no port of it, which has the container's Ethernet address.
+/// Returns whether the sockets are on the host's link itself, not on a port of it, which has the container's Ethernet address.
 pub(super) fn is_direct(link: &Link) -> bool {
     matches!(link, Link::Parent { port: false, .. })
 }

@@ -1,9 +1,8 @@
-//! Docker's networks of our own driver, and their endpoints: what dockerd asks of them, and what it makes of the answers.
+//! Docker's networks of our own driver, and their endpoints: what dockerd asks of them, and what it does with the answers.
 //!
-//! A link that was made for Docker lives with its endpoint only. One in the host's namespace is that of an endpoint that dockerd
-//! has, or has been there for less than ten minutes; for less than one, where it came back from a container. One in a container is
-//! nobody's but Docker's. A link of a VLAN is there as long
-//! as a network is in it.
+//! A link that was made for Docker only lives with its endpoint. A link in the host's namespace belongs to an endpoint that
+//! dockerd has, or has been there for less than ten minutes; for less than one, if it came back from a container. A link in a
+//! container belongs to Docker alone. A VLAN's link is there as long as a network is in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,12 +28,12 @@ use crate::link::Own;
 use crate::plan::{VLAN, Wires, happens};
 use crate::watch::Rule;
 
-/// For how long a link may be in the host's namespace that has not been in a container yet.
+/// How long a link that has not been in a container yet may be in the host's namespace.
 const SLOW_START: Micros = 600 * SECOND;
-/// For how long one that came back from there.
+/// How long a link that came back from a container may be there.
 const STRAY: Micros = 60 * SECOND;
 
-/// Returns for how long at least dockerd may leave a link where it is.
+/// Returns how long, at least, dockerd may leave a link where it is.
 pub(super) fn may_stay(own: &Own) -> Micros {
     if own.moved { STRAY } else { SLOW_START }
 }
@@ -55,16 +54,16 @@ enum Stage {
 /// What dockerd has of its networks.
 #[derive(Debug)]
 pub(super) struct Wired {
-    /// By LAN, with whether the daemon may not know it.
+    /// By LAN, and whether the daemon may not know it.
     networks: Vec<(Stage, bool)>,
-    /// By LAN, how many were asked for.
+    /// How many were requested, by LAN.
     created: Vec<u32>,
-    /// Those that the daemon may have without dockerd: its call broke or was one of two, or the daemon ended before it heard that
-    /// dockerd had given up, and had that written.
+    /// Networks that the daemon may have without dockerd: its call broke or was one of two, or the daemon ended before it heard
+    /// that dockerd had given up, and had that written.
     forgotten: BTreeSet<DockerId>,
-    /// The endpoints that were created, and are not forgotten, with whose they are, and whether they are at their end.
+    /// The endpoints that were created and are not forgotten, whose they are, and whether they are ending.
     endpoints: BTreeMap<DockerId, (Attachment, bool)>,
-    /// How many were asked for.
+    /// How many were requested.
     asked: u64,
     /// When the last change of such links is carried out, and when the daemon hears the last news of them.
     changes: Micros,
@@ -79,24 +78,24 @@ impl Wired {
         Self { networks, created, forgotten, endpoints, asked: 0, changes: 0, news: 0 }
     }
 
-    /// Returns when a change is carried out that would be ready at this time: not before those that were asked for earlier.
+    /// Returns when a change that would be ready at this time is carried out: not before those that were requested earlier.
     pub(super) fn next_change(&mut self, ready: Micros) -> Micros {
         self.changes = ready.max(self.changes + 1);
         self.changes
     }
 
-    /// Returns when news are heard that would be at this time: not before earlier ones.
+    /// Returns when news that would come at this time is heard: not before earlier news.
     pub(super) fn next_news(&mut self, ready: Micros) -> Micros {
         self.news = ready.max(self.news + 1);
         self.news
     }
 
-    /// Returns whose an endpoint is, if dockerd has it, and has not asked for its end.
+    /// Returns whose an endpoint is, if dockerd has it and has not asked for its end.
     pub(super) fn has(&self, id: &DockerId) -> Option<&Attachment> {
         self.endpoints.get(id).filter(|(_, ends)| !ends).map(|(attachment, _)| attachment)
     }
 
-    /// Returns the name of a LAN's network. Each that is created has another.
+    /// Returns the name of a LAN's network. Each one that is created has another name.
     fn network_id(&self, lan: usize) -> DockerId {
         DockerId::try_from(format!("{:06x}{lan:06x}{:052x}", self.created[lan], 0)).expect("64 digits are an id")
     }
@@ -175,7 +174,7 @@ impl World {
         let asked = self.now + self.rng.u64(20..2 * MILLI);
         self.at(asked, Event::Request(id));
         if next == Stage::Coming && twice {
-            // Of two calls about it the other may keep it.
+            // If there were two calls about it, the other may keep it.
             self.wired.forgotten.insert(self.wired.network_id(lan));
         } else if next == Stage::Coming && happens(&mut self.rng, self.plan.unruly) {
             let given_up = asked + self.rng.u64(1..5 * MILLI);
@@ -183,7 +182,7 @@ impl World {
         }
     }
 
-    /// Asks the same once more, now and then. Nobody waits for that answer. Returns whether it did.
+    /// Asks the same again, now and then. Nobody waits for that answer. Returns whether it did.
     fn twice(&mut self, call: &Call) -> bool {
         let twice = self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 4);
         if twice {
@@ -194,7 +193,7 @@ impl World {
         twice
     }
 
-    /// Dockerd was killed, or waits no longer for a network to be created. The answer may be on its way.
+    /// Dockerd was killed, or no longer waits for a network to be created. The answer may be on its way.
     pub(super) fn give_up(&mut self, lan: usize, id: RequestId) {
         let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else { return };
         asked.gone = true;
@@ -244,7 +243,7 @@ impl World {
         }
         match self.wired.networks[lan].0 {
             Stage::There => self.sometime(self.plan.active / 10, Event::Wiring(lan)),
-            // What came twice is about the one before: dockerd gives each a name of its own.
+            // A repeated answer is about the previous network: dockerd gives each its own name.
             _ => self.after(10 * MILLI, 10 * SECOND, Event::Wiring(lan)),
         }
     }
@@ -261,7 +260,7 @@ impl World {
         }
     }
 
-    /// Asks for an actor's endpoint: with a lease that is got by this ADD, or with the address that its IPAM driver told.
+    /// Asks for an actor's endpoint: with a lease that this ADD gets, or with the address that its IPAM driver told.
     pub(super) fn create_endpoint(
         &mut self,
         index: usize,
@@ -337,7 +336,7 @@ impl World {
             }
             (Role::Unmake, Phase::Ending, answer) => {
                 self.not_done(index, "DeleteEndpoint", answer.as_ref());
-                // An ipvlan that goes with its namespace shows to nobody: dockerd has to say so, as it does at its next start.
+                // An ipvlan that goes with its namespace shows to nobody: dockerd has to say so, as it does when it next starts.
                 if self.plan.ipvlan || self.rng.bool() {
                     return self.act_after(index, SECOND, 10 * SECOND, Act::Del);
                 }
@@ -368,7 +367,7 @@ impl World {
         }
     }
 
-    /// The daemon does not know a network, which only a lost store or a broken call may cause: whoever made it makes it anew.
+    /// Handles a network that the daemon does not know, which only a lost store or a broken call may cause: it is made anew.
     pub(super) fn no_such_network(&mut self, lan: usize, failure: &Failure) {
         let Failure::Network(NetworkFault::Unknown(id)) = failure else { return };
         if *id != self.wired.network_id(lan) {
@@ -428,7 +427,7 @@ impl World {
         }
     }
 
-    /// Returns whether an attachment is that of an endpoint that was leased by our network driver, and the store has no such.
+    /// Returns whether an attachment is an endpoint leased by our network driver that the store does not have.
     pub(super) fn lacks_endpoint(&self, attachment: &Attachment) -> bool {
         let is_its = |record: &DockerRecord| match record {
             DockerRecord::Endpoint(record) => record.source == Source::Leased(attachment.clone()),
@@ -464,13 +463,13 @@ impl World {
         }
     }
 
-    /// In quiet each link in the host's namespace belongs to an endpoint that dockerd has, and is about to move, or to a network;
-    /// each container that runs has its endpoint.
+    /// Checks that in quiet each link in the host's namespace belongs to an endpoint that dockerd has and is about to move, or
+    /// to a network; and each running container has its endpoint.
     pub(super) fn examine_links(&mut self) {
         if self.plan.wires.is_none() {
             return;
         }
-        // Dockerd may have been told that one was not created which another call about it has kept.
+        // Dockerd may have been told that a network was not created, though another call about it has kept it.
         let has_vlan = self.store.docker.keys().any(|key| matches!(key, DockerKey::Network(_)));
         let left =
             self.kernel.own().filter(|(own, _)| own.store == self.store.number).find(|(own, _)| match &own.owner {
@@ -493,7 +492,7 @@ impl World {
         }
     }
 
-    /// LIST names the links that a daemon with another store has left, as they were when it was last asked.
+    /// Checks that LIST names the links that a daemon with another store has left, as they were when last listed.
     pub(super) fn examine_strangers(&mut self) {
         self.inquire(Call::List);
         if !self.until(self.now + SECOND, |_| false) {
@@ -510,7 +509,7 @@ impl World {
         }
     }
 
-    /// Whoever keeps the host deletes the networks that Docker has forgotten. None of them was ever used.
+    /// Lets an operator delete the networks that Docker has forgotten. None of them was ever used.
     fn delete_forgotten(&mut self) {
         for id in std::mem::take(&mut self.wired.forgotten) {
             let Some(DockerRecord::Network(record)) = self.store.docker.get(&DockerKey::Network(id.clone())) else {
@@ -524,7 +523,7 @@ impl World {
         }
     }
 
-    /// Each network still has endpoints to give, whatever has happened to it. Then dockerd deletes it.
+    /// Checks that each network still has endpoints to give, whatever has happened to it. Then dockerd deletes it.
     pub(super) fn delete_networks(&mut self) {
         self.delete_forgotten();
         let lans = if self.plan.wires.is_some() { self.segments.len() } else { 0 };
@@ -555,7 +554,7 @@ impl World {
         self.stats.count("networks that are good to the end");
     }
 
-    /// Nothing is left of networks and of endpoints that had a lease, in the store.
+    /// Checks that nothing is left in the store of networks and of endpoints that had a lease.
     pub(super) fn examine_kept_of_networks(&mut self) {
         let is_left = |record: &&DockerRecord| match record {
             DockerRecord::Network(_) => true,
@@ -568,7 +567,7 @@ impl World {
     }
 }
 
-/// Returns the routes that dockerd is told of, as it adds them: but for the default route, and without a metric.
+/// Returns the routes that dockerd is told, as it adds them: without the default route, and without a metric.
 fn told_routes(grant: Option<&Grant>) -> Vec<LinkRoute> {
     let routes = grant.map(|grant| grant.routes.as_slice()).unwrap_or_default().iter();
     let told = routes.filter(|route| route.destination.prefix_len() > 0);
