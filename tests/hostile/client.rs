@@ -8,7 +8,7 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::{Lease, Times};
 use leasehold_core::dhcpv4::message::Sender;
-use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
 use leasehold_core::dhcpv4::{Client, Event, Output, Verdict};
 use leasehold_core::identity::ClientId;
 use leasehold_core::time::Instant;
@@ -69,12 +69,10 @@ impl<'a> Life<'a> {
     fn begin(mut script: Script<'a>) -> Self {
         let now = Instant::from_boot(Duration::from_secs(1000)) + script.duration();
         let rng = Rng::with_seed(script.u8().into());
-        let profile = Profile {
-            broadcast: script.flag(),
-            rapid_commit: script.flag(),
-            deny: if script.flag() { vec![SERVERS[1]] } else { Vec::new() },
-            ..Profile::default()
-        };
+        let (broadcast, rapid_commit) = (script.flag(), script.flag());
+        let deny = if script.flag() { vec![SERVERS[1]] } else { Vec::new() };
+        let servers = Servers { deny, ..Servers::default() };
+        let profile = ClientProfile { broadcast, rapid_commit, servers, ..ClientProfile::default() };
         let id = ClientId::new(ID.to_vec()).expect("long enough");
         let sender = Sender::new(MAC, &id, Arc::new(profile));
         let mut judge = Judge::default();

@@ -5,17 +5,20 @@ mod docker;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::{Lease, Times};
-use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry, Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{ClientProfile, Wanted};
 use leasehold_core::effect::{
     Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
 };
 use leasehold_core::grant::Grant;
+use leasehold_core::grant::policy::{OnChange, OnExpiry, Policy};
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Sought, Target};
+use leasehold_core::profile::Profile;
 use leasehold_core::record::{BindingId, Former, Record, RecordState};
 use leasehold_core::registry::{Config, Registry};
 use leasehold_core::silence::Survey;
@@ -408,14 +411,15 @@ impl<'a> Life<'a> {
         let (broadcast, on_parent, rapid_commit) = (self.script.flag(), self.script.u8() > 200, self.script.flag());
         let end = self.script.u8();
         Profile {
-            broadcast,
+            client: Arc::new(ClientProfile { broadcast, rapid_commit, ..ClientProfile::default() }),
             on_parent,
-            rapid_commit,
             release: end < 200,
             grace: (end % 2 == 1).then_some(u32::from(end % 4)),
-            on_change: if self.script.flag() { OnChange::Apply } else { OnChange::Keep },
-            on_expiry: if self.script.flag() { OnExpiry::Remove } else { OnExpiry::Keep },
-            ..Profile::default()
+            policy: Policy {
+                on_change: if self.script.flag() { OnChange::Apply } else { OnChange::Keep },
+                on_expiry: if self.script.flag() { OnExpiry::Remove } else { OnExpiry::Keep },
+                ..Policy::default()
+            },
         }
     }
 
@@ -472,7 +476,7 @@ impl<'a> Life<'a> {
         let former = self.script.flag().then(|| {
             let other = Lease { address: self.net(), ..lease.clone() };
             Box::new(Former {
-                grants: vec![Grant::v4(&other, &Profile::default()); usize::from(address.addr().octets()[3] % 2)],
+                grants: vec![Grant::v4(&other, &Policy::default()); usize::from(address.addr().octets()[3] % 2)],
                 leases: vec![other; usize::from(self.script.u8() % 3)],
                 bare: self.script.flag(),
                 taken: self.script.flag(),

@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -10,8 +9,9 @@ use leasehold_api::cni::{Env, Error, Request};
 use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, spool, to_json};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::message::Sender;
-use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::dhcpv4::profile::ClientProfile;
 use leasehold_core::effect::{Add, Answer, Call, EndpointAddress, NetworkCall};
+use leasehold_core::grant::policy::Policy;
 use leasehold_core::network::{DockerId, LONGEST_NAME, MacvlanMode, Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::PoolId;
 use leasehold_core::time::{Instant, WallTime};
@@ -101,7 +101,7 @@ fn answer(request: &Request) {
             panic!("CNI has no such call: {other:?}")
         }
     }
-    let text = asked.form.answer(&Answer::leased(lease(), &Profile::default())).expect("a lease is a success");
+    let text = asked.form.answer(&Answer::leased(lease(), &Policy::default())).expect("a lease is a success");
     assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json["cniVersion"].is_string()), "{text}");
     assert_eq!(asked.form.answer(&Answer::Deleted), Ok(String::new()));
     is_short(&asked.form.unanswered());
@@ -204,7 +204,7 @@ fn docker_call(asked: Result<docker::Asked, docker::Refused>, method: docker::Me
         Call::Add(add) => {
             assert!(add.timeout <= Duration::from_secs(20) && !add.timeout.is_zero());
             let prefix = add.pool.as_ref().map(|pool| pool.subnet.prefix_len());
-            assert!(add.profile.prefix == prefix.filter(|prefix| *prefix != 0));
+            assert!(add.profile.policy.prefix == prefix.filter(|prefix| *prefix != 0));
             can_be_said(add);
         }
         Call::Network(NetworkCall::Create(record)) => {
@@ -243,7 +243,7 @@ fn docker_call(asked: Result<docker::Asked, docker::Refused>, method: docker::Me
 /// Everything that a configuration makes a client say is there, in the form of RFC 2131 table 5.
 fn can_be_said(add: &Add) {
     let client_id = add.client_id.resolve(MAC);
-    let sender = Sender::new(MAC, &client_id, Arc::new(add.profile.clone()));
+    let sender = Sender::new(MAC, &client_id, add.profile.client.clone());
     let frame = sender.discover(1, 0, add.wanted.map(|wanted| wanted.address));
     let mut found = Judge::default().client_frame(Duration::ZERO, &frame);
     // Rapid commit (80, RFC 4039) has no value.
@@ -253,10 +253,10 @@ fn can_be_said(add: &Add) {
     let message = model::Message::decode(payload).expect("the judge has read it");
     let has = |code| message.option(code).is_some();
     assert_eq!(message.option(code::CLIENT_ID), Some(client_id.as_bytes()));
-    for (code, value) in &add.profile.provide {
+    for (code, value) in &add.profile.client.provide {
         assert_eq!(message.option(*code), Some(value.as_slice()), "option {code}");
     }
-    let Profile { hostname, fqdn, vendor_class, user_class, rapid_commit, .. } = &add.profile;
+    let ClientProfile { hostname, fqdn, vendor_class, user_class, rapid_commit, .. } = &*add.profile.client;
     let said = [hostname.is_some(), vendor_class.is_some(), user_class.is_some(), fqdn.is_some(), *rapid_commit];
     assert_eq!([12, 60, 77, 81, 80].map(has), said, "{:?}", add.profile);
 }

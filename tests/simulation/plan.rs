@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold_core::dhcpv4::profile::{Detection, OnChange, OnExpiry};
+use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry};
 use netns_fixtures::model::{Knows, code};
 
 /// How often something happens, in parts per million.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use leasehold_core::effect::{
     Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, ExchangeId, Failure, Input, NetworkCall, OpId,
@@ -191,7 +192,7 @@ impl Subject {
         match (mutation, input) {
             (_, Input::Request { id, call: Call::Add(mut add) }) => {
                 if mutation == Mutation::RogueBelieved {
-                    add.profile.deny.clear();
+                    Arc::make_mut(&mut add.profile.client).servers.deny.clear();
                 }
                 if mutation == Mutation::LanUnshared {
                     let own = Lan::Network(add.attachment.to_string());
@@ -413,7 +414,7 @@ impl Subject {
         let Change::Put(_, record) = change else { return };
         let waits = self.adds.iter().find(|(_, attachment)| **attachment == record.attachment);
         let Some((id, _)) = waits.filter(|_| record.state == RecordState::Bound) else { return };
-        let (id, answer) = (*id, Answer::leased(record.lease.clone(), &record.profile));
+        let (id, answer) = (*id, Answer::leased(record.lease.clone(), &record.profile.policy));
         self.adds.remove(&id);
         self.dropped.insert(id);
         self.own.push_back(Effect::Reply { id, answer });

@@ -82,24 +82,25 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 20] = [
+const LAYERS: [(&str, &str); 21] = [
     (
         "registry",
-        "registry binding interface outbox backoff conflict grant dhcpv4 wire effect silence event record network pool identity link time",
+        "registry binding interface outbox backoff conflict profile grant dhcpv4 wire effect silence event record network pool identity link time",
     ),
     (
         "binding",
-        "binding interface outbox backoff plan conflict grant dhcpv4 wire effect silence event record pool identity link time",
+        "binding interface outbox backoff plan conflict profile grant dhcpv4 wire effect silence event record pool identity link time",
     ),
     ("interface", "interface plan backoff grant effect identity link record wire time"),
     ("outbox", "outbox dhcpv4 wire effect event record network identity link time"),
     ("plan", "grant dhcpv4 link"),
+    ("profile", "grant dhcpv4"),
     ("grant", "dhcpv4 time"),
     ("failure", "dhcpv4 wire silence identity link network pool"),
-    ("effect", "failure grant dhcpv4 wire silence record network pool identity link time"),
+    ("effect", "failure profile grant dhcpv4 wire silence record network pool identity link time"),
     ("event", "identity time"),
     ("silence", "identity"),
-    ("record", "grant dhcpv4 event network pool identity link time"),
+    ("record", "profile grant dhcpv4 event network pool identity link time"),
     ("dhcpv4", "dhcpv4 backoff wire identity time"),
     ("conflict", "conflict wire identity time"),
     ("link", "wire network identity"),

@@ -1,13 +1,15 @@
 //! What a lease gives an interface, of whichever family: the finished plan, which doors spell and steps on a link carry out.
 
+pub mod policy;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
+use self::policy::{ExtraRoute, Policy};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::{ExtraRoute, Profile};
 
 /// The MTU that any Ethernet link carries.
 const ETHERNET_MTU: u16 = 1500;
@@ -20,7 +22,7 @@ pub(crate) const MAIN_TABLE: u32 = 254;
 pub struct Grant {
     /// The addresses, each with the prefix of its subnet.
     pub addresses: Vec<IpNet>,
-    /// The default router, unless the profile suppresses the default route.
+    /// The default router, unless the policy suppresses the default route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
     /// The router that a default route over the interface is to go by where there is one: none is added.
@@ -80,15 +82,15 @@ pub struct Route {
 }
 
 impl Grant {
-    /// Returns what a DHCPv4 lease gives an interface under a profile.
-    pub fn v4(lease: &Lease, profile: &Profile) -> Self {
+    /// Returns what a DHCPv4 lease gives an interface under a policy.
+    pub fn v4(lease: &Lease, policy: &Policy) -> Self {
         Self {
-            addresses: vec![profile.address(lease).into()],
-            gateway: lease.gateway.map(IpAddr::V4).filter(|_| !profile.suppress_default_route),
-            router: lease.gateway.map(IpAddr::V4).filter(|_| profile.follow_router),
-            routes: routes(lease, profile),
+            addresses: vec![policy.address(lease.address).into()],
+            gateway: lease.gateway.map(IpAddr::V4).filter(|_| !policy.suppress_default_route),
+            router: lease.gateway.map(IpAddr::V4).filter(|_| policy.follow_router),
+            routes: routes(lease, policy),
             dns: Dns::v4(lease).unwrap_or_default(),
-            mtu: profile.mtu.or(lease.mtu),
+            mtu: policy.mtu.or(lease.mtu),
         }
     }
 
@@ -154,7 +156,7 @@ impl Route {
     /// Main plugins that know of no `scope` give a route onto the link the global one, and the kernel takes no next hop
     /// behind such a route. Nor do they find it again at CHECK, where they look for the 0.0.0.0 that they were told. And a result
     /// below CNI 1.1.0 has nothing of a route but its destination and next hop. The link's own MTU need not be said.
-    fn is_late(&self, address: Ipv4Net, lease: &Lease, profile: &Profile) -> bool {
+    fn is_late(&self, address: Ipv4Net, lease: &Lease, policy: &Policy) -> bool {
         let is_v4 = matches!(self.destination, IpNet::V4(_)) && self.via.is_none_or(|via| via.is_ipv4());
         let is_beyond = || self.via.is_none_or(|via| !IpNet::from(address).contains(&via));
         let has_own_mtu = || self.mtu.is_some_and(|mtu| lease.mtu.map(u32::from) != Some(mtu));
@@ -162,7 +164,7 @@ impl Route {
             let has_metric = self.metric.is_some_and(|metric| metric != 0);
             has_metric || !self.is_main() || has_own_mtu() || self.advmss.is_some() || self.scope.is_some()
         };
-        is_v4 && (profile.late_routes && self.is_main() && is_beyond() || profile.plain_routes && says_more())
+        is_v4 && (policy.late_routes && self.is_main() && is_beyond() || policy.plain_routes && says_more())
     }
 }
 
@@ -173,13 +175,13 @@ impl Route {
 ///
 /// Each destination is there once for a metric and table, as the kernel has it (`EEXIST`): what the configuration says of it,
 /// else what the server said first. The subnet's own is not among them: the kernel makes it with the address.
-fn routes(lease: &Lease, profile: &Profile) -> Vec<Route> {
-    let address = profile.address(lease);
+fn routes(lease: &Lease, policy: &Policy) -> Vec<Route> {
+    let address = policy.address(lease.address);
     let mtu = lease.mtu.filter(|mtu| *mtu <= ETHERNET_MTU).map(u32::from);
-    let given = lease.routes.iter().filter(|r| !profile.suppress_default_route || r.destination.prefix_len() > 0);
+    let given = lease.routes.iter().filter(|r| !policy.suppress_default_route || r.destination.prefix_len() > 0);
     let given = given.map(|r| Route { mtu, ..Route::new(r.destination.into(), r.via.map(IpAddr::V4)) });
-    let extra = profile.routes.iter().map(|extra| resolve(extra, lease.gateway));
-    let with_metric = |route: Route| Route { metric: route.metric.or(profile.metric), ..route };
+    let extra = policy.routes.iter().map(|extra| resolve(extra, lease.gateway));
+    let with_metric = |route: Route| Route { metric: route.metric.or(policy.metric), ..route };
     let mut taken = BTreeSet::from([Route::new(address.trunc().into(), None).key()]);
     let (extra, given) = (extra.map(with_metric), given.map(with_metric));
     let extra: Vec<_> = extra.filter(|route| taken.insert(route.key())).collect();
@@ -197,10 +199,10 @@ fn routes(lease: &Lease, profile: &Profile) -> Vec<Route> {
     }
     routes.extend(via);
     let is_left_out = |route: &Route| {
-        profile.left_out.contains(&(route.destination.trunc(), route.other_table().unwrap_or(MAIN_TABLE)))
+        policy.left_out.contains(&(route.destination.trunc(), route.other_table().unwrap_or(MAIN_TABLE)))
     };
     let routes = routes.into_iter().filter(|route| !is_left_out(route));
-    routes.map(|route| Route { late: route.is_late(address, lease, profile), ..route }).collect()
+    routes.map(|route| Route { late: route.is_late(address, lease, policy), ..route }).collect()
 }
 
 /// Returns a route of the configuration in a network with this gateway. Without a gateway it is on the link, as the

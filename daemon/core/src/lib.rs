@@ -63,6 +63,7 @@ pub mod network;
 mod outbox;
 pub mod plan;
 pub mod pool;
+pub mod profile;
 pub mod record;
 pub mod registry;
 pub mod silence;

@@ -7,13 +7,13 @@ use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Profile;
 use crate::event::Event;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::link::Link;
 use crate::network::{DockerId, EndpointRecord, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
+use crate::profile::Profile;
 use crate::time::{BootId, Instant, Now, WallTime};
 
 /// Names a binding, in the store and within a run. A new ADD of a known attachment gets a new one.

@@ -117,7 +117,7 @@ fn the_address_is_the_interfaces_own_and_of_version_4() {
 fn the_daemons_defaults_are_those_of_an_add() {
     let site = Site { add_timeout: Duration::from_secs(208), broadcast: true, ..Site::default() };
     let add = adoptee(CTR.as_bytes(), &site).unwrap().unwrap().add;
-    assert_eq!((add.timeout, add.profile.broadcast), (Duration::from_secs(208), true));
+    assert_eq!((add.timeout, add.profile.client.broadcast), (Duration::from_secs(208), true));
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! An ADD: the network's configuration and the container's circumstances, as the core's [`Add`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_api::cni::{self, ClientId, Config, ConflictDetection, Error, Ipam, Request, RequestList, Route};
 use leasehold_api::{ADD_TIMEOUT, add_timeout};
 use leasehold_core::dhcpv4::message::REQUEST_LIST;
-use leasehold_core::dhcpv4::profile::{Detection, ExtraRoute, GRACE, OnChange, OnExpiry, Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
 use leasehold_core::effect::{Add, ClientIdRule};
+use leasehold_core::grant::policy::{Detection, ExtraRoute, OnChange, OnExpiry, Policy};
 use leasehold_core::link::{ByName, Place};
+use leasehold_core::profile::{GRACE, Profile};
 use leasehold_core::wire::message::{ClientMessage, is_own};
 use leasehold_core::wire::option::fqdn;
 
@@ -60,12 +63,13 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     let grace = grace(&ipam, &provided, chaddr.is_some());
     let client_id = client_id(&ipam, &mut provided, &names, site)?;
     let wanted = args::wanted(config, &said, &args)?;
-    let profile = profile(&ipam, provided, &names)?;
     // The children of an ipvlan's parent share its hardware address: what is unicast to it goes to the parent.
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
     // An answer to a hardware address other than its own does not reach an interface either, and it is not known here whether
     // the main plugin has set the one that the runtime names.
     let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent || chaddr.is_some());
+    let client = Arc::new(ClientProfile { broadcast, ..client(&ipam, provided, &names)? });
+    let (release, policy) = (ipam.release.unwrap_or(true), policy(&ipam));
     Ok(Add {
         attachment: named.attachment(),
         pool: None,
@@ -78,7 +82,7 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
         client_id,
         chaddr,
         wanted: wanted.map(|address| Wanted { address, preferred: ipam.ip_preferred }),
-        profile: Profile { broadcast, on_parent, grace, ..profile },
+        profile: Profile { client, on_parent, release, grace, policy },
         timeout: ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
     })
 }
@@ -144,9 +148,8 @@ fn once(key: &str, said: bool, option: u8, provided: &BTreeMap<u8, &str>) -> Res
     Ok(())
 }
 
-/// Returns what the client says and wants, except for what depends on the main plugin (how it is answered, who adds
-/// which routes) or on the identity (how long its lease is kept).
-fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> Result<Profile, Error> {
+/// Returns what the client says and wants, except for how it is answered, which depends on the main plugin.
+fn client(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> Result<ClientProfile, Error> {
     once("vendorClass", ipam.vendor_class.is_some(), VENDOR_CLASS, &provided)?;
     // `provide` gives the whole of 77 as bytes, which need not be in the form of RFC 3004: they are sent as they are.
     once("userClass", ipam.user_class.is_some(), USER_CLASS, &provided)?;
@@ -162,7 +165,7 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         .or_else(|| named(HOST_NAME, &mut provided))
         .or_else(|| default_hostname(ipam, names));
     let one_name_only = fqdn.is_some() || provided.contains_key(&FQDN);
-    let profile = Profile {
+    let client = ClientProfile {
         // RFC 4702 §3.1: a client that sends 81 must not send 12.
         hostname: hostname.filter(|name| !name.is_empty() && !one_name_only),
         fqdn,
@@ -175,13 +178,22 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
             .collect(),
         request: request_list(&ipam.request),
         broadcast: false,
-        on_parent: false,
         rapid_commit: ipam.rapid_commit,
-        allow: ipam.servers.allow.clone(),
-        deny: ipam.servers.deny.clone(),
-        prefix: None,
-        release: ipam.release.unwrap_or(true),
-        grace: None,
+        servers: Servers { allow: ipam.servers.allow.clone(), deny: ipam.servers.deny.clone() },
+    };
+    match length(&client) {
+        0..=ClientMessage::EXTRA => Ok(client),
+        long => {
+            let fault =
+                format!("the options to send are {long} bytes long, a message has room for {}", ClientMessage::EXTRA);
+            Err(bad_config("ipam", fault))
+        }
+    }
+}
+
+/// Returns what the interface is to carry, except for what depends on the main plugin (who adds which routes).
+fn policy(ipam: &Ipam) -> Policy {
+    Policy {
         detection: match ipam.conflict_detection {
             ConflictDetection::Optimistic => Detection::Optimistic,
             ConflictDetection::Strict => Detection::Strict,
@@ -192,19 +204,7 @@ fn profile(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> 
         metric: ipam.priority,
         routes: ipam.routes.iter().map(extra_route).collect(),
         suppress_default_route: ipam.suppress_default_route,
-        follow_router: false,
-        mtu: None,
-        late_routes: false,
-        plain_routes: false,
-        left_out: Vec::new(),
-    };
-    match length(&profile) {
-        0..=ClientMessage::EXTRA => Ok(profile),
-        long => {
-            let fault =
-                format!("the options to send are {long} bytes long, a message has room for {}", ClientMessage::EXTRA);
-            Err(bad_config("ipam", fault))
-        }
+        ..Policy::default()
     }
 }
 
@@ -213,9 +213,9 @@ fn extra_route(said: &cni::ExtraRoute) -> ExtraRoute {
     ExtraRoute { destination, gateway: said.gw, metric, mtu, advmss, table, scope }
 }
 
-/// Returns the bytes that a profile's options take in a message.
-fn length(profile: &Profile) -> usize {
-    let Profile { hostname, fqdn: name, vendor_class, user_class, provide, rapid_commit, .. } = profile;
+/// Returns the bytes that a client's options take in a message.
+fn length(client: &ClientProfile) -> usize {
+    let ClientProfile { hostname, fqdn: name, vendor_class, user_class, provide, rapid_commit, .. } = client;
     let texts = [hostname, vendor_class].into_iter().flatten().map(String::len);
     let user_class = user_class.iter().map(|class| 1 + class.len());
     let name = name.iter().filter_map(|name| Some(fqdn(name)?.len()));

@@ -103,7 +103,7 @@ impl Asked {
                 let mut add = add(request, config, named, site)?;
                 // Since then a route has more than a destination and a next hop.
                 let is_plain = version < Version::V1_1_0;
-                (add.profile.late_routes, add.profile.plain_routes) = (is_plain, is_plain);
+                (add.profile.policy.late_routes, add.profile.policy.plain_routes) = (is_plain, is_plain);
                 (of(&add.attachment), Call::Add(Box::new(add)))
             }
             // Whatever else the configuration says: a DEL also follows an ADD that failed because of it, and must

@@ -22,7 +22,7 @@ use super::*;
 fn record(n: u64) -> Record {
     let mac = Mac([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
     Record {
-        profile: leasehold_core::dhcpv4::profile::Profile::default(),
+        profile: leasehold_core::profile::Profile::default(),
         attachment: Attachment::cni("lan", format!("c{n}"), "eth0"),
         identity: Identity {
             lan: Lan::Network("lan".to_owned()),

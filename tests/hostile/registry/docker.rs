@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::effect::{Add, Call, EndpointAddress, EndpointRequest, NetworkCall, Outcome, PoolRequest};
+use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, Lan};
 use leasehold_core::link::{ByName, KernelEvent, LinkView, Place, Sighting, Sightings, Sought, Target};
 use leasehold_core::network::{DockerId, LinkOwner, MacvlanMode, Mode, NetworkRecord, OwnLinks, Wiring};
 use leasehold_core::pool::{PoolId, PoolRecord};
+use leasehold_core::profile::Profile;
 use leasehold_core::record::DockerRecord;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
@@ -167,12 +169,8 @@ pub(super) fn of_docker(add: Add) -> Add {
     let place = Place::Parent { ifname: "br0".to_owned(), mac: mac(number) };
     let pool: Option<PoolId> = pool.parse().ok();
     let prefix = pool.as_ref().map(|pool| pool.subnet.prefix_len());
-    let profile = leasehold_core::dhcpv4::profile::Profile {
-        prefix,
-        suppress_default_route: true,
-        follow_router: true,
-        ..add.profile
-    };
+    let policy = Policy { prefix, suppress_default_route: true, follow_router: true, ..add.profile.policy };
+    let profile = Profile { policy, ..add.profile };
     Add { place, lan: lan(), chaddr: None, pool, profile, ..add }
 }
 

@@ -2,16 +2,19 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
 use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
+use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
 use leasehold_core::network::DockerId;
 use leasehold_core::pool::PoolId;
+use leasehold_core::profile::Profile;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -321,6 +324,7 @@ impl Actor {
     /// Returns its ADD.
     pub(crate) fn add(&self, lan: Lan, timeout: Duration, plan: &Plan) -> Add {
         let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
+        let servers = Servers { deny, ..Servers::default() };
         let pooled = self.docker && self.form != Some(Form::Leased);
         let inside = Place::InNetns(ByName { netns: self.path.clone(), ifname: "eth0".to_owned(), host_too: false });
         let place = match self.docker {
@@ -335,19 +339,22 @@ impl Actor {
             chaddr: None,
             wanted: self.wanted.map(|address| Wanted { address, preferred: false }),
             profile: Profile {
-                deny,
-                on_change: plan.on_change,
-                on_expiry: plan.on_expiry,
-                metric: self.metric(plan),
-                late_routes: plan.late_routes && !self.docker,
-                plain_routes: plan.late_routes && !self.docker,
-                suppress_default_route: self.docker,
-                follow_router: self.docker,
-                prefix: pooled.then_some(DOCKER_PREFIX),
-                detection: plan.detection,
-                grace: plan.grace.filter(|_| self.returns()),
+                client: Arc::new(ClientProfile { servers, ..ClientProfile::default() }),
                 on_parent: plan.ipvlan,
-                ..Profile::default()
+                release: true,
+                grace: plan.grace.filter(|_| self.returns()),
+                policy: Policy {
+                    on_change: plan.on_change,
+                    on_expiry: plan.on_expiry,
+                    metric: self.metric(plan),
+                    late_routes: plan.late_routes && !self.docker,
+                    plain_routes: plan.late_routes && !self.docker,
+                    suppress_default_route: self.docker,
+                    follow_router: self.docker,
+                    prefix: pooled.then_some(DOCKER_PREFIX),
+                    detection: plan.detection,
+                    ..Policy::default()
+                },
             },
             timeout,
             pool: pooled.then(|| pool_of(self.lan)),

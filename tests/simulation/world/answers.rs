@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold_core::dhcpv4::profile::Detection;
 use leasehold_core::effect::{Answer, Call, Failure, RequestId};
 use leasehold_core::event::{Event as LeaseEvent, EventKind};
+use leasehold_core::grant::policy::Detection;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
 

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use leasehold_core::dhcpv4::profile::Detection;
 use leasehold_core::effect::{Answer, Call, ExchangeId, OpId, Outcome, RequestId};
+use leasehold_core::grant::policy::Detection;
 use leasehold_core::identity::Attachment;
 use leasehold_core::network::LinkOwner;
 use leasehold_core::record::Change;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::dhcpv4::profile::OnChange;
 use leasehold_core::effect::{Answer, Call, Failure, RequestId, Row};
 use leasehold_core::event as journal;
+use leasehold_core::grant::policy::OnChange;
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model;

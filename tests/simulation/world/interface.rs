@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::dhcpv4::profile::{OnChange, OnExpiry};
 use leasehold_core::event::{Event, EventKind};
 use leasehold_core::grant::Dns;
+use leasehold_core::grant::policy::{OnChange, OnExpiry};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{LinkRoute, Step, Target};
 use leasehold_core::record::{Record, RecordState};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::dhcpv4::profile::{ClientProfile, Servers};
 use leasehold_core::effect::{Answer, Call, PoolRequest};
+use leasehold_core::profile::Profile;
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::wire::Mac;
 
@@ -139,6 +140,7 @@ impl World {
 
     fn pool_call(&self, lan: usize, subnet: Option<Ipv4Net>) -> Call {
         let deny = if self.plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
+        let servers = Servers { deny, ..Servers::default() };
         Call::RequestPool(Box::new(PoolRequest {
             definition: pool_of(lan).definition,
             subnet,
@@ -146,7 +148,7 @@ impl World {
             ifname: format!("eth{lan}"),
             mac: Mac([2, 0xdd, 0, 0, 0, lan as u8]),
             lan: self.segments[lan].lan.clone(),
-            profile: Profile { deny, ..Profile::default() },
+            profile: Profile::from(ClientProfile { servers, ..ClientProfile::default() }),
             timeout: Duration::from_secs(20),
         }))
     }

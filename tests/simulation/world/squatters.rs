@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::dhcpv4::profile::Detection;
 use leasehold_core::effect::{ExchangeId, Row};
 use leasehold_core::event::EventKind;
+use leasehold_core::grant::policy::Detection;
 use leasehold_core::identity::Attachment;
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::wire::Mac;

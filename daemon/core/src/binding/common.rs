@@ -22,11 +22,11 @@ use super::holders::{Claim, Stand};
 use super::{Cx, Report};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::profile::Profile;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::interface::{Interfaces, Presence, Seat, Work};
 use crate::link::{Link, LinkCause, LinkView, Sockets};
+use crate::profile::Profile;
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{Instant, WallTime};
 use crate::wire::Mac;
@@ -45,7 +45,7 @@ pub(crate) struct Holder {
 impl Holder {
     /// Returns the sender of its messages.
     pub(crate) fn sender(&self) -> Sender {
-        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone())
+        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.client.clone())
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) enum Leave {
 impl Common {
     /// Returns what a lease gives the interface.
     pub(super) fn grant(&self, lease: &Lease) -> Grant {
-        Grant::v4(lease, &self.profile)
+        Grant::v4(lease, &self.profile.policy)
     }
 
     pub(super) fn new(id: BindingId, holder: Holder) -> Self {
@@ -182,7 +182,7 @@ impl Common {
 
     /// Returns the sender of the messages of a client that goes on after a restart: it learns its station later.
     pub(super) fn plain_sender(&self) -> Sender {
-        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.clone())
+        Sender::new(self.identity.chaddr, &self.identity.client_id, self.profile.client.clone())
     }
 
     /// Returns the same, if the leased address belongs to this station.
@@ -230,7 +230,8 @@ impl Common {
 
     /// Records that Docker is told of a lease. Returns whether it was told another address before.
     pub(super) fn answers(&mut self, lease: &Lease) -> bool {
-        let told = matches!(*self.attachment, Attachment::Docker { .. }).then(|| self.profile.address(lease));
+        let told =
+            matches!(*self.attachment, Attachment::Docker { .. }).then(|| self.profile.policy.address(lease.address));
         std::mem::replace(&mut self.answered, told) != told
     }
 

@@ -33,12 +33,12 @@ use self::life::{Living, Next, SAME};
 
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Profile;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::{Interfaces, News, Presence, Work};
 use crate::link::{Link, LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
+use crate::profile::Profile;
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
 use crate::wire::Mac;

@@ -276,7 +276,7 @@ impl Client {
     fn addressee(&self, message: &Message, xid: u32) -> Result<Ipv4Addr, Refusal> {
         let expect = Expect { xid, chaddr: self.sender.chaddr, client_id: self.sender.client_id.as_bytes() };
         let server = accept::addressee(message, &expect)?;
-        if self.sender.profile.trusts(server) { Ok(server) } else { Err(Refusal::Untrusted(server)) }
+        if self.sender.profile.servers.trusts(server) { Ok(server) } else { Err(Refusal::Untrusted(server)) }
     }
 }
 

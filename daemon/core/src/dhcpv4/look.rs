@@ -91,7 +91,7 @@ impl Look {
         let Sender { chaddr, client_id, profile, .. } = &self.sender;
         let expect = Expect { xid: self.xid, chaddr: *chaddr, client_id: client_id.as_bytes() };
         let server = accept::addressee(&message, &expect)?;
-        if !profile.trusts(server) {
+        if !profile.servers.trusts(server) {
             return Err(Refusal::Untrusted(server).into());
         }
         accept::expect_kind(&message, &[MessageType::Offer], StateName::Selecting)?;

@@ -20,7 +20,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::profile::Profile;
+use super::profile::ClientProfile;
 use crate::identity::ClientId;
 use crate::wire::Mac;
 use crate::wire::frame::Udp;
@@ -63,7 +63,7 @@ pub struct Sender {
     /// The client identifier (61).
     pub client_id: ClientId,
     /// What else the client says and wants.
-    pub profile: Arc<Profile>,
+    pub profile: Arc<ClientProfile>,
 }
 
 /// Where an IP unicast goes.
@@ -77,7 +77,7 @@ pub struct Hop {
 
 impl Sender {
     /// Returns the sender of a client's messages.
-    pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<Profile>) -> Self {
+    pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<ClientProfile>) -> Self {
         let (client_id, by_station, unanswered) = (client_id.clone(), false, 0);
         Self { chaddr, station: chaddr, by_station, unanswered, max_size: MOST_SIZE, client_id, profile }
     }

@@ -8,13 +8,15 @@ use ipnet::Ipv4Net;
 
 use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::{Profile, Wanted};
+use crate::dhcpv4::profile::Wanted;
 use crate::failure::Failure;
 use crate::grant::Grant;
+use crate::grant::policy::Policy;
 use crate::identity::{Attachment, ClientIdRule, Identity, Lan};
 use crate::link::{Link, Place};
 use crate::network::{DockerId, EndpointRecord, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
+use crate::profile::Profile;
 use crate::wire::Mac;
 
 /// What a caller asks.
@@ -267,8 +269,8 @@ pub enum NetworkAnswer {
 
 impl Answer {
     /// Returns the answer to an ADD that has a lease.
-    pub fn leased(lease: Lease, profile: &Profile) -> Self {
-        let grant = Grant::v4(&lease, profile).told();
+    pub fn leased(lease: Lease, policy: &Policy) -> Self {
+        let grant = Grant::v4(&lease, policy).told();
         Self::Leased { lease: Box::new(lease), grant: Box::new(grant) }
     }
 }

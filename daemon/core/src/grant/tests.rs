@@ -39,7 +39,7 @@ pub(crate) fn extra(destination: &str, gateway: Option<&str>) -> ExtraRoute {
 
 #[test]
 fn a_profile_shapes_the_routes() {
-    let profile = Profile {
+    let policy = Policy {
         suppress_default_route: true,
         metric: Some(7),
         routes: vec![
@@ -49,10 +49,10 @@ fn a_profile_shapes_the_routes() {
             ExtraRoute { table: Some(7), ..extra("10.3.0.0/16", None) },
             ExtraRoute { metric: Some(3), mtu: Some(1300), ..extra("fd00::/8", None) },
         ],
-        ..Profile::default()
+        ..Policy::default()
     };
     let given = with_mtu(lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1", "172.16.0.0/12 192.0.2.8"]), 1400);
-    let shown: Vec<_> = routes(&given, &profile)
+    let shown: Vec<_> = routes(&given, &policy)
         .iter()
         .map(|r| format!("{} {:?} {:?} {:?} {:?}", r.destination, r.via, r.metric, r.mtu, r.table))
         .collect();
@@ -76,7 +76,7 @@ fn each_destination_is_there_once_and_the_subnets_own_is_the_kernels() {
     let given = lease("192.0.2.50/24", &[&twice[..], &more].concat());
     let own = extra("172.16.9.9/12", Some("192.0.2.9"));
     let elsewhere = [ExtraRoute { metric: Some(7), ..own.clone() }, ExtraRoute { table: Some(9), ..own.clone() }];
-    let profile = Profile { routes: [vec![own], elsewhere.into()].concat(), ..Profile::default() };
+    let policy = Policy { routes: [vec![own], elsewhere.into()].concat(), ..Policy::default() };
     let show = |r: &Route| {
         let via = r.via.map(|via| via.to_string()).unwrap_or_default();
         format!("{} {via} {:?} {:?}", r.destination, r.metric, r.table)
@@ -90,15 +90,15 @@ fn each_destination_is_there_once_and_the_subnets_own_is_the_kernels() {
         "172.16.9.9/12 192.0.2.9 Some(7) None",
         "172.16.9.9/12 192.0.2.9 None Some(9)",
     ];
-    assert_eq!(routes(&given, &profile).iter().map(show).collect::<Vec<_>>(), expected);
+    assert_eq!(routes(&given, &policy).iter().map(show).collect::<Vec<_>>(), expected);
 }
 
 #[test]
 fn a_main_plugin_that_cannot_add_what_is_beyond_the_subnet_is_not_told_of_it() {
-    let late = Profile { late_routes: true, ..Profile::default() };
-    let told = |lease: &Lease, profile: &Profile| {
+    let late = Policy { late_routes: true, ..Policy::default() };
+    let told = |lease: &Lease, policy: &Policy| {
         let show = |r: &Route| format!("{} {}", r.destination, r.via.map(|via| via.to_string()).unwrap_or_default());
-        let grant = Grant::v4(lease, profile);
+        let grant = Grant::v4(lease, policy);
         let has_late = grant.has_late();
         (grant.told().routes.iter().map(show).collect::<Vec<_>>(), has_late)
     };
@@ -106,7 +106,7 @@ fn a_main_plugin_that_cannot_add_what_is_beyond_the_subnet_is_not_told_of_it() {
     for address in ["192.0.2.50/32", "192.0.2.50/24"] {
         let lease = lease(address, &["0.0.0.0/0 203.0.113.1"]);
         assert_eq!(told(&lease, &late), (vec![], true), "{address}");
-        assert_eq!(told(&lease, &Profile::default()), (off_link.to_vec(), false), "{address}");
+        assert_eq!(told(&lease, &Policy::default()), (off_link.to_vec(), false), "{address}");
     }
     let mixed = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1", "10.0.0.0/8", "172.16.0.0/12 10.0.0.1"]);
     assert_eq!(told(&mixed, &late), (vec!["0.0.0.0/0 192.0.2.1".to_owned()], true));
@@ -118,7 +118,7 @@ fn a_main_plugin_that_cannot_add_what_is_beyond_the_subnet_is_not_told_of_it() {
 fn a_routes_mtu_is_said_only_where_any_link_can_have_it() {
     let mtu = |mtu| {
         let lease = with_mtu(lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]), mtu);
-        routes(&lease, &Profile::default())[0].mtu
+        routes(&lease, &Policy::default())[0].mtu
     };
     assert_eq!((mtu(1500), mtu(9000)), (Some(1500), None));
 }

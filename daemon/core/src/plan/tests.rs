@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 
 use super::*;
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::{ExtraRoute, Profile};
+use crate::grant::policy::{ExtraRoute, Policy};
 use crate::grant::tests::{extra, lease, with_mtu};
 
 fn show(step: &Step) -> String {
@@ -37,15 +37,15 @@ fn from(leases: &[Lease]) -> From<'_> {
     From { leases, bare: false, unrouted: false, addresses: &[] }
 }
 
-fn way(from: &From<'_>, next: Option<&Lease>, profile: &Profile) -> Vec<Step> {
+fn way(from: &From<'_>, next: Option<&Lease>, policy: &Policy) -> Vec<Step> {
     let From { leases, bare, unrouted, addresses } = *from;
-    let grants: Vec<_> = leases.iter().map(|lease| Grant::v4(lease, profile)).collect();
-    let next = next.map(|lease| Grant::v4(lease, profile));
+    let grants: Vec<_> = leases.iter().map(|lease| Grant::v4(lease, policy)).collect();
+    let next = next.map(|lease| Grant::v4(lease, policy));
     difference(&Before { grants: &grants, bare, unrouted, router: None, addresses }, next.as_ref())
 }
 
-fn steps(from: &From<'_>, next: Option<&Lease>, profile: &Profile) -> Vec<String> {
-    way(from, next, profile).iter().map(show).collect()
+fn steps(from: &From<'_>, next: Option<&Lease>, policy: &Policy) -> Vec<String> {
+    way(from, next, policy).iter().map(show).collect()
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_change_is_its_difference_in_an_order_that_keeps_a_valid_address() {
         ),
     ];
     for (what, former, next, expected) in table {
-        assert_eq!(steps(&from(&[former]), next.as_ref(), &Profile::default()), expected, "{what}");
+        assert_eq!(steps(&from(&[former]), next.as_ref(), &Policy::default()), expected, "{what}");
     }
 }
 
@@ -139,7 +139,7 @@ fn an_interface_of_which_nothing_is_certain_gets_everything() {
     let all = ["+192.0.2.50/24", "+0.0.0.0/0 via 192.0.2.1"];
     for leases in [Vec::new(), vec![lost.clone()]] {
         let before = From { bare: true, ..from(&leases) };
-        assert_eq!(steps(&before, Some(&lost), &Profile::default()), all);
+        assert_eq!(steps(&before, Some(&lost), &Policy::default()), all);
     }
 }
 
@@ -159,9 +159,9 @@ fn of_two_changes_the_first_of_which_was_cut_short_both_are_undone() {
         "-0.0.0.0/0 via 198.51.100.1",
         "-198.51.100.7/24",
     ];
-    assert_eq!(steps(&from(&[a.clone(), b.clone()]), Some(&c), &Profile::default()), expected);
+    assert_eq!(steps(&from(&[a.clone(), b.clone()]), Some(&c), &Policy::default()), expected);
     let back = ["+192.0.2.50/24", "+0.0.0.0/0 via 192.0.2.1", "-0.0.0.0/0 via 198.51.100.1", "-198.51.100.7/24"];
-    assert_eq!(steps(&from(&[a.clone(), b]), Some(&a), &Profile::default()), back);
+    assert_eq!(steps(&from(&[a.clone(), b]), Some(&a), &Policy::default()), back);
 }
 
 #[test]
@@ -179,9 +179,9 @@ fn addresses_of_others_stay_though_the_kernel_deletes_them_with_the_first_of_the
         "-192.0.2.99/32",
         "-192.0.2.51/32",
     ];
-    assert_eq!(steps(&before, Some(&b), &Profile::default()), swapped);
+    assert_eq!(steps(&before, Some(&b), &Policy::default()), swapped);
     let lost = ["+192.0.2.99/32", "-192.0.2.50/24", "+192.0.2.99/24", "-192.0.2.99/32"];
-    assert_eq!(steps(&before, None, &Profile::default()), lost, "the last address would take all routes with it");
+    assert_eq!(steps(&before, None, &Policy::default()), lost, "the last address would take all routes with it");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_crowd_of_others_costs_little_more_than_being_put_back() {
     });
     let addresses: Vec<_> = [a.address.into()].into_iter().chain(crowd).collect();
     let before = From { addresses: &addresses, ..from(std::slice::from_ref(&a)) };
-    assert_eq!(way(&before, None, &Profile::default()).len(), addresses.len() + 2 * MAX_MEANWHILE);
+    assert_eq!(way(&before, None, &Policy::default()).len(), addresses.len() + 2 * MAX_MEANWHILE);
 }
 
 #[test]
@@ -202,10 +202,10 @@ fn an_address_that_a_change_put_on_meanwhile_goes_though_the_change_was_cut_shor
     let addresses = ["192.0.2.50/24", "192.0.2.51/32"].map(|a| a.parse().expect("an address"));
     let again = From { addresses: &addresses, ..from(std::slice::from_ref(&a)) };
     let swapped = ["+192.0.2.51/32", "-192.0.2.50/24", "+192.0.2.51/24", "-192.0.2.51/32"];
-    assert_eq!(steps(&again, Some(&b), &Profile::default()), swapped);
+    assert_eq!(steps(&again, Some(&b), &Policy::default()), swapped);
     let on = From { leases: &[a.clone(), b], ..again };
     let all = ["+198.51.100.7/24", "-192.0.2.50/24", "-192.0.2.51/24", "-192.0.2.51/32"];
-    assert_eq!(steps(&on, Some(&c), &Profile::default()), all);
+    assert_eq!(steps(&on, Some(&c), &Policy::default()), all);
 }
 
 #[test]
@@ -213,20 +213,20 @@ fn routes_that_may_be_missing_are_all_put_on_and_the_address_is_left_alone() {
     let given = lease("192.0.2.50/24", &["0.0.0.0/0 203.0.113.1"]);
     let all = ["+203.0.113.1/32", "+0.0.0.0/0 via 203.0.113.1"];
     let unrouted = |leases| From { unrouted: true, ..from(leases) };
-    assert_eq!(steps(&unrouted(&[]), Some(&given), &Profile::default()), all);
-    assert_eq!(steps(&unrouted(std::slice::from_ref(&given)), Some(&given), &Profile::default()), all);
+    assert_eq!(steps(&unrouted(&[]), Some(&given), &Policy::default()), all);
+    assert_eq!(steps(&unrouted(std::slice::from_ref(&given)), Some(&given), &Policy::default()), all);
 }
 
 #[test]
 fn what_differs_in_its_mtu_is_not_the_same() {
     let [plain, small] = [lease("192.0.2.50/24", &[]), with_mtu(lease("192.0.2.50/24", &[]), 1400)]
-        .map(|lease| Grant::v4(&lease, &Profile::default()));
+        .map(|lease| Grant::v4(&lease, &Policy::default()));
     assert!(!same(&plain, &small) && same(&small, &small));
 }
 
 #[test]
 fn routes_of_other_tables_and_families_are_left_to_the_main_plugin() {
-    let profile = Profile {
+    let policy = Policy {
         suppress_default_route: true,
         metric: Some(7),
         routes: vec![
@@ -234,16 +234,16 @@ fn routes_of_other_tables_and_families_are_left_to_the_main_plugin() {
             ExtraRoute { table: Some(7), ..extra("10.3.0.0/16", None) },
             extra("fd00::/8", Some("fd00::1")),
         ],
-        ..Profile::default()
+        ..Policy::default()
     };
-    let gone = steps(&from(&[lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"])]), None, &profile);
+    let gone = steps(&from(&[lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"])]), None, &policy);
     let expected = ["-10.1.0.0/16 via 192.0.2.9 metric 7", "-10.1.0.0/16 via 192.0.2.9", "-192.0.2.50/24"];
     assert_eq!(gone, expected, "a main plugin may not have known of metrics");
 }
 
 #[test]
 fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_it() {
-    let profile = Profile { suppress_default_route: true, follow_router: true, ..Profile::default() };
+    let policy = Policy { suppress_default_route: true, follow_router: true, ..Policy::default() };
     let by = |address: &str, router: Option<&str>| {
         let via: Vec<_> = router.iter().map(|router| format!("0.0.0.0/0 {router}")).collect();
         lease(address, &via.iter().map(String::as_str).collect::<Vec<_>>())
@@ -265,15 +265,15 @@ fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_
         (std::slice::from_ref(&one), None, &["-192.0.2.50/24"]),
     ];
     for (before, next, expected) in table {
-        assert_eq!(steps(&from(before), next, &profile), expected, "{before:?} to {next:?}");
+        assert_eq!(steps(&from(before), next, &policy), expected, "{before:?} to {next:?}");
     }
     let lost = Before { grants: &[], bare: true, unrouted: false, router: one.gateway.map(Into::into), addresses: &[] };
-    let found = difference(&lost, Some(&Grant::v4(&two, &profile)));
+    let found = difference(&lost, Some(&Grant::v4(&two, &policy)));
     assert_eq!(found.iter().map(show).collect::<Vec<_>>(), [&format!("+{A}"), "192.0.2.1 > 192.0.2.2"]);
-    let left_alone = Profile { follow_router: false, ..profile };
+    let left_alone = Policy { follow_router: false, ..policy };
     assert!(steps(&from(std::slice::from_ref(&one)), Some(&two), &left_alone).is_empty());
     let [one, two] = [one, two].map(|lease| {
-        (Grant::v4(&lease, &left_alone), Grant::v4(&lease, &Profile { follow_router: true, ..left_alone.clone() }))
+        (Grant::v4(&lease, &left_alone), Grant::v4(&lease, &Policy { follow_router: true, ..left_alone.clone() }))
     });
     assert!(same(&one.0, &two.0) && !same(&one.1, &two.1));
 }
@@ -282,7 +282,7 @@ fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_
 /// addresses, which IPv6 does not have.
 #[test]
 fn an_interface_carries_two_families_side_by_side() {
-    let v4 = Grant::v4(&lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]), &Profile::default());
+    let v4 = Grant::v4(&lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]), &Policy::default());
     let via = |destination: &str, via: &str| {
         let (destination, via) = (destination.parse().expect("a subnet"), via.parse().expect("an address"));
         Route::new(destination, Some(via))

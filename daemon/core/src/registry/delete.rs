@@ -9,9 +9,9 @@ use super::operation::Operation;
 use super::slots::Waiting;
 use super::timers::Key;
 use crate::binding::{Abort, Leave};
-use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, Failure, RequestId, StoreCause, Why};
 use crate::identity::Attachment;
+use crate::profile::Profile;
 use crate::record::BindingId;
 use crate::time::Now;
 

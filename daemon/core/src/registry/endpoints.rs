@@ -16,9 +16,9 @@ use super::Registry;
 use super::errands::Errand;
 use super::timers::Key;
 use crate::binding::Binding;
-use crate::dhcpv4::profile::Profile;
 use crate::effect::{Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId, Why};
 use crate::grant::Grant;
+use crate::grant::policy::Policy;
 use crate::identity::Attachment;
 use crate::network::{DockerId, EndpointRecord, LinkOwner, MOST_ENDPOINTS, Mode, NetworkFault, Source};
 use crate::outbox::Waiter;
@@ -219,7 +219,7 @@ impl Registry {
                 }
             }
             EndpointAddress::Leased(mut add) => {
-                add.profile.mtu = self.wired.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
+                add.profile.policy.mtu = self.wired.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
                 let errand = self.errands.begin(Errand::Endpoint(id.clone(), network, mac, add.attachment.clone()));
                 if let Some(endpoint) = self.endpoints.by_id.get_mut(&id) {
                     endpoint.stage = Stage::Leasing(errand);
@@ -350,8 +350,10 @@ impl Registry {
 
     /// Lets a lease give its interface the MTU of its network, which was not known when it was asked for.
     fn set_mtu(&mut self, now: Now, id: BindingId, mtu: Option<u16>) {
-        let Some(binding) = self.bindings.get(id).filter(|binding| binding.profile.mtu != mtu) else { return };
-        let profile = self.profiles.share(Profile { mtu, ..(*binding.profile).clone() });
+        let Some(binding) = self.bindings.get(id).filter(|binding| binding.profile.policy.mtu != mtu) else { return };
+        let mut profile = (*binding.profile).clone();
+        profile.policy.mtu = mtu;
+        let profile = self.profiles.share(profile);
         self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }
 
@@ -541,8 +543,8 @@ impl Registry {
         };
         let lease = holder.lease(now)?;
         // Which network a container's default route leads over is Docker's choice: it hears of each.
-        let profile = Profile { suppress_default_route: false, ..(*holder.profile).clone() };
-        Some((Grant::v4(lease, &profile), holder))
+        let policy = Policy { suppress_default_route: false, ..holder.profile.policy.clone() };
+        Some((Grant::v4(lease, &policy), holder))
     }
 
     /// The lease of an attachment is over: an endpoint of it that has no link in the host's namespace is none any more. dockerd that

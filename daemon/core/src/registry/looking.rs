@@ -14,7 +14,7 @@ use super::add::CARRIER_PAUSE;
 use super::timers::Key;
 use crate::dhcpv4::look::{Look, Sight};
 use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::profile::Profile;
+use crate::dhcpv4::profile::ClientProfile;
 use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId, Why};
 use crate::identity::ClientId;
 use crate::link::{Hears, Link, LinkCause, LinkView, Sockets};
@@ -73,8 +73,8 @@ impl Looking {
     /// Returns the client that asks. A server is not to commit anything to it.
     fn sender(&self) -> Sender {
         let PoolRequest { mac, profile, .. } = &*self.request;
-        let profile = Profile { rapid_commit: false, ..profile.clone() };
-        Sender::new(*mac, &ClientId::ethernet(*mac), Arc::new(profile))
+        let client = ClientProfile { rapid_commit: false, ..(*profile.client).clone() };
+        Sender::new(*mac, &ClientId::ethernet(*mac), Arc::new(client))
     }
 
     /// Opens sockets, in the place of those that there are.

@@ -128,7 +128,7 @@ impl Admission {
     /// Returns the steps that take off the interface what its container ran with before, if that is not held by anybody.
     pub(super) fn leavings(&self, view: &LinkView) -> Vec<Step> {
         let there = self.ran_with.filter(|_| !self.cleared);
-        there.map(|address| without(address.into(), &view.addresses, &self.add.profile)).unwrap_or_default()
+        there.map(|address| without(address.into(), &view.addresses, &self.add.profile.policy)).unwrap_or_default()
     }
 
     pub(super) fn identity(&self, view: &LinkView) -> Identity {

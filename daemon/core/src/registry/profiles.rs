@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::dhcpv4::profile::Profile;
+use crate::profile::Profile;
 
 /// Profiles that are looked through for an equal one. A network that names its hosts has one for each.
 const MOST: usize = 64;
@@ -29,9 +29,10 @@ impl Profiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dhcpv4::profile::ClientProfile;
 
     fn named(n: usize) -> Profile {
-        Profile { hostname: Some(n.to_string()), ..Profile::default() }
+        Profile::from(ClientProfile { hostname: Some(n.to_string()), ..ClientProfile::default() })
     }
 
     #[test]

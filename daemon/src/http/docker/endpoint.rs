@@ -3,11 +3,12 @@
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::profile::{GRACE, Profile, Wanted};
+use leasehold_core::dhcpv4::profile::Wanted;
 use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::Place;
 use leasehold_core::pool::PoolId;
+use leasehold_core::profile::GRACE;
 use leasehold_core::wire::Mac;
 
 use super::super::add::Site;
@@ -52,6 +53,9 @@ impl Endpoint<'_> {
     pub(super) fn add(&self, source: Source<'_>, wanted: Option<Ipv4Addr>, site: &Site) -> Result<Add, Refused> {
         let client_id = self.client_id(&source, site)?;
         let Source { ifname, lan, subnet, pool, shared, options, .. } = source;
+        let mut profile = options.profile(site, shared, options.hostname(self.name)?);
+        profile.grace = self.grace(options, site);
+        profile.policy.prefix = Some(subnet.prefix_len()).filter(|prefix| *prefix != 0);
         Ok(Add {
             attachment: Attachment::Docker { pool: self.within.clone(), endpoint: self.of_its_own() },
             place: Place::Parent { ifname, mac: self.mac },
@@ -59,12 +63,7 @@ impl Endpoint<'_> {
             client_id,
             chaddr: None,
             wanted: wanted.map(|address| Wanted { address, preferred: false }),
-            profile: Profile {
-                hostname: options.hostname(self.name)?,
-                grace: self.grace(options, site),
-                prefix: Some(subnet.prefix_len()).filter(|prefix| *prefix != 0),
-                ..options.profile(site, shared)
-            },
+            profile,
             timeout: options.timeout(site),
             pool,
         })

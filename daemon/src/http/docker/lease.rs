@@ -12,10 +12,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::dhcpv4::profile::{ClientProfile, Servers};
+use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::ClientId;
+use leasehold_core::profile::Profile;
 
 use super::super::add::{Site, is_hostname};
 use super::super::refusal::{cut, quoted};
@@ -154,18 +157,14 @@ impl LeaseOptions {
     }
 
     /// Returns what any client of the network says and wants. `shared`: all have their parent's Ethernet address.
-    pub(super) fn profile(&self, site: &Site, shared: bool) -> Profile {
-        Profile {
-            broadcast: site.broadcast || shared,
-            on_parent: shared,
-            allow: self.allow.iter().copied().collect(),
-            deny: self.deny.iter().copied().collect(),
-            release: self.release,
+    pub(super) fn profile(&self, site: &Site, shared: bool, hostname: Option<String>) -> Profile {
+        let servers =
+            Servers { allow: self.allow.iter().copied().collect(), deny: self.deny.iter().copied().collect() };
+        let broadcast = site.broadcast || shared;
+        let client = ClientProfile { hostname, broadcast, servers, ..ClientProfile::default() };
             // Docker chooses, once, over which of its networks a container's default route leads.
-            suppress_default_route: true,
-            follow_router: true,
-            ..Profile::default()
-        }
+        let policy = Policy { suppress_default_route: true, follow_router: true, ..Policy::default() };
+        Profile { client: Arc::new(client), on_parent: shared, release: self.release, grace: None, policy }
     }
 
     /// Refuses what no endpoint of the network could have. `shared`: all have their parent's Ethernet address.

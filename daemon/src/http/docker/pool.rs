@@ -32,7 +32,7 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
         ifname,
         mac,
         lan,
-        profile: options.lease.profile(&host.site, host.ipvlan),
+        profile: options.lease.profile(&host.site, host.ipvlan, None),
         timeout: options.lease.timeout(&host.site),
     };
     Ok(Asked::core(Call::RequestPool(Box::new(request)), "a pool of addresses"))

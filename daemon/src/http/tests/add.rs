@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use leasehold_api::cni::{Code, Error, Request};
 use leasehold_core::dhcpv4::message::REQUEST_LIST;
-use leasehold_core::dhcpv4::profile::{Detection, ExtraRoute, OnChange, OnExpiry, Profile, Wanted};
+use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
 use leasehold_core::effect::{Add, Call};
+use leasehold_core::grant::policy::{Detection, ExtraRoute, OnChange, OnExpiry, Policy};
+use leasehold_core::profile::Profile;
 use leasehold_core::wire::Mac;
 
 use super::super::Site;
@@ -44,35 +46,51 @@ fn a_network_that_says_nothing_gets_the_default_profile() {
 
 #[test]
 fn each_key_of_ours_has_its_place_in_the_profile() {
-    let default = Profile::default;
+    let default = ClientProfile::default;
     let text = |text: &str| Some(text.to_owned());
     let table = [
-        (r#"{"hostname": "{ifname}.{pod}-{container}"}"#, Profile { hostname: text("net1.web-0-abc"), ..default() }),
-        (r#"{"hostname": "fixed"}"#, Profile { hostname: text("fixed"), ..default() }),
-        (r#"{"hostname": ""}"#, default()),
-        (r#"{"hostname": null}"#, Profile { hostname: text("web-0"), ..default() }),
-        (r#"{"fqdn": "{pod}.{namespace}.example.net"}"#, Profile { fqdn: text("web-0.shop.example.net"), ..default() }),
-        (r#"{"fqdn": "a.b.", "hostname": "c"}"#, Profile { fqdn: text("a.b."), ..default() }),
+        (
+            r#"{"hostname": "{ifname}.{pod}-{container}"}"#,
+            ClientProfile { hostname: text("net1.web-0-abc"), ..default() }.into(),
+        ),
+        (r#"{"hostname": "fixed"}"#, ClientProfile { hostname: text("fixed"), ..default() }.into()),
+        (r#"{"hostname": ""}"#, Profile::default()),
+        (r#"{"hostname": null}"#, ClientProfile { hostname: text("web-0"), ..default() }.into()),
+        (
+            r#"{"fqdn": "{pod}.{namespace}.example.net"}"#,
+            ClientProfile { fqdn: text("web-0.shop.example.net"), ..default() }.into(),
+        ),
+        (r#"{"fqdn": "a.b.", "hostname": "c"}"#, ClientProfile { fqdn: text("a.b."), ..default() }.into()),
         (
             r#"{"hostname": "", "vendorClass": "a", "userClass": "b", "broadcast": true, "rapidCommit": true,
                 "servers": {"allow": ["10.0.0.1"], "deny": ["10.0.0.2"]}, "release": false}"#,
             Profile {
-                vendor_class: text("a"),
-                user_class: text("b"),
-                broadcast: true,
-                rapid_commit: true,
-                allow: vec![Ipv4Addr::new(10, 0, 0, 1)],
-                deny: vec![Ipv4Addr::new(10, 0, 0, 2)],
                 release: false,
-                ..default()
+                ..Profile::from(ClientProfile {
+                    vendor_class: text("a"),
+                    user_class: text("b"),
+                    broadcast: true,
+                    rapid_commit: true,
+                    servers: Servers {
+                        allow: vec![Ipv4Addr::new(10, 0, 0, 1)],
+                        deny: vec![Ipv4Addr::new(10, 0, 0, 2)],
+                    },
+                    ..default()
+                })
             },
         ),
-        (r#"{"hostname": "", "conflictDetection": "strict"}"#, Profile { detection: Detection::Strict, ..default() }),
-        (r#"{"hostname": "", "conflictDetection": "off"}"#, Profile { detection: Detection::Off, ..default() }),
+        (
+            r#"{"hostname": "", "conflictDetection": "strict"}"#,
+            Policy { detection: Detection::Strict, ..Policy::default() }.into(),
+        ),
+        (
+            r#"{"hostname": "", "conflictDetection": "off"}"#,
+            Policy { detection: Detection::Off, ..Policy::default() }.into(),
+        ),
         (
             r#"{"hostname": "", "onChange": "keep", "onExpiry": "keep", "priority": 7, "suppressDefaultRoute": true,
                 "routes": [{"dst": "10.0.0.0/8", "gw": "10.0.0.9", "mtu": 1400, "priority": 3}]}"#,
-            Profile {
+            Policy {
                 on_change: OnChange::Keep,
                 on_expiry: OnExpiry::Keep,
                 metric: Some(7),
@@ -86,8 +104,9 @@ fn each_key_of_ours_has_its_place_in_the_profile() {
                     table: None,
                     scope: None,
                 }],
-                ..default()
-            },
+                ..Policy::default()
+            }
+            .into(),
         ),
     ];
     for (ipam, expected) in table {
@@ -97,11 +116,11 @@ fn each_key_of_ours_has_its_place_in_the_profile() {
 
 #[test]
 fn the_pods_name_is_the_host_name_where_it_can_be() {
-    assert_eq!(profile("{}", POD).hostname.as_deref(), Some("web-0"));
+    assert_eq!(profile("{}", POD).client.hostname.as_deref(), Some("web-0"));
     for args in ["", "K8S_POD_NAME=", "K8S_POD_NAME=a b", "K8S_POD_NAME=a/b", "k8s_pod_name=a"] {
-        assert_eq!(profile("{}", args).hostname, None, "{args}");
+        assert_eq!(profile("{}", args).client.hostname, None, "{args}");
     }
-    assert_eq!(profile(r#"{"provide": [{"option": "81", "value": "x"}]}"#, POD).hostname, None);
+    assert_eq!(profile(r#"{"provide": [{"option": "81", "value": "x"}]}"#, POD).client.hostname, None);
 }
 
 #[test]
@@ -118,7 +137,7 @@ fn client_identifiers_follow_the_configuration() {
     ];
     for (ipam, bytes) in table {
         assert_eq!(client_id(ipam, POD), bytes, "{ipam}");
-        assert!(profile(ipam, POD).provide.is_empty(), "{ipam}");
+        assert!(profile(ipam, POD).client.provide.is_empty(), "{ipam}");
     }
 }
 
@@ -149,30 +168,36 @@ fn leases_are_kept_for_identities_that_can_return() {
 fn what_is_provided_is_sent_once_with_its_own_bytes() {
     let provide = |entries: &str| profile(&format!(r#"{{"provide": [{entries}]}}"#), "A=arg;EMPTY=");
     let table: [(&str, Profile); 9] = [
-        (r#"{"option": "host-name", "value": "x"}"#, Profile { hostname: Some("x".into()), ..Profile::default() }),
-        (r#"{"option": "60", "value": "x"}"#, Profile { vendor_class: Some("x".into()), ..Profile::default() }),
+        (
+            r#"{"option": "host-name", "value": "x"}"#,
+            ClientProfile { hostname: Some("x".into()), ..ClientProfile::default() }.into(),
+        ),
+        (
+            r#"{"option": "60", "value": "x"}"#,
+            ClientProfile { vendor_class: Some("x".into()), ..ClientProfile::default() }.into(),
+        ),
         // It need not have the form of RFC 3004: whoever sets the value decides.
         (
             r#"{"option": "user-class", "value": "x"}"#,
-            Profile { provide: vec![(77, b"x".into())], ..Profile::default() },
+            ClientProfile { provide: vec![(77, b"x".into())], ..ClientProfile::default() }.into(),
         ),
         (
             r#"{"option": "43", "value": "x", "fromArg": "A"}"#,
-            Profile { provide: vec![(43, b"arg".into())], ..Profile::default() },
+            ClientProfile { provide: vec![(43, b"arg".into())], ..ClientProfile::default() }.into(),
         ),
         (
             r#"{"option": "43", "value": "x", "fromArg": "B"}"#,
-            Profile { provide: vec![(43, b"x".into())], ..Profile::default() },
+            ClientProfile { provide: vec![(43, b"x".into())], ..ClientProfile::default() }.into(),
         ),
         (r#"{"option": "43", "value": "x", "fromArg": "EMPTY"}"#, Profile::default()),
         (r#"{"option": "43", "fromArg": "B"}, {"option": "44"}"#, Profile::default()),
         (
             r#"{"option": "43", "value": "x"}, {"option": "43", "value": "y"}"#,
-            Profile { provide: vec![(43, b"y".into())], ..Profile::default() },
+            ClientProfile { provide: vec![(43, b"y".into())], ..ClientProfile::default() }.into(),
         ),
         (
             r#"{"option": "classless-static-routes", "value": "\u0000"}, {"option": "33", "value": "z"}"#,
-            Profile { provide: vec![(33, b"z".into()), (121, vec![0])], ..Profile::default() },
+            ClientProfile { provide: vec![(33, b"z".into()), (121, vec![0])], ..ClientProfile::default() }.into(),
         ),
     ];
     for (entries, expected) in table {
@@ -182,7 +207,7 @@ fn what_is_provided_is_sent_once_with_its_own_bytes() {
 
 #[test]
 fn what_is_requested_comes_beside_the_default_list_or_instead_of_it() {
-    let request = |entries: &str| profile(&format!(r#"{{"request": [{entries}]}}"#), "").request;
+    let request = |entries: &str| profile(&format!(r#"{{"request": [{entries}]}}"#), "").client.request.clone();
     let with = |more: &[u8]| Some([&REQUEST_LIST, more].concat());
     assert_eq!(request(""), None);
     assert_eq!(request("{}"), None);
@@ -202,7 +227,7 @@ fn broadcast_is_for_ipvlan_unless_it_is_said_otherwise() {
         match Asked::parse(&with_config("ADD", &config), &site).unwrap().call {
             Call::Add(add) => {
                 assert_eq!(add.profile.on_parent, plugin == "ipvlan");
-                add.profile.broadcast
+                add.profile.client.broadcast
             }
             other => panic!("{other:?}"),
         }
@@ -282,7 +307,7 @@ fn the_runtimes_hardware_address_is_the_clients() {
     assert_eq!(said(r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#, "").unwrap().chaddr, Some(mac));
     assert_eq!(said(r#", "runtimeConfig": {"mac": "02-00-00-00-00-AB"}"#, "").unwrap().chaddr, Some(mac));
     assert_eq!(said(r#", "runtimeConfig": {"mac": ""}"#, "").unwrap().chaddr, None);
-    let asks = |more: &str| said(more, "").unwrap().profile.broadcast;
+    let asks = |more: &str| said(more, "").unwrap().profile.client.broadcast;
     let mac = r#", "runtimeConfig": {"mac": "02:00:00:00:00:ab"}"#;
     assert!(asks(mac), "an answer to that address alone may not reach the interface");
     assert!(!asks(&format!(r#"{mac}, "ipam": {{"broadcast": false}}"#)));
@@ -380,7 +405,7 @@ fn what_is_said_fits_a_message() {
     );
     let profile = profile(&ipam, "");
     let id = ClientId::new(vec![7; 255]).unwrap();
-    let frame = Sender::new(Mac::default(), &id, std::sync::Arc::new(profile)).discover(1, 0, None);
+    let frame = Sender::new(Mac::default(), &id, profile.client).discover(1, 0, None);
     let holds = |part: &[u8]| frame.windows(part.len()).any(|window| window == part);
     assert!(holds(value.as_bytes()) && holds("v".repeat(235).as_bytes()) && holds(&[80, 0]));
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold_core::dhcpv4::profile::{Profile, Wanted};
+use leasehold_core::dhcpv4::profile::Wanted;
 use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, PoolRequest};
+use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{AddressHolder, Attachment, ClientId, Lan};
 use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::pool::PoolId;
+use leasehold_core::profile::Profile;
 use leasehold_core::wire::Mac;
 
 use super::super::Site;
@@ -100,7 +102,7 @@ fn a_pool_is_asked_for_with_its_subnet_or_without() {
     // On ipvlan everything has the parent's Ethernet address.
     let ipvlan = pool(true, &with(""));
     assert_eq!((&*ipvlan.ifname, ipvlan.mac), ("eth0", ETH0));
-    assert!(ipvlan.profile.on_parent && ipvlan.profile.broadcast);
+    assert!(ipvlan.profile.on_parent && ipvlan.profile.client.broadcast);
 }
 
 #[test]
@@ -123,7 +125,7 @@ fn options_are_spelled_in_a_pool_id_and_read_from_it() {
         assert_eq!(asked.definition, definition);
         let id = PoolId::new(definition, "192.168.1.0/24".parse().unwrap(), None).to_string();
         let add = add(false, &address(&id, "", MAC_AND_NAME));
-        assert_eq!((add.profile.allow, add.profile.deny), (asked.profile.allow, asked.profile.deny));
+        assert_eq!(add.profile.client.servers, asked.profile.client.servers);
         assert_eq!((add.profile.release, add.timeout), (asked.profile.release, asked.timeout));
         assert_eq!(add.pool.unwrap().definition, definition);
     }
@@ -239,7 +241,12 @@ fn an_endpoint_gets_a_lease_for_its_ethernet_address() {
     assert_eq!(add.place, Place::Parent { ifname: "eth0".into(), mac });
     assert_eq!((add.lan, add.pool), (Lan::Link { parent: "eth0".into(), vlan: 0 }, Some(id(POOL))));
     assert_eq!((add.client_id, add.wanted, add.chaddr), (ClientIdRule::Mac, None, None));
-    let profile = Profile { prefix: Some(24), suppress_default_route: true, follow_router: true, ..Profile::default() };
+    let profile = Profile::from(Policy {
+        prefix: Some(24),
+        suppress_default_route: true,
+        follow_router: true,
+        ..Policy::default()
+    });
     assert_eq!((add.profile, add.timeout), (profile, Duration::from_secs(20)));
     // --ip
     let wanted = self::add(false, &address(POOL, "192.168.1.77", MAC_ONLY)).wanted;
@@ -249,7 +256,7 @@ fn an_endpoint_gets_a_lease_for_its_ethernet_address() {
 #[test]
 fn a_container_with_a_name_is_the_same_client_in_each_of_its_lives_and_another_on_another_host() {
     let one = add(false, &address(POOL, "", MAC_AND_NAME));
-    assert_eq!((one.profile.grace, one.profile.hostname.as_deref()), (Some(60), Some("web")));
+    assert_eq!((one.profile.grace, one.profile.client.hostname.as_deref()), (Some(60), Some("web")));
     let bytes = one.client_id.resolve(Mac::default());
     // Fixed: servers know the host's containers by it. RFC 4361: type 255, IAID, DUID-UUID.
     assert_eq!(bytes.to_string().len(), 2 * (1 + 4 + 18));
@@ -300,7 +307,9 @@ fn the_network_says_what_servers_know_its_endpoints_by_and_for_how_long_a_lease_
 
 #[test]
 fn the_host_name_is_the_networks_or_the_containers() {
-    let of = |options: &str, sent: &str| add(false, &address(&format!("{POOL}{options}"), "", sent)).profile.hostname;
+    let of = |options: &str, sent: &str| {
+        add(false, &address(&format!("{POOL}{options}"), "", sent)).profile.client.hostname.clone()
+    };
     assert_eq!(of("", MAC_ONLY), None);
     assert_eq!(of("", MAC_AND_NAME).as_deref(), Some("web"));
     assert_eq!(of(",hostname=", MAC_AND_NAME), None);
@@ -333,7 +342,7 @@ fn on_ipvlan_an_endpoint_is_known_by_its_name_or_by_a_number() {
     let named = add(true, &address(POOL, "192.168.1.9", NAME_ONLY));
     assert_eq!(named.attachment, Attachment::Docker { pool: POOL.into(), endpoint: "address:web".into() });
     assert_eq!(named.place, Place::Parent { ifname: "eth0".into(), mac: ETH0 });
-    assert!(named.profile.on_parent && named.profile.broadcast && named.wanted.is_some());
+    assert!(named.profile.on_parent && named.profile.client.broadcast && named.wanted.is_some());
     assert_eq!(named.client_id, add(false, &address(POOL, "", MAC_AND_NAME)).client_id);
     // 28: Options are null.
     let unnamed = add(true, &address(POOL, "", "null"));
@@ -342,7 +351,7 @@ fn on_ipvlan_an_endpoint_is_known_by_its_name_or_by_a_number() {
         Attachment::Docker { pool: POOL.into(), endpoint: "address:#0102030405060708".into() }
     );
     assert!(unnamed.client_id.resolve(ETH0).to_string().starts_with("ff"), "not the Ethernet address, which all have");
-    assert_eq!((unnamed.profile.grace, unnamed.profile.hostname), (None, None));
+    assert_eq!((unnamed.profile.grace, unnamed.profile.client.hostname.as_deref()), (None, None));
 }
 
 #[test]
@@ -367,7 +376,10 @@ fn answers_are_in_libnetworks_words() {
     // The pool's prefix, whatever the lease's.
     let (call, form) = asked(false, Method::RequestAddress, &address("192.0.0.0/16;;parent=eth0", "", MAC_ONLY));
     let Call::Add(add) = call else { panic!("{call:?}") };
-    assert_eq!(form.answer(&Answer::leased(lease(), &add.profile)).as_deref(), Ok(r#"{"Address":"192.0.2.10/16"}"#));
+    assert_eq!(
+        form.answer(&Answer::leased(lease(), &add.profile.policy)).as_deref(),
+        Ok(r#"{"Address":"192.0.2.10/16"}"#)
+    );
 }
 
 #[test]

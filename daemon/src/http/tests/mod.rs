@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use leasehold_api::cni::{Env, Error, Request};
 use leasehold_core::dhcpv4::lease::{Lease, Route, Times};
-use leasehold_core::dhcpv4::profile::Profile;
 use leasehold_core::effect::{Add, Answer, Call};
+use leasehold_core::grant::policy::Policy;
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 
@@ -57,8 +57,8 @@ fn add(request: &Request) -> Add {
 
 /// The answer of a core that has [`lease`] for whoever asks.
 fn leased(call: &Call) -> Answer {
-    let profile = if let Call::Add(add) = call { add.profile.clone() } else { Profile::default() };
-    Answer::leased(lease(), &profile)
+    let policy = if let Call::Add(add) = call { add.profile.policy.clone() } else { Policy::default() };
+    Answer::leased(lease(), &policy)
 }
 
 /// A lease with everything that a server can give.

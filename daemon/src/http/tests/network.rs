@@ -1,19 +1,22 @@
 //! What dockerd says to a network driver, byte for byte as versions 20.10, 28 and 29 do, and what it becomes.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Route;
-use leasehold_core::dhcpv4::profile::Profile;
+use leasehold_core::dhcpv4::profile::ClientProfile;
 use leasehold_core::effect::{
     Add, Answer, Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
 };
 use leasehold_core::grant::Grant;
+use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, Lan};
 use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::network::{
     DockerId, EndpointRecord, MacvlanMode, Mode, NetworkFault, NetworkRecord, Source, Wiring,
 };
+use leasehold_core::profile::Profile;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 
@@ -334,10 +337,8 @@ fn an_endpoint_without_an_address_gets_a_lease() {
                 chaddr: None,
                 wanted: None,
                 profile: Profile {
-                    hostname: Some("h".into()),
-                    release: true,
-                    suppress_default_route: true,
-                    follow_router: true,
+                    client: Arc::new(ClientProfile { hostname: Some("h".into()), ..ClientProfile::default() }),
+                    policy: Policy { suppress_default_route: true, follow_router: true, ..Policy::default() },
                     ..Profile::default()
                 },
                 timeout: Duration::from_secs(9),
@@ -368,7 +369,7 @@ fn an_endpoint_of_a_bridge_asks_over_the_bridge_and_one_of_ipvlan_as_its_parent(
     let ipvlan = network(r#"{"parent":"eth0","mode":"ipvlan"}"#);
     let (add, mac) = leased(of(&ipvlan, "{}", "{}"));
     assert_eq!((mac, add.place.clone()), (ETH0, Place::Parent { ifname: "eth0".into(), mac: ETH0 }));
-    assert!(add.profile.on_parent && add.profile.broadcast && add.profile.grace.is_none());
+    assert!(add.profile.on_parent && add.profile.client.broadcast && add.profile.grace.is_none());
     assert!(matches!(add.attachment, Attachment::Docker { endpoint, .. } if endpoint == "endpoint:e9d0066c1e7f"));
     assert!(matches!(add.client_id, ClientIdRule::Bytes(_)));
     for options in ["{}", CHOSEN] {
@@ -467,7 +468,7 @@ fn a_join_is_told_the_link_its_router_and_the_way_there() {
     let mut lease = lease();
     lease.routes = vec![Route { destination: "203.0.113.1/32".parse().unwrap(), via: None }];
     lease.gateway = Some(Ipv4Addr::new(203, 0, 113, 1));
-    let grant = Box::new(Grant::v4(&lease, &Profile::default()));
+    let grant = Box::new(Grant::v4(&lease, &Policy::default()));
     let joined = |form: &Form, grant, gateway| {
         form.answer(&Answer::Network(NetworkAnswer::Joined { ifname: "lh1".into(), grant, gateway })).unwrap()
     };

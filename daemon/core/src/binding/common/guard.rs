@@ -28,10 +28,10 @@ use crate::binding::{Common, Cx};
 use crate::conflict::control::Control;
 use crate::conflict::{Heard, Turn, Window};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Detection;
 use crate::dhcpv4::{Client, StateName};
 use crate::effect::{ExchangeId, Why};
 use crate::event::EventKind;
+use crate::grant::policy::Detection;
 use crate::link::{Hears, Link, LinkCause, Sockets};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -119,7 +119,7 @@ impl Guard {
 impl Common {
     /// Returns whether the lease waits for the probes.
     pub(in crate::binding) fn probes_first(&self) -> bool {
-        self.detects() && self.profile.detection == Detection::Strict
+        self.detects() && self.profile.policy.detection == Detection::Strict
     }
 
     /// Returns whether a lease waits for its probes now.
@@ -422,7 +422,7 @@ impl Common {
     }
 
     pub(in crate::binding) fn detects(&self) -> bool {
-        self.profile.detection != Detection::Off
+        self.profile.policy.detection != Detection::Off
     }
 
     fn guards(&self, address: Ipv4Addr) -> bool {

@@ -31,11 +31,11 @@ use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::conflict;
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Profile;
 use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::grant::Grant;
+use crate::grant::policy::Policy;
 use crate::interface::News;
 use crate::link::{Hears, LinkCause, Sockets, Target};
 use crate::pool::Limits;
@@ -162,8 +162,8 @@ impl Acquire {
     }
 
     /// Returns whether there are routes that the main plugin will not get. A container that ran before has what it has.
-    pub(in crate::binding) fn leaves_routes(&self, profile: &Profile) -> bool {
-        !self.adopts && self.client.lease().is_some_and(|lease| Grant::v4(lease, profile).has_late())
+    pub(in crate::binding) fn leaves_routes(&self, policy: &Policy) -> bool {
+        !self.adopts && self.client.lease().is_some_and(|lease| Grant::v4(lease, policy).has_late())
     }
 
     /// Returns whether the current lease has ended.
@@ -427,7 +427,7 @@ impl Living for Acquire {
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
         let lease = self.client.lease().filter(|_| *common.persistence.wanted() != Want::Gone)?;
         // A daemon that ends before this is done leaves it to the next one.
-        let (mtu_due, routes_due) = (self.resizes(), self.leaves_routes(&common.profile));
+        let (mtu_due, routes_due) = (self.resizes(), self.leaves_routes(&common.profile.policy));
         let former = (!common.is_on_host() && (mtu_due || routes_due))
             .then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }));
         let (taken_off, unconfirmed) = (self.taken_off, self.client.is_unconfirmed());

@@ -18,10 +18,10 @@ use crate::binding::common::told;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::OnChange;
 use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
+use crate::grant::policy::OnChange;
 use crate::interface::{Interfaces, News, Presence};
 use crate::link::{Hears, LinkCause, Sockets};
 use crate::record::{Former, Record, RecordState};
@@ -120,7 +120,7 @@ impl Hold {
     /// Records what a record says about the interface: if it keeps an earlier address, the last one was never there. What has to
     /// be done there waits for its turn.
     fn recall(&self, common: &Common, (former, presence): (Option<Box<Former>>, Presence), cx: &mut Cx<'_>) {
-        let kept = former.as_ref().filter(|former| common.profile.on_change == OnChange::Keep && !former.bare);
+        let kept = former.as_ref().filter(|former| common.profile.policy.on_change == OnChange::Keep && !former.bare);
         let kept = kept.and_then(|former| former.grants.first());
         let is_missing = kept.is_some_and(|kept| !kept.has(self.last.ip().into()));
         let Some(seat) = cx.interfaces.seat(&common.link, common.id) else { return };

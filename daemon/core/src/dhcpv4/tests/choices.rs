@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 use super::super::accept::Refusal;
 use super::super::message::Sender;
-use super::super::profile::{Profile, Wanted};
+use super::super::profile::{ClientProfile, Servers, Wanted};
 use super::super::timing::Timer;
 use super::super::{Client, Miss, Missed, Output, StateName, Verdict};
 use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER, Sent, Stage, at, client_id, lease, name, sent};
@@ -19,7 +19,7 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 60);
 /// Another server.
 const GOOD: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 
-fn with(profile: Profile, wanted: Option<Wanted>) -> Stage {
+fn with(profile: ClientProfile, wanted: Option<Wanted>) -> Stage {
     let sender = Sender::new(MAC, &client_id(), Arc::new(profile));
     Stage::new(Client::acquire(sender, wanted, at(0.0), Rng::with_seed(7)))
 }
@@ -35,7 +35,7 @@ fn wants(address: Ipv4Addr, preferred: bool) -> Option<Wanted> {
 #[test]
 fn what_the_profile_says_is_in_discover_and_request_but_not_in_release() {
     let text = |text: &str| Some(text.to_owned());
-    let profile = Profile {
+    let profile = ClientProfile {
         hostname: text("web-0"),
         fqdn: text("web-0.example.org"),
         vendor_class: text("plc"),
@@ -43,7 +43,7 @@ fn what_the_profile_says_is_in_discover_and_request_but_not_in_release() {
         provide: vec![(43, vec![1, 2, 3])],
         request: Some(vec![1, 3]),
         broadcast: true,
-        ..Profile::default()
+        ..ClientProfile::default()
     };
     let mut stage = with(profile, None);
     let first = discover(&mut stage);
@@ -76,10 +76,9 @@ fn a_name_of_one_label_is_a_partial_one() {
 
 #[test]
 fn a_server_that_is_not_allowed_is_refused_by_name() {
-    for profile in
-        [Profile { deny: vec![SERVER], ..Profile::default() }, Profile { allow: vec![OTHER], ..Profile::default() }]
-    {
-        let mut stage = with(profile, None);
+    for (allow, deny) in [(Vec::new(), vec![SERVER]), (vec![OTHER], Vec::new())] {
+        let servers = Servers { allow, deny };
+        let mut stage = with(ClientProfile { servers, ..ClientProfile::default() }, None);
         let xid = discover(&mut stage).xid();
         let output = stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
         assert_eq!(output.refused, Some(Refusal::Untrusted(SERVER).into()));
@@ -92,7 +91,7 @@ fn a_server_that_is_not_allowed_is_refused_by_name() {
 #[test]
 fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
     for rapid_commit in [true, false] {
-        let mut stage = with(Profile { rapid_commit, ..Profile::default() }, None);
+        let mut stage = with(ClientProfile { rapid_commit, ..ClientProfile::default() }, None);
         let first = discover(&mut stage);
         assert_eq!(first.option(80), rapid_commit.then_some(&[][..]));
         let plain = stage.answer(at(0.0), &Reply::new(ACK, first.xid(), 600));
@@ -109,7 +108,7 @@ fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
 #[test]
 fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believed_when_it_is_back() {
     for (waited_for, lease) in [(true, 6), (true, 60), (false, 6), (false, 60)] {
-        let mut stage = with(Profile { rapid_commit: true, ..Profile::default() }, None);
+        let mut stage = with(ClientProfile { rapid_commit: true, ..ClientProfile::default() }, None);
         if !waited_for {
             stage.client.not_waited_for();
         }
@@ -141,7 +140,7 @@ fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believe
 #[test]
 fn a_rapid_commit_of_another_address_than_the_only_one_is_not_wanted_and_owed() {
     for preferred in [false, true] {
-        let mut stage = with(Profile { rapid_commit: true, ..Profile::default() }, wants(OTHER, preferred));
+        let mut stage = with(ClientProfile { rapid_commit: true, ..ClientProfile::default() }, wants(OTHER, preferred));
         let xid = discover(&mut stage).xid();
         let output = stage.answer(at(0.0), &Reply::new(ACK, xid, 600).with(80, &[]));
         match output.verdict {
@@ -157,7 +156,7 @@ fn a_rapid_commit_of_another_address_than_the_only_one_is_not_wanted_and_owed() 
 
 #[test]
 fn the_wanted_address_is_asked_for_and_taken_at_once() {
-    let mut stage = with(Profile::default(), wants(LEASED, false));
+    let mut stage = with(ClientProfile::default(), wants(LEASED, false));
     let first = discover(&mut stage);
     assert_eq!(first.option(50), Some(&LEASED.octets()[..]));
     let output = stage.answer(at(0.0), &Reply::new(OFFER, first.xid(), 600));
@@ -166,7 +165,7 @@ fn the_wanted_address_is_asked_for_and_taken_at_once() {
 
 #[test]
 fn an_unlike_first_offer_waits_for_a_better_one() {
-    let mut stage = with(Profile::default(), wants(LEASED, true));
+    let mut stage = with(ClientProfile::default(), wants(LEASED, true));
     let xid = discover(&mut stage).xid();
     let unlike = Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) };
     assert!(stage.answer(at(0.0), &unlike).frames.is_empty());
@@ -178,7 +177,7 @@ fn an_unlike_first_offer_waits_for_a_better_one() {
 
 #[test]
 fn without_a_better_one_the_unlike_offer_is_taken_where_it_will_do() {
-    let mut stage = with(Profile::default(), wants(LEASED, true));
+    let mut stage = with(ClientProfile::default(), wants(LEASED, true));
     let xid = discover(&mut stage).xid();
     stage.answer(at(0.0), &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
     assert_eq!(stage.next(Timer::Choose, &["REQUEST"]).0, at(0.2));
@@ -186,7 +185,7 @@ fn without_a_better_one_the_unlike_offer_is_taken_where_it_will_do() {
 
 #[test]
 fn an_address_that_is_insisted_on_is_waited_for_whatever_is_offered_before() {
-    let mut stage = with(Profile::default(), wants(LEASED, false));
+    let mut stage = with(ClientProfile::default(), wants(LEASED, false));
     let xid = discover(&mut stage).xid();
     let unlike = |stage: &mut Stage, when| stage.answer(when, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
     let missed = Some(missed(SERVER, OTHER, Miss::Unwanted { wanted: LEASED }));
@@ -202,7 +201,7 @@ fn an_address_that_is_insisted_on_is_waited_for_whatever_is_offered_before() {
 
 #[test]
 fn an_adopted_address_is_confirmed_and_no_other_is_taken() {
-    let sender = || Sender::new(MAC, &client_id(), Arc::new(Profile::default()));
+    let sender = || Sender::new(MAC, &client_id(), Arc::new(ClientProfile::default()));
     let adopt = || Stage::new(Client::adopt(sender(), lease().address, at(0.0), Rng::with_seed(7)));
     let mut stage = adopt();
     let request = sent(&stage.clock(at(0.0)).frames[0]);
@@ -239,7 +238,7 @@ fn asked(output: &Output) -> Vec<Ipv4Addr> {
 #[test]
 fn an_offer_that_comes_second_is_asked_for_when_the_first_is_refused_or_not_acknowledged() {
     for refused in [true, false] {
-        let mut stage = with(Profile::default(), None);
+        let mut stage = with(ClientProfile::default(), None);
         let xid = discover(&mut stage).xid();
         assert_eq!(asked(&stage.answer(at(0.0), &Reply::new(OFFER, xid, 600))), [SERVER]);
         assert!(stage.answer(at(0.1), &of_good(OFFER, xid)).frames.is_empty(), "the first is asked for");
@@ -263,7 +262,7 @@ fn an_offer_that_comes_second_is_asked_for_when_the_first_is_refused_or_not_ackn
 #[test]
 fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers() {
     for (waited_for, another) in [(true, true), (true, false), (false, true)] {
-        let mut stage = with(Profile::default(), None);
+        let mut stage = with(ClientProfile::default(), None);
         if !waited_for {
             stage.client.not_waited_for();
         }
@@ -296,7 +295,7 @@ fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers()
 fn a_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
     let relay = Ipv4Addr::new(192, 0, 2, 254);
     for acknowledged in [true, false] {
-        let mut stage = with(Profile::default(), None);
+        let mut stage = with(ClientProfile::default(), None);
         let xid = discover(&mut stage).xid();
         stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
         let nak = stage.answer(at(0.0), &Reply { giaddr: relay, ..Reply::nak(xid) });
@@ -314,7 +313,7 @@ fn a_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
 #[test]
 fn so_does_one_to_the_claim_of_an_earlier_lease() {
     let relay = Ipv4Addr::new(192, 0, 2, 254);
-    let sender = Sender::new(MAC, &client_id(), Arc::new(Profile::default()));
+    let sender = Sender::new(MAC, &client_id(), Arc::new(ClientProfile::default()));
     let mut stage = Stage::new(Client::reacquire(sender, Arc::new(lease()), at(0.0), Rng::with_seed(7)));
     let output = stage.clock(at(0.0));
     assert_eq!(name(&output.frames[0]), "REQUEST");

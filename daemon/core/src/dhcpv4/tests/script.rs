@@ -8,7 +8,6 @@ use fastrand::Rng;
 
 use super::super::lease::Lease;
 use super::super::message::Sender;
-use super::super::profile::Profile;
 use super::super::timing::Timer;
 use super::super::{Client, Event, Output, Verdict};
 use crate::identity::ClientId;
@@ -33,7 +32,7 @@ pub(super) fn client_id() -> ClientId {
 
 /// The sender of a client without any wishes.
 pub(super) fn plain() -> Sender {
-    Sender::new(MAC, &client_id(), Arc::new(Profile::default()))
+    Sender::new(MAC, &client_id(), Arc::default())
 }
 
 /// What a client sent, as a server reads it.

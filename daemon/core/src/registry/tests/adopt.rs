@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Detection;
 use crate::effect::Adoptee;
+use crate::grant::policy::Detection;
 use crate::link::{KernelEvent, Step};
 
 /// Returns a rig whose daemon starts while container `a` runs in namespace 1 with the address .50.
@@ -177,7 +177,7 @@ fn adoptions_that_no_server_answers_leave_permits_for_adds() {
 
 #[test]
 fn what_a_server_confirmed_goes_back_when_its_container_ends_before_it_is_held() {
-    let mut rig = running(|rig| rig.profile.detection = Detection::Strict);
+    let mut rig = running(|rig| rig.profile.policy.detection = Detection::Strict);
     rig.run_until(1001.0);
     rig.live.remove(&1);
     rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));

@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Detection, Profile};
+use crate::grant::policy::{Detection, Policy};
 use crate::link::KernelEvent;
+use crate::profile::Profile;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
 
@@ -18,7 +19,7 @@ const TUNED: Mac = Mac([2, 0, 0, 0, 7, 7]);
 /// The lease is about to be renewed with another address.
 fn changing(detection: Detection) -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { detection, ..Profile::default() };
+    rig.profile = Profile::from(Policy { detection, ..Policy::default() });
     rig.lease = 4000;
     rig.bind_slowly();
     rig.run_until(rig.t1() - 0.5);
@@ -105,7 +106,7 @@ fn an_address_is_announced_from_the_ethernet_address_that_its_interface_gets_lat
     // Before the window has sockets of its own, while it has, and after it.
     for after in [0.005, 0.5, 60.0] {
         for detection in [Detection::Optimistic, Detection::Off] {
-            let mut rig = bound(Profile { detection, ..Profile::default() }, after);
+            let mut rig = bound(Profile::from(Policy { detection, ..Policy::default() }), after);
             rig.asked.clear();
             rig.asked_from.clear();
             tune(&mut rig, TUNED);

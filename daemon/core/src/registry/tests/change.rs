@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{OnChange, Profile};
 use crate::event::EventKind;
+use crate::grant::policy::{OnChange, Policy};
 use crate::link::{KernelEvent, Step};
+use crate::profile::Profile;
 use crate::record::{Change, RecordState};
 
 const A: &str = "192.0.2.50/24";
@@ -116,7 +117,7 @@ fn a_change_that_comes_while_another_is_under_way_wins() {
 #[test]
 fn on_change_keep_records_and_leaves_the_interface_alone() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { on_change: OnChange::Keep, ..Profile::default() };
+    rig.profile = Profile::from(Policy { on_change: OnChange::Keep, ..Policy::default() });
     rig.bind();
     give_another(&mut rig);
     rig.run_until(1050.5);

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Detection, OnChange, Profile};
 use crate::effect::Failure;
+use crate::grant::policy::{Detection, OnChange, Policy};
 use crate::link::LinkCause;
+use crate::profile::Profile;
 
 const A: &str = "192.0.2.50/24";
 const B: &str = "192.0.2.77/24";
@@ -62,7 +63,7 @@ fn a_check_waits_for_the_store_to_write_another_lease() {
 
 #[test]
 fn a_check_waits_for_the_probes_of_another_address() {
-    let mut rig = changing(Profile { detection: Detection::Strict, ..Profile::default() });
+    let mut rig = changing(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
     rig.run_until(1050.5);
     let check = rig.check(&[]);
     assert_eq!(rig.answers.get(&check), None);
@@ -116,7 +117,7 @@ fn a_check_waits_for_no_longer_than_its_limit_and_not_for_what_failed() {
 
 #[test]
 fn a_check_of_an_address_that_waits_for_room_is_answered_at_once() {
-    let mut rig = changing(Profile { on_change: OnChange::Apply, ..Profile::default() });
+    let mut rig = changing(Profile::from(Policy { on_change: OnChange::Apply, ..Policy::default() }));
     rig.disk = Disk::Full;
     rig.run_until(1050.5);
     let check = rig.check(&[]);

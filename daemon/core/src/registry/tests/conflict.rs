@@ -11,11 +11,13 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::{Detection, Profile, Wanted};
+use crate::dhcpv4::profile::Wanted;
 use crate::effect::Failure;
 use crate::event::EventKind;
+use crate::grant::policy::{Detection, Policy};
 use crate::identity::ClientId;
 use crate::link::{Hears, KernelEvent, Link};
+use crate::profile::Profile;
 use crate::record::{BindingId, RecordState};
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
@@ -28,7 +30,7 @@ const ANNOUNCEMENT: (Ipv4Addr, Ipv4Addr) = (FIRST, FIRST);
 
 fn rig(detection: Detection) -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { detection, ..Profile::default() };
+    rig.profile = Profile::from(Policy { detection, ..Policy::default() });
     rig.lease = 4000;
     rig
 }

@@ -8,12 +8,12 @@ use ipnet::Ipv4Net;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Profile;
 use crate::effect::{ClientIdRule, Failure, PoolRequest, Row, StoreCause};
 use crate::event::EventKind;
 use crate::identity::Lan;
 use crate::link::{KernelEvent, Place};
 use crate::pool::{PoolFault, PoolId};
+use crate::profile::Profile;
 use crate::record::RecordState;
 use crate::wire::Mac;
 
@@ -134,7 +134,7 @@ fn held() -> Rig {
 #[test]
 fn an_endpoint_is_told_its_address_with_the_prefix_of_its_pool() {
     let mut rig = Rig::new(8);
-    rig.profile.prefix = Some(16);
+    rig.profile.policy.prefix = Some(16);
     let add = rig.endpoint(1);
     let Answer::Leased { lease, grant } = &rig.answers[&add] else { panic!("{:?}", rig.answers) };
     assert_eq!((lease.address, &grant.addresses[..]), (net("192.0.2.50/24"), &["192.0.2.50/16".parse().unwrap()][..]));

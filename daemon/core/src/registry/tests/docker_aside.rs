@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::docker::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Detection;
 use crate::effect::Failure;
+use crate::grant::policy::Detection;
 use crate::identity::Lan;
 use crate::link::{Link, LinkCause};
 use crate::record::RecordState;
@@ -164,7 +164,7 @@ fn a_macvlan_that_fails_is_left_for_the_lans_link() {
         let mut rig = rig();
         rig.server = if strict { Server::Up } else { Server::Silent };
         if strict {
-            rig.profile.detection = Detection::Strict;
+            rig.profile.policy.detection = Detection::Strict;
         }
         let add = rig.endpoint(1);
         rig.run_until(1001.5);
@@ -183,7 +183,7 @@ fn a_macvlan_that_fails_is_left_for_the_lans_link() {
 fn strict_probes_leave_by_the_macvlan() {
     for used in [false, true] {
         let mut rig = rig();
-        rig.profile.detection = Detection::Strict;
+        rig.profile.policy.detection = Detection::Strict;
         if used {
             rig.stations.insert(FIRST, crate::wire::Mac([2, 0, 0, 0, 9, 9]));
         }

@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::docker::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Detection, Wanted};
+use crate::dhcpv4::profile::Wanted;
 use crate::effect::Failure;
+use crate::grant::policy::Detection;
 use crate::pool::{PoolFault, PoolId, Unfit};
 
 /// What the server gives first.
@@ -85,7 +86,8 @@ fn where_no_other_offer_comes_the_refused_one_is_the_reason() {
 #[test]
 fn what_was_granted_without_an_offer_goes_back_at_once() {
     let mut rig = Rig::new(8);
-    (rig.server, rig.profile.rapid_commit, rig.options) = (Server::Commits, true, vec![80, 0]);
+    (rig.server, rig.options) = (Server::Commits, vec![80, 0]);
+    Arc::make_mut(&mut rig.profile.client).rapid_commit = true;
     let add = rig.endpoint_of(&upper_half(), None);
     assert!(matches!(rig.failure(add), Failure::Unfit { address: FIRST, .. }), "{:?}", rig.answers[&add]);
     assert_eq!(rig.sent, [(1, ANY), (7, FIRST)]);
@@ -166,7 +168,7 @@ fn the_same_request_again_is_not_told_what_is_none_of_the_pool() {
 #[test]
 fn what_an_add_has_got_cannot_be_reserved() {
     let mut rig = Rig::new(8);
-    rig.profile.detection = Detection::Strict;
+    rig.profile.policy.detection = Detection::Strict;
     let add = rig.endpoint(1);
     rig.run_until(1000.5);
     let reserved = rig.reserve(Some(FIRST));

@@ -5,10 +5,11 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::docker::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Profile;
+use crate::dhcpv4::profile::{ClientProfile, Servers};
 use crate::effect::{Failure, PoolRequest};
 use crate::link::{Link, LinkCause};
 use crate::pool::{PoolFault, PoolId};
+use crate::profile::Profile;
 
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 const OFFERS_ROUTER: [u8; 6] = [3, 4, 192, 0, 2, 254];
@@ -64,7 +65,7 @@ fn a_server_that_would_commit_at_once_is_not_invited_to() {
     let mut rig = rig();
     rig.server = Server::Commits;
     let id = rig.request(Call::RequestPool(Box::new(PoolRequest {
-        profile: Profile { rapid_commit: true, ..Profile::default() },
+        profile: Profile::from(ClientProfile { rapid_commit: true, ..ClientProfile::default() }),
         ..rig.pool_call(None, None)
     })));
     rig.run_until(1010.0);
@@ -135,7 +136,8 @@ fn a_server_that_is_late_is_heard() {
 #[test]
 fn a_server_that_is_not_allowed_is_not_believed() {
     let mut rig = rig();
-    let denied = Profile { deny: vec![SERVER], ..Profile::default() };
+    let servers = Servers { deny: vec![SERVER], ..Servers::default() };
+    let denied = Profile::from(ClientProfile { servers, ..ClientProfile::default() });
     let call = |rig: &Rig, subnet| PoolRequest { profile: denied.clone(), ..rig.pool_call(subnet, None) };
     let without = call(&rig, None);
     let without = rig.request(Call::RequestPool(Box::new(without)));

@@ -307,7 +307,7 @@ fn a_server_that_has_answered_a_renewal_is_waited_for_again() {
 #[test]
 fn a_server_whose_answers_are_refused_is_not_silent() {
     let mut rig = Rig::new(8);
-    rig.profile.deny = vec![super::rig::SERVER];
+    Arc::make_mut(&mut rig.profile.client).servers.deny = vec![super::rig::SERVER];
     assert_eq!([1, 2].map(|last| rig.asks_in_vain(last)), [30.0, 30.0]);
 }
 

@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
 use crate::event::EventKind;
+use crate::grant::policy::{OnChange, OnExpiry, Policy};
+use crate::profile::Profile;
 
 const A: &str = "192.0.2.50/24";
 const LEASED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
@@ -76,7 +77,7 @@ fn no_later_lease_is_put_on_where_the_first_never_came() {
         [(OnChange::Apply, OnExpiry::Remove), (OnChange::Keep, OnExpiry::Remove), (OnChange::Apply, OnExpiry::Keep)]
     {
         for restarts in [false, true] {
-            let mut rig = added(100, Profile { on_change, on_expiry, ..Profile::default() });
+            let mut rig = added(100, Profile::from(Policy { on_change, on_expiry, ..Policy::default() }));
             rig.after(70.0);
             assert!(rig.only_record().elsewhere && !rig.only_record().taken_off);
             if restarts {

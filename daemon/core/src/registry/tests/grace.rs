@@ -4,11 +4,12 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Profile, Wanted};
+use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Failure, StoreCause};
 use crate::event::EventKind;
 use crate::identity::{ClientId, Lan};
 use crate::link::{KernelEvent, Link};
+use crate::profile::Profile;
 use crate::record::{Record, RecordState};
 use crate::wire::Mac;
 

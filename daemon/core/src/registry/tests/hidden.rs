@@ -2,13 +2,13 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Detection;
+use crate::grant::policy::Detection;
 use crate::link::{KernelEvent, Link};
 
 /// The namespace of `a` has lost its path a while after its ADD, and lives.
 fn hidden() -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile.detection = Detection::Off;
+    rig.profile.policy.detection = Detection::Off;
     rig.add("a", 1, "a");
     rig.run_until(1020.0);
     rig.loses_path();

@@ -5,11 +5,13 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Detection, Profile, Wanted};
+use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Failure, StoreCause};
 use crate::event::EventKind;
+use crate::grant::policy::Detection;
 use crate::identity::{AddressHolder, ClientId};
 use crate::link::Link;
+use crate::profile::Profile;
 use crate::record::RecordState;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
@@ -290,7 +292,7 @@ fn an_address_whose_holder_loses_it_while_it_is_asked_for_is_kept() {
     for detection in [Detection::Optimistic, Detection::Strict, Detection::Off] {
         let mut rig = one();
         rig.granted.clear();
-        (rig.server_id, rig.server, rig.profile.detection) = (OTHER_SERVER, Server::OffersOnly, detection);
+        (rig.server_id, rig.server, rig.profile.policy.detection) = (OTHER_SERVER, Server::OffersOnly, detection);
         let add = rig.add("b", 2, "b");
         assert_eq!(rig.codes(), [1, 3], "to be declined");
         rig.del("a");
@@ -461,7 +463,7 @@ fn an_address_that_a_container_runs_with_is_not_taken_while_it_is_being_adopted(
     (rig.lease, rig.one_for_all, rig.server) = (3600, true, Server::Silent);
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
     rig.addresses.push(address.into());
-    rig.profile.detection = Detection::Strict;
+    rig.profile.policy.detection = Detection::Strict;
     let adoptees = vec![Adoptee { add: rig.call("b", 2, "b"), address, mac: None }];
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
     assert_eq!(rig.codes(), [3], "nobody confirms it yet");

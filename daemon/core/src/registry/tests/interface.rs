@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::lease::Times;
-use crate::dhcpv4::profile::Detection;
 use crate::effect::Failure;
 use crate::event::EventKind;
+use crate::grant::policy::Detection;
 use crate::identity::ClientId;
 use crate::link::{KernelEvent, Link, LinkCause};
 use crate::record::{Former, Record, RecordState};
@@ -104,7 +104,7 @@ fn a_look_from_before_carrier_came_back_takes_it_for_away_no_more() {
 #[test]
 fn what_the_daemon_took_off_was_not_taken_off_from_the_next_lease_that_is_probed_for() {
     let mut rig = Rig::new(8);
-    rig.profile.detection = Detection::Strict;
+    rig.profile.policy.detection = Detection::Strict;
     rig.bind_slowly();
     rig.server = Server::Naks;
     rig.run_until(1042.01);

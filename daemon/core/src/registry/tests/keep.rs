@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Detection, OnChange, OnExpiry, Profile};
 use crate::event::EventKind;
+use crate::grant::policy::{Detection, OnChange, OnExpiry, Policy};
 use crate::link::Step;
 use crate::record::RecordState;
 use crate::wire::Mac;
@@ -16,13 +16,13 @@ const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
-fn keeping() -> Profile {
-    Profile { on_expiry: OnExpiry::Keep, ..Profile::default() }
+fn keeping() -> Policy {
+    Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }
 }
 
-fn bound(profile: Profile) -> Rig {
+fn bound(policy: Policy) -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = profile;
+    rig.profile = policy.into();
     rig.options = vec![3, 4, 192, 0, 2, 1];
     rig.bind_slowly();
     rig
@@ -171,7 +171,7 @@ fn a_kept_address_that_somebody_else_uses_by_now_goes_when_that_is_heard() {
 #[test]
 fn a_kept_address_that_somebody_else_uses_goes_though_the_next_one_waits_for_room() {
     for detection in [Detection::Optimistic, Detection::Strict] {
-        let mut rig = bound(Profile { detection, ..keeping() });
+        let mut rig = bound(Policy { detection, ..keeping() });
         rig.server = Server::Silent;
         rig.run_until(1101.0);
         rig.stations.insert(FIRST, NEIGHBOUR);
@@ -220,7 +220,7 @@ fn where_a_kept_address_is_taken_off_by_hand_no_lease_puts_one_on() {
 
 #[test]
 fn what_both_keys_keep_is_known_after_a_restart_without_a_lease() {
-    let mut rig = bound(Profile { on_change: OnChange::Keep, ..keeping() });
+    let mut rig = bound(Policy { on_change: OnChange::Keep, ..keeping() });
     rig.is_given(OTHER, 42.0);
     rig.server = Server::Silent;
     rig.run_until(1200.0);
@@ -235,7 +235,7 @@ fn what_both_keys_keep_is_known_after_a_restart_without_a_lease() {
 #[test]
 fn what_both_keys_keep_goes_when_somebody_else_uses_it() {
     for detection in [Detection::Optimistic, Detection::Strict] {
-        let mut rig = bound(Profile { on_change: OnChange::Keep, detection, ..keeping() });
+        let mut rig = bound(Policy { on_change: OnChange::Keep, detection, ..keeping() });
         rig.is_given(OTHER, 42.0);
         rig.server = Server::Silent;
         rig.run_until(1200.0);
@@ -267,7 +267,7 @@ fn a_change_that_its_lease_did_not_live_to_see_is_made_when_the_lease_is_back() 
 
 #[test]
 fn what_is_put_on_after_a_loss_is_settled_though_changes_are_kept() {
-    let mut rig = bound(Profile { on_change: OnChange::Keep, ..Profile::default() });
+    let mut rig = bound(Policy { on_change: OnChange::Keep, ..Policy::default() });
     rig.server = Server::Naks;
     rig.run_until(1050.1);
     assert!(rig.on_link().is_empty());
@@ -280,7 +280,7 @@ fn what_is_put_on_after_a_loss_is_settled_though_changes_are_kept() {
 
 #[test]
 fn an_address_that_is_kept_with_another_mask_is_there_to_renew_from() {
-    let mut rig = bound(Profile { on_change: OnChange::Keep, ..Profile::default() });
+    let mut rig = bound(Policy { on_change: OnChange::Keep, ..Policy::default() });
     rig.mask = [254, 0];
     assert_eq!(rig.renewal(), [(3, FIRST)]);
     assert_eq!(rig.only_record().lease.address.to_string(), "192.0.2.50/23");

@@ -2,10 +2,11 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Detection, Profile};
 use crate::effect::{Failure, StoreCause};
+use crate::grant::policy::Detection;
 use crate::identity::ClientId;
 use crate::link::{KernelEvent, Link};
+use crate::profile::Profile;
 use crate::record::{Record, RecordState};
 
 impl Rig {
@@ -106,7 +107,7 @@ fn node(containers: u64) -> Rig {
     let mut rig = Rig::new(1000);
     rig.lease = 10_000;
     rig.mask = [0, 0];
-    rig.profile.detection = Detection::Off;
+    rig.profile.policy.detection = Detection::Off;
     rig.live = (1..=containers + 9).collect();
     for n in 1..=containers {
         rig.add(&format!("c{n}"), n, &format!("c{n}"));

@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
 use crate::event::EventKind;
+use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::link::{KernelEvent, Step};
+use crate::profile::Profile;
 use crate::record::RecordState;
 
 const A: &str = "192.0.2.50/24";
@@ -89,7 +90,7 @@ fn an_address_goes_though_the_store_is_full() {
 
 #[test]
 fn on_expiry_keep_leaves_the_interface_until_another_lease_changes_it() {
-    let mut rig = bound(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    let mut rig = bound(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
     rig.server = Server::Silent;
     rig.run_until(1101.0);
     assert_eq!((rig.on_link(), rig.steps.len()), (vec![A.to_owned()], 0));
@@ -124,7 +125,7 @@ fn a_loss_that_a_crash_cuts_short_is_carried_out_by_the_next_daemon() {
 
 #[test]
 fn an_add_in_the_place_of_a_lease_that_just_ended_finds_nothing_of_it_whatever_changes_do() {
-    let mut rig = bound(Profile { on_change: OnChange::Keep, ..Profile::default() });
+    let mut rig = bound(Profile::from(Policy { on_change: OnChange::Keep, ..Policy::default() }));
     rig.server = Server::Silent;
     rig.run_until(1099.0);
     rig.hold_looks = true;

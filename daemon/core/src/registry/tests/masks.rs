@@ -3,8 +3,9 @@
 use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, with_network};
 use super::rig::*;
-use crate::dhcpv4::profile::{OnChange, Profile};
+use crate::grant::policy::{OnChange, Policy};
 use crate::link::KernelEvent;
+use crate::profile::Profile;
 
 /// The same address with its later mask.
 const LATER: &str = "192.0.2.50/25";
@@ -12,7 +13,7 @@ const LATER: &str = "192.0.2.50/25";
 /// An endpoint whose lease has had another mask since Docker was told of it, and whose link is on its way into its container.
 fn masked_anew(on_change: OnChange) -> Rig {
     let mut rig = with_network();
-    rig.profile = Profile { on_change, suppress_default_route: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { on_change, suppress_default_route: true, ..Policy::default() });
     rig.create_endpoint("e1", OWN);
     rig.mask = [255, 128];
     rig.run_until(rig.t1() + 1.0);

@@ -4,11 +4,12 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Profile;
 use crate::effect::Failure;
 use crate::event::EventKind;
+use crate::grant::policy::Policy;
 use crate::identity::Lan;
 use crate::link::{KernelEvent, Link, Place, Step};
+use crate::profile::Profile;
 use crate::wire::Mac;
 
 /// That of the interface that is looked for.
@@ -66,7 +67,7 @@ fn inside(netns: u64) -> Link {
 /// A lease for an endpoint whose interface is not there.
 fn leased() -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { suppress_default_route: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { suppress_default_route: true, ..Policy::default() });
     let add = rig.add_endpoint(OWN, "a");
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
     rig
@@ -128,7 +129,7 @@ fn a_port_with_the_interfaces_ethernet_address_is_gone_when_the_lease_is_told() 
 fn the_default_route_that_docker_chose_follows_the_lan_to_another_router_and_nothing_else_moves_it() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
-    rig.profile = Profile { suppress_default_route: true, follow_router: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { suppress_default_route: true, follow_router: true, ..Policy::default() });
     rig.options = router(1);
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
@@ -147,7 +148,7 @@ fn the_default_route_that_docker_chose_follows_the_lan_to_another_router_and_not
 fn a_default_route_by_the_router_of_before_follows_though_the_lease_changed_before_its_interface_was_found() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
-    rig.profile = Profile { suppress_default_route: true, follow_router: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { suppress_default_route: true, follow_router: true, ..Policy::default() });
     rig.options = router(1);
     rig.add_endpoint(OWN, "a");
     rig.options = router(9);
@@ -164,7 +165,7 @@ fn a_default_route_by_the_router_of_before_follows_though_the_lease_changed_befo
 fn a_default_route_that_outlives_a_lost_lease_follows_the_next_ones_router() {
     let router = |last: u8| vec![3, 4, 192, 0, 2, last];
     let mut rig = Rig::new(8);
-    rig.profile = Profile { suppress_default_route: true, follow_router: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { suppress_default_route: true, follow_router: true, ..Policy::default() });
     rig.options = router(1);
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
@@ -183,7 +184,7 @@ fn a_default_route_that_outlives_a_lost_lease_follows_the_next_ones_router() {
 fn what_else_the_lease_gives_its_interface_is_put_on_there() {
     let mut rig = Rig::new(8);
     rig.options = vec![26, 2, 0x05, 0x78, 121, 13, 24, 198, 51, 100, 192, 0, 2, 9, 0, 192, 0, 2, 1];
-    rig.profile = Profile { suppress_default_route: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { suppress_default_route: true, ..Policy::default() });
     rig.add_endpoint(OWN, "a");
     assert!(rig.steps.is_empty());
     rig.put_inside(1, OWN);
@@ -452,7 +453,7 @@ fn an_address_that_docker_has_not_put_on_yet_was_not_taken_off() {
 #[test]
 fn a_lease_that_is_looked_for_is_looked_for_on_at_the_next_place() {
     let mut rig = Rig::new(1);
-    rig.profile = Profile { suppress_default_route: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { suppress_default_route: true, ..Policy::default() });
     rig.add_endpoint(OWN, "a");
     rig.put_inside(1, OWN);
     rig.configure(LEASED);

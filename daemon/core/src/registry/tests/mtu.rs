@@ -3,11 +3,12 @@
 use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, network};
 use super::rig::*;
-use crate::dhcpv4::profile::{OnChange, Profile};
 use crate::effect::{Adoptee, EndpointAddress, EndpointRequest, NetworkCall};
 use crate::event::EventKind;
+use crate::grant::policy::{OnChange, Policy};
 use crate::link::{KernelEvent, Step};
 use crate::network::{NetworkRecord, Wiring};
+use crate::profile::Profile;
 use crate::record::Change;
 
 const A: &str = "192.0.2.50/24";
@@ -17,7 +18,7 @@ const LARGE: [u8; 4] = [26, 2, 0x23, 0x28]; // 9000
 /// An ADD that waits for the store; all that comes after that is still to come.
 fn adding(options: [u8; 4], on_change: OnChange) -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { on_change, ..Profile::default() };
+    rig.profile = Profile::from(Policy { on_change, ..Policy::default() });
     rig.options = options.to_vec();
     rig.disk = Disk::Slow;
     rig.add("a", 1, "a");
@@ -252,6 +253,6 @@ fn the_mtu_of_a_network_goes_before_that_of_a_lease_inside_too() {
         rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
         rig.run_until(rig.at.as_secs_f64() + 5.0);
         assert_eq!(rig.mtu(), 1400, "{leased}: {:?}", rig.steps);
-        assert_eq!(rig.only_record().profile.mtu, Some(1400), "{leased}: the next daemon knows");
+        assert_eq!(rig.only_record().profile.policy.mtu, Some(1400), "{leased}: the next daemon knows");
     }
 }

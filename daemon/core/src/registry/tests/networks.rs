@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::*;
 use super::rig::*;
 use crate::effect::{ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, StoreCause};
+use crate::grant::policy::Policy;
 use crate::identity::ClientId;
 use crate::link::{KernelEvent, Place};
 use crate::network::{
@@ -282,7 +283,7 @@ fn a_caller_that_goes_away_takes_its_endpoint_with_it() {
 #[test]
 fn join_says_what_the_lease_gives_with_its_default_router() {
     let mut rig = with_network();
-    rig.profile = crate::dhcpv4::profile::Profile { suppress_default_route: true, ..Default::default() };
+    rig.profile = Policy { suppress_default_route: true, ..Policy::default() }.into();
     rig.options = vec![3, 4, 192, 0, 2, 254];
     rig.create_endpoint("e1", OWN);
     let Answer::Network(NetworkAnswer::Joined { ifname, grant: Some(grant), gateway: None }) = rig.join("e1") else {

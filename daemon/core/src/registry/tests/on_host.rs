@@ -4,10 +4,11 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Profile;
 use crate::effect::Failure;
+use crate::grant::policy::Policy;
 use crate::identity::Lan;
 use crate::link::{KernelEvent, Link, Place, Step};
+use crate::profile::Profile;
 use crate::wire::Mac;
 
 /// That of the interface that is not there.
@@ -32,7 +33,7 @@ impl Rig {
 fn untouchable() -> Rig {
     let mut rig = Rig::new(8);
     rig.options = OPTIONS.to_vec();
-    rig.profile = Profile { late_routes: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
     rig.faults.push_back((0, LinkCause::TimedOut));
     rig
 }

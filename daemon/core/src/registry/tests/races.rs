@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::OnChange;
 use crate::effect::Failure;
+use crate::grant::policy::OnChange;
 use crate::link::{KernelEvent, Link};
 
 fn refused() -> LinkCause {
@@ -72,7 +72,7 @@ fn a_lease_that_was_refused_is_told_to_nobody_while_the_store_cannot_write_the_n
 fn an_add_takes_off_what_the_lost_lease_of_its_attachment_left_on_the_interface() {
     for on_change in [OnChange::Apply, OnChange::Keep] {
         let mut rig = Rig::new(8);
-        rig.profile.on_change = on_change;
+        rig.profile.policy.on_change = on_change;
         rig.add("a", 1, "a");
         rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
         rig.server = Server::Naks;

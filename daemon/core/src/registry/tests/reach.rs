@@ -3,10 +3,10 @@
 use super::super::*;
 use super::rig::*;
 
-use crate::dhcpv4::profile::Profile;
 use crate::event::EventKind;
 use crate::identity::Lan;
 use crate::link::{KernelEvent, Link};
+use crate::profile::Profile;
 use crate::wire::Mac;
 
 /// A container on a LAN whose namespace has died.

@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Detection, OnExpiry, Profile};
 use crate::effect::Failure;
+use crate::grant::policy::{Detection, OnExpiry, Policy};
 use crate::link::KernelEvent;
+use crate::profile::Profile;
 
 const A: &str = "192.0.2.50/24";
 const B: &str = "192.0.2.77/24";
@@ -48,7 +49,7 @@ fn an_address_that_was_taken_off_is_still_known_to_be_missing() {
 
 #[test]
 fn an_address_that_waits_for_room_is_still_known_to_be_missing() {
-    let mut rig = bound(Profile { detection: Detection::Off, ..Profile::default() });
+    let mut rig = bound(Profile::from(Policy { detection: Detection::Off, ..Policy::default() }));
     (rig.give, rig.disk) = (OTHER, Disk::Full);
     rig.run_until(1051.0);
     rig.delete_in_vain();
@@ -64,7 +65,7 @@ fn an_address_that_waits_for_room_is_still_known_to_be_missing() {
 
 #[test]
 fn what_is_kept_on_the_interface_is_still_known_while_another_address_is_asked_for() {
-    let mut rig = bound(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    let mut rig = bound(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
     (rig.server, rig.give) = (Server::OffersOnly, OTHER);
     rig.run_until(1101.0);
     while rig.state("a") != ["REQUESTING"] {
@@ -78,7 +79,7 @@ fn what_is_kept_on_the_interface_is_still_known_while_another_address_is_asked_f
 
 #[test]
 fn an_address_that_was_probed_for_is_put_on() {
-    let mut rig = bound(Profile { detection: Detection::Strict, ..Profile::default() });
+    let mut rig = bound(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
     rig.lease = 4000;
     rig.run_until(1049.0);
     rig.give = OTHER;

@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Detection, OnChange, OnExpiry, Profile};
 use crate::effect::{Adoptee, Failure};
 use crate::event::EventKind;
+use crate::grant::policy::{Detection, OnChange, OnExpiry, Policy};
+use crate::profile::Profile;
 use crate::record::RecordState;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
@@ -49,7 +50,7 @@ impl Rig {
 
 #[test]
 fn an_address_that_another_host_uses_comes_off_though_the_profile_keeps_what_expires() {
-    let mut rig = rig(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
     rig.lease = 4000;
     rig.add("a", 1, "a");
     rig.configure(A);
@@ -66,7 +67,7 @@ fn an_address_that_another_host_uses_comes_off_though_the_profile_keeps_what_exp
 
 #[test]
 fn an_address_that_another_host_uses_comes_off_after_a_crash_too() {
-    let mut rig = rig(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
     rig.lease = 4000;
     rig.add("a", 1, "a");
     rig.configure(A);
@@ -81,7 +82,7 @@ fn an_address_that_another_host_uses_comes_off_after_a_crash_too() {
 
 #[test]
 fn what_is_kept_of_an_expired_lease_stays_when_another_address_is_declined() {
-    let mut rig = rig(Profile { on_expiry: OnExpiry::Keep, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
     rig.add("a", 1, "a");
     rig.configure(A);
     rig.server = Server::Silent;
@@ -111,7 +112,7 @@ fn a_conflict_heard_while_a_slow_store_writes_is_not_forgotten_when_the_window_i
 
 #[test]
 fn a_conflict_heard_while_the_mtu_is_set_is_declined_before_the_answer() {
-    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
     rig.options = vec![26, 2, 0x05, 0x78]; // 1400
     let add = rig.add("a", 1, "a");
     rig.hold_looks = true;
@@ -126,7 +127,7 @@ fn a_conflict_heard_while_the_mtu_is_set_is_declined_before_the_answer() {
 
 #[test]
 fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
-    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
     rig.addresses.push(A.parse().unwrap());
     let mut add = rig.call("a", 1, "a");
     add.timeout = Duration::from_secs(8);
@@ -143,7 +144,7 @@ fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
 
 #[test]
 fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_be_forgotten() {
-    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { detection: Detection::Off, ..Policy::default() }));
     rig.add("a", 1, "a");
     rig.configure(A);
     rig.disk = Disk::Full;
@@ -160,7 +161,7 @@ fn many_changes_while_the_store_is_full_do_not_let_the_address_on_the_interface_
 
 #[test]
 fn a_refused_address_goes_before_the_next_one_is_probed_for() {
-    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
     rig.add("a", 1, "a");
     rig.run_until(1008.0);
     rig.configure(A);
@@ -181,7 +182,7 @@ fn a_refused_address_goes_before_the_next_one_is_probed_for() {
 
 #[test]
 fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
-    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { detection: Detection::Off, ..Policy::default() }));
     rig.lease = 4000;
     rig.add("a", 1, "a");
     rig.configure(A);
@@ -220,7 +221,7 @@ fn a_del_that_the_store_refuses_leaves_a_lease_that_is_not_to_be_given_back_held
 
 #[test]
 fn a_changed_lease_whose_address_waits_for_the_store_is_extended_as_one_without_address() {
-    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { detection: Detection::Off, ..Policy::default() }));
     rig.add("a", 1, "a");
     rig.configure(A);
     rig.give = Ipv4Addr::new(192, 0, 2, 77);
@@ -250,7 +251,7 @@ fn an_address_that_the_daemon_put_on_and_somebody_took_off_at_once_is_told() {
 
 #[test]
 fn an_address_that_was_never_put_on_by_choice_is_not_told_as_taken_off_after_a_restart() {
-    let mut rig = rig(Profile { on_change: OnChange::Keep, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { on_change: OnChange::Keep, ..Policy::default() }));
     rig.lease = 400;
     rig.add("a", 1, "a");
     rig.configure(A);
@@ -264,7 +265,7 @@ fn an_address_that_was_never_put_on_by_choice_is_not_told_as_taken_off_after_a_r
 #[test]
 fn an_address_that_its_main_plugin_puts_on_after_a_conflict_comes_off_again() {
     for on_expiry in [OnExpiry::Remove, OnExpiry::Keep] {
-        let mut rig = rig(Profile { on_expiry, ..Profile::default() });
+        let mut rig = rig(Profile::from(Policy { on_expiry, ..Policy::default() }));
         rig.lease = 4000;
         rig.add("a", 1, "a");
         rig.run_until(1000.02);
@@ -279,7 +280,7 @@ fn an_address_that_its_main_plugin_puts_on_after_a_conflict_comes_off_again() {
 
 #[test]
 fn an_extension_that_the_store_never_took_is_not_told_with_another_lease() {
-    let mut rig = rig(Profile { detection: Detection::Off, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { detection: Detection::Off, ..Policy::default() }));
     rig.add("a", 1, "a");
     rig.configure(A);
     rig.disk = Disk::Full;
@@ -296,7 +297,7 @@ fn an_extension_that_the_store_never_took_is_not_told_with_another_lease() {
 
 #[test]
 fn a_lease_that_ended_while_it_was_probed_for_is_not_released() {
-    let mut rig = rig(Profile { detection: Detection::Strict, ..Profile::default() });
+    let mut rig = rig(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
     rig.lease = 10;
     let mut call = rig.call("a", 1, "a");
     call.timeout = Duration::from_secs(3);

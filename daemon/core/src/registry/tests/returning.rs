@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{Profile, Wanted};
+use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Adoptee, ClientIdRule};
 use crate::identity::ClientId;
+use crate::profile::Profile;
 use crate::record::{Record, RecordState};
 use crate::wire::Mac;
 

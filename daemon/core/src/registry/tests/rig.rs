@@ -19,7 +19,6 @@ use ipnet::IpNet;
 
 use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::{Lease, Times};
-use crate::dhcpv4::profile::Profile;
 use crate::effect::{Add, BindingState, ClientIdRule, StoreCause};
 use crate::event::Event;
 use crate::grant::Dns;
@@ -28,6 +27,7 @@ pub(super) use crate::link::Cookie;
 use crate::link::{
     ByName, Hears, KernelEvent, Link, LinkRoute, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
 };
+use crate::profile::Profile;
 use crate::record::{Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;

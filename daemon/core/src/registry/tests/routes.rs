@@ -3,8 +3,9 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{OnChange, Profile};
+use crate::grant::policy::{OnChange, Policy};
 use crate::link::{KernelEvent, LinkRoute, Step};
+use crate::profile::Profile;
 
 const HOST: &str = "192.0.2.50/32";
 const A: &str = "192.0.2.50/24";
@@ -31,7 +32,7 @@ impl Rig {
 /// An ADD of a /32 with a router elsewhere, whose main plugin cannot add what is not in the subnet.
 fn added() -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { late_routes: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
     (rig.mask, rig.options, rig.lease) = ([255, 255], vec![3, 4, 203, 0, 113, 1], 10_000);
     rig.add("a", 1, "a");
     assert!(rig.answers.values().any(|answer| matches!(answer, Answer::Leased { .. })));
@@ -52,7 +53,7 @@ fn routes_that_the_main_plugin_is_not_told_of_are_put_on_with_the_address_and_no
 #[test]
 fn what_the_main_plugin_is_told_of_is_left_to_it() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { late_routes: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
     // 198.51.100.0/24 on the link, and a default route by a router of the subnet.
     rig.options = vec![121, 13, 24, 198, 51, 100, 0, 0, 0, 0, 0, 192, 0, 2, 1];
     rig.add("a", 1, "a");
@@ -79,7 +80,7 @@ fn they_are_put_on_by_the_next_daemon_and_after_lost_messages_too() {
 #[test]
 fn they_are_put_on_whatever_the_network_says_of_changes() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { late_routes: true, on_change: OnChange::Keep, ..Profile::default() };
+    rig.profile = Profile::from(Policy { late_routes: true, on_change: OnChange::Keep, ..Policy::default() });
     rig.options = vec![3, 4, 203, 0, 113, 1];
     rig.bind();
     assert_eq!(rig.steps, off_link());
@@ -107,7 +108,7 @@ fn an_add_that_is_asked_again_has_them_again() {
 #[test]
 fn an_adopted_container_keeps_the_routes_that_it_has() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { late_routes: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
     rig.options = vec![3, 4, 203, 0, 113, 1];
     rig.addresses.push(A.parse().unwrap());
     let add = rig.call("a", 1, "a");
@@ -130,7 +131,7 @@ fn bound(profile: Profile) -> Rig {
 #[test]
 fn what_the_kernel_took_with_the_link_comes_back_with_it() {
     for on_change in [OnChange::Apply, OnChange::Keep] {
-        let mut rig = bound(Profile { on_change, ..Profile::default() });
+        let mut rig = bound(Profile::from(Policy { on_change, ..Policy::default() }));
         rig.set_down(true);
         rig.run_until(1010.0);
         assert!(rig.steps.is_empty(), "the kernel takes none while the link is down");

@@ -2,8 +2,8 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{ExtraRoute, Profile};
 use crate::effect::Failure;
+use crate::grant::policy::{ExtraRoute, Policy};
 use crate::link::{LinkRoute, Step};
 
 const A: &str = "192.0.2.50/24";
@@ -26,14 +26,14 @@ fn metric_500() -> LinkRoute {
     LinkRoute { metric: Some(500), ..default_route() }
 }
 
-fn plain(profile: Profile) -> Profile {
-    Profile { late_routes: true, plain_routes: true, ..profile }
+fn plain(policy: Policy) -> Policy {
+    Policy { late_routes: true, plain_routes: true, ..policy }
 }
 
-/// A container in a network with this profile and a default route, which its main plugin has set up.
-fn bound(profile: Profile) -> Rig {
+/// A container in a network with this policy and a default route, which its main plugin has set up.
+fn bound(policy: Policy) -> Rig {
     let mut rig = Rig::new(8);
-    (rig.profile, rig.lease) = (profile, SECONDS);
+    (rig.profile, rig.lease) = (policy.into(), SECONDS);
     rig.options = vec![3, 4, 192, 0, 2, 1];
     rig.bind();
     rig
@@ -60,7 +60,7 @@ fn a_route_of_which_the_result_cannot_say_all_is_put_on_whole_and_the_main_plugi
         ExtraRoute { advmss: Some(1200), ..extra("10.1.0.0/16") },
         ExtraRoute { metric: Some(0), table: Some(254), ..extra("10.2.0.0/16") },
     ];
-    let mut rig = bound(plain(Profile { routes: routes.clone(), ..Profile::default() }));
+    let mut rig = bound(plain(Policy { routes: routes.clone(), ..Policy::default() }));
     let told = |rig: &Rig| match &rig.answers[&1] {
         Answer::Leased { grant, .. } => {
             grant.routes.iter().map(|route| route.destination.to_string()).collect::<Vec<_>>()
@@ -81,20 +81,20 @@ fn a_route_of_which_the_result_cannot_say_all_is_put_on_whole_and_the_main_plugi
     rig.run_until(1000.0 + f64::from(SECONDS) + 10.0);
     assert!(late.into_iter().all(|route| rig.steps.contains(&Step::RemoveRoute(route))), "{:?}", rig.steps);
 
-    let rig = bound(Profile { routes, ..Profile::default() });
+    let rig = bound(Policy { routes, ..Policy::default() });
     assert_eq!((told(&rig).len(), rig.steps.len()), (5, 0), "a later result can say all");
 }
 
 #[test]
 fn the_metric_of_a_network_is_put_on_by_the_daemon_below_cni_1_1_0() {
-    let rig = bound(plain(Profile { metric: Some(500), ..Profile::default() }));
+    let rig = bound(plain(Policy { metric: Some(500), ..Policy::default() }));
     assert_eq!((rig.steps.clone(), rig.routes.clone()), (vec![Step::AddRoute(metric_500())], vec![metric_500()]));
 }
 
 #[test]
 fn an_mtu_that_the_server_gives_the_link_is_no_reason_to_keep_a_route_from_the_main_plugin() {
     let mut rig = Rig::new(8);
-    (rig.profile, rig.lease) = (plain(Profile::default()), SECONDS);
+    (rig.profile, rig.lease) = (plain(Policy::default()).into(), SECONDS);
     rig.options = vec![3, 4, 192, 0, 2, 1, 26, 2, 5, 120];
     rig.bind();
     assert!(!rig.steps.iter().any(|step| matches!(step, Step::AddRoute(_))), "{:?}", rig.steps);
@@ -102,11 +102,11 @@ fn an_mtu_that_the_server_gives_the_link_is_no_reason_to_keep_a_route_from_the_m
 
 #[test]
 fn what_was_removed_when_the_container_was_set_up_is_not_put_back() {
-    for profile in
-        [Profile::default(), plain(Profile::default()), plain(Profile { metric: Some(500), ..Profile::default() })]
+    for policy in
+        [Policy::default(), plain(Policy::default()), plain(Policy { metric: Some(500), ..Policy::default() })]
     {
         for restarts in [false, true] {
-            let mut rig = bound(profile.clone());
+            let mut rig = bound(policy.clone());
             // As Multus does for the networks that are not to have the default route.
             rig.routes.clear();
             rig.steps.clear();
@@ -138,7 +138,7 @@ fn what_was_removed_when_the_container_was_set_up_is_not_put_back() {
 
 #[test]
 fn a_link_that_is_down_when_it_is_looked_at_is_looked_at_again() {
-    let mut rig = bound(Profile::default());
+    let mut rig = bound(Policy::default());
     rig.run_until(1059.0);
     rig.set_down(true);
     rig.run_until(1100.0);
@@ -153,7 +153,7 @@ fn a_link_that_is_down_when_it_is_looked_at_is_looked_at_again() {
 
 #[test]
 fn a_check_sees_a_route_of_the_daemons_that_is_gone_or_in_another_form() {
-    let mut rig = bound(plain(Profile { metric: Some(500), ..Profile::default() }));
+    let mut rig = bound(plain(Policy { metric: Some(500), ..Policy::default() }));
     assert_eq!(lacks(check(&mut rig)), None);
     for seconds in [1010.0, 1100.0] {
         rig.run_until(seconds);
@@ -165,7 +165,7 @@ fn a_check_sees_a_route_of_the_daemons_that_is_gone_or_in_another_form() {
     rig.routes.clear();
     assert_eq!(lacks(check(&mut rig)).as_deref(), Some("0.0.0.0/0 via 192.0.2.1 metric 500"));
 
-    let mut multus = bound(plain(Profile { metric: Some(500), ..Profile::default() }));
+    let mut multus = bound(plain(Policy { metric: Some(500), ..Policy::default() }));
     multus.routes.clear();
     assert_eq!(lacks(check(&mut multus)), None, "removed while the container is set up");
     multus.run_until(1100.0);
@@ -175,7 +175,7 @@ fn a_check_sees_a_route_of_the_daemons_that_is_gone_or_in_another_form() {
 #[test]
 fn a_check_sees_an_mtu_that_a_route_lacks() {
     let routes = vec![ExtraRoute { mtu: Some(1300), ..extra("10.0.0.0/8") }];
-    let mut rig = bound(plain(Profile { routes, ..Profile::default() }));
+    let mut rig = bound(plain(Policy { routes, ..Policy::default() }));
     assert_eq!(lacks(check(&mut rig)), None);
     rig.routes.iter_mut().for_each(|route| route.mtu = None);
     assert_eq!(lacks(check(&mut rig)).as_deref(), Some("10.0.0.0/8 via 192.0.2.1 mtu 1300"));

@@ -3,10 +3,11 @@
 use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
-use crate::dhcpv4::profile::Profile;
 use crate::effect::{NetworkAnswer, NetworkCall};
+use crate::grant::policy::Policy;
 use crate::link::{KernelEvent, Step};
 use crate::network::NetworkRecord;
+use crate::profile::Profile;
 
 /// How long Docker is left to itself with an interface that is up, in seconds.
 const SETUP: f64 = 0.5;
@@ -14,7 +15,7 @@ const SETUP: f64 = 0.5;
 /// An endpoint whose lease has this option 121, and what Docker is told when it joins it.
 fn joined(option: &[u8]) -> (Rig, Vec<String>) {
     let mut rig = with_network();
-    rig.profile = Profile { suppress_default_route: true, follow_router: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { suppress_default_route: true, follow_router: true, ..Policy::default() });
     rig.options = option.to_vec();
     rig.create_endpoint("e1", OWN);
     let told = told(&mut rig);
@@ -130,7 +131,7 @@ fn a_lease_that_changed_before_its_interface_came_gives_it_what_it_says_by_then(
 #[test]
 fn an_interface_of_dockers_own_driver_is_left_to_it_as_long() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { suppress_default_route: true, ..Profile::default() };
+    rig.profile = Profile::from(Policy { suppress_default_route: true, ..Policy::default() });
     rig.options = ROUTE.to_vec();
     rig.endpoint(OWN.0[5]);
     rig.inside.insert(OWN, 1);

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Detection;
 use crate::effect::{Failure, StoreCause};
+use crate::grant::policy::Detection;
 use crate::link::KernelEvent;
 use crate::wire::Mac;
 
@@ -193,7 +193,7 @@ fn what_an_earlier_boot_had_is_asked_for_on_the_lan_before_it_is_given_back() {
 #[test]
 fn an_address_that_is_granted_again_is_put_on_again_though_no_write_succeeds() {
     let mut rig = Rig::new(8);
-    rig.profile.detection = Detection::Off;
+    rig.profile.policy.detection = Detection::Off;
     rig.add("a", 1, "a");
     rig.configure("192.0.2.50/24");
     rig.server = Server::Naks;

@@ -4,9 +4,10 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
 use crate::event::{Event, EventKind};
+use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::link::{KernelEvent, Step};
+use crate::profile::Profile;
 use crate::record::RecordState;
 
 const A: &str = "192.0.2.50/24";
@@ -42,7 +43,7 @@ fn a_lease_after_a_nak_puts_nothing_on_an_interface_whose_address_was_taken_off(
     for (on_change, on_expiry) in
         [(OnChange::Apply, OnExpiry::Remove), (OnChange::Keep, OnExpiry::Remove), (OnChange::Apply, OnExpiry::Keep)]
     {
-        let mut rig = taken_off(Profile { on_change, on_expiry, ..Profile::default() });
+        let mut rig = taken_off(Profile::from(Policy { on_change, on_expiry, ..Policy::default() }));
         refuse(&mut rig);
         let case = format!("{on_change:?}, {on_expiry:?}");
         assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false), "{case}");
@@ -127,7 +128,7 @@ fn the_next_add_begins_anew() {
 #[test]
 fn a_kept_address_that_was_taken_off_after_its_lease_stays_off_too() {
     let mut rig = Rig::new(8);
-    rig.profile = Profile { on_expiry: OnExpiry::Keep, ..Profile::default() };
+    rig.profile = Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() });
     rig.bind();
     rig.run_until(1001.0);
     rig.input(Input::Kernel(KernelEvent::Missed));

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::profile::Profile;
 use crate::effect::{Adoptee, Failure, StoreCause};
 use crate::identity::Lan;
 use crate::link::{Link, LinkCause};
+use crate::profile::Profile;
 
 #[test]
 fn a_collection_gives_back_what_is_not_kept_of_its_network_only() {

@@ -3,10 +3,10 @@
 use super::super::*;
 use super::on_host::OWN;
 use super::rig::*;
-use crate::dhcpv4::profile::Profile;
 use crate::effect::Failure;
 use crate::identity::Lan;
 use crate::link::{Hears, Link, Place, Sockets, Step};
+use crate::profile::Profile;
 use crate::wire::Mac;
 
 impl Rig {

@@ -133,7 +133,7 @@ impl Acquire {
             false if common.attachment.is_found_later() => {}
             false => hold.settles(cx.now.boot),
         }
-        if self.leaves_routes(&common.profile) {
+        if self.leaves_routes(&common.profile.policy) {
             common.due(cx, |work| work.lacks_routes(true));
         }
         Some(Box::new(hold))

@@ -12,9 +12,9 @@ use std::fmt;
 use super::Hold;
 use crate::binding::{Common, Cx, Living, Next, Report, SAME, Task, Waiter};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::effect::Outcome;
 use crate::grant::Grant;
+use crate::grant::policy::{OnChange, OnExpiry};
 use crate::interface::{Act, Around, Changed, Done, Interfaces, Lack, Presence, Wish, Work};
 use crate::link::{LinkCause, LinkView, Target};
 use crate::plan;
@@ -47,7 +47,7 @@ impl Hold {
             return;
         }
         let address = next.address;
-        let kept = match common.profile.on_change {
+        let kept = match common.profile.policy.on_change {
             OnChange::Apply => {
                 common.due(cx, |work| work.leave_behind(common.grant(was), missing));
                 None
@@ -79,7 +79,7 @@ impl Hold {
         if self.keeps_lost(common, cx.interfaces) {
             return self.changed(common, last, cx);
         }
-        if common.profile.on_expiry == OnExpiry::Keep {
+        if common.profile.policy.on_expiry == OnExpiry::Keep {
             common.due(cx, |work| work.leave_behind(common.grant(last), true));
         }
         common.due(cx, |work| {
@@ -92,7 +92,7 @@ impl Hold {
     /// Records that the lease `lost` is lost; `taken`: another station uses its address, which is on the interface. Returns
     /// whether anything must be taken off that need not have been before.
     pub(super) fn leaves_lost(&mut self, common: &Common, lost: &Lease, taken: bool, cx: &mut Cx<'_>) -> bool {
-        let keeps = common.profile.on_expiry == OnExpiry::Keep;
+        let keeps = common.profile.policy.on_expiry == OnExpiry::Keep;
         let before = former(common, cx);
         let never_came = common.presence(cx.interfaces) == Presence::Elsewhere;
         if (!keeps || taken) && !never_came {
@@ -115,7 +115,7 @@ impl Hold {
             return Wish::Nothing;
         }
         match self.client.lease().filter(|_| !common.presence(interfaces).is_left()) {
-            None if common.profile.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
+            None if common.profile.policy.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
             None => Wish::AsIs,
             // The MTU that came with the ADD is not a change, nor are missing routes.
             Some(next) if self.keeps_changed(common, interfaces) => match former.grants.first() {
@@ -135,18 +135,20 @@ impl Hold {
 
     /// Returns whether the interface keeps what it carries though there is another lease.
     pub(super) fn keeps_changed(&self, common: &Common, interfaces: &Interfaces) -> bool {
-        common.profile.on_change == OnChange::Keep && !keeps_nothing(common, interfaces) && !common.probes_after_loss()
+        common.profile.policy.on_change == OnChange::Keep
+            && !keeps_nothing(common, interfaces)
+            && !common.probes_after_loss()
     }
 
     /// Returns whether the interface keeps what the lost lease put there.
     pub(super) fn keeps_lost(&self, common: &Common, interfaces: &Interfaces) -> bool {
-        common.profile.on_expiry == OnExpiry::Keep && !keeps_nothing(common, interfaces)
+        common.profile.policy.on_expiry == OnExpiry::Keep && !keeps_nothing(common, interfaces)
     }
 
     /// Returns whether the lease that is not used yet follows a loss, whose traces go in any case.
     fn follows_loss(&self, common: &Common, interfaces: &Interfaces) -> bool {
         let bare = common.work(interfaces).is_some_and(|work| work.former().bare);
-        common.profile.on_expiry == OnExpiry::Remove
+        common.profile.policy.on_expiry == OnExpiry::Remove
             && if common.is_probing() { common.probes_after_loss() } else { bare }
     }
 
@@ -297,8 +299,8 @@ impl Hold {
             None => self.has_work(),
         }
         // If the profile keeps what is there, it must be reported that nothing is there, or something else.
-        let keeps =
-            next.is_none() && common.profile.on_expiry == OnExpiry::Keep || self.keeps_changed(common, cx.interfaces);
+        let keeps = next.is_none() && common.profile.policy.on_expiry == OnExpiry::Keep
+            || self.keeps_changed(common, cx.interfaces);
         self.after.note = mtu_due || keeps;
         SAME
     }

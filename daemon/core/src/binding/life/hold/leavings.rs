@@ -4,8 +4,8 @@ use ipnet::IpNet;
 
 use super::Hold;
 use crate::binding::Common;
-use crate::dhcpv4::profile::{OnChange, OnExpiry, Profile};
 use crate::grant::Grant;
+use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::interface::Interfaces;
 use crate::link::Step;
 use crate::plan::{self, Before};
@@ -22,8 +22,8 @@ impl Hold {
         now: Instant,
     ) -> Vec<Step> {
         let is_held = self.client.lease().is_some_and(|lease| !lease.expired(now));
-        let stays =
-            common.profile.on_expiry == OnExpiry::Keep || (is_held && common.profile.on_change == OnChange::Keep);
+        let stays = common.profile.policy.on_expiry == OnExpiry::Keep
+            || (is_held && common.profile.policy.on_change == OnChange::Keep);
         let work = common.work(interfaces);
         let former = work.into_iter().flat_map(|work| work.former().grants.iter().cloned());
         let is_there = |grant: &Grant| grant.addresses.iter().any(|address| addresses.contains(address));
@@ -39,8 +39,8 @@ impl Hold {
 
 /// Returns the steps that take an address that no binding holds off an interface with these addresses, unless the profile keeps
 /// what is there.
-pub(crate) fn without(address: IpNet, addresses: &[IpNet], profile: &Profile) -> Vec<Step> {
-    let stays = profile.on_expiry == OnExpiry::Keep || profile.on_change == OnChange::Keep;
+pub(crate) fn without(address: IpNet, addresses: &[IpNet], policy: &Policy) -> Vec<Step> {
+    let stays = policy.on_expiry == OnExpiry::Keep || policy.on_change == OnChange::Keep;
     match stays || !addresses.contains(&address) {
         true => Vec::new(),
         false => plan::without(address, addresses),

@@ -12,8 +12,8 @@ use crate::binding::common::Permit;
 use crate::binding::{Common, Cx, Next, SAME};
 use crate::dhcpv4::Event;
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::{OnChange, OnExpiry};
 use crate::grant::Grant;
+use crate::grant::policy::{OnChange, OnExpiry};
 use crate::interface::Presence;
 use crate::link::{Link, LinkCause, LinkView};
 use crate::outbox::{Task, Waiter};
@@ -93,7 +93,8 @@ impl Hold {
         }
         self.came.as_deref_mut().into_iter().for_each(|came| came.setup = None);
         let told = self.rare.as_ref().and_then(|rare| rare.router);
-        let is_told = |lease: &&Lease| common.answered.is_some_and(|told| told == common.profile.address(lease));
+        let is_told =
+            |lease: &&Lease| common.answered.is_some_and(|told| told == common.profile.policy.address(lease.address));
         if let (Some(router), Some(lease)) = (told, self.client.lease().filter(is_told)) {
             let told = Grant { router: Some(router), ..common.grant(lease) };
             common.due(cx, |work| work.leave_behind(told, false));
@@ -105,9 +106,9 @@ impl Hold {
     /// Returns the address that the runtime puts on the interface although the lease now has another address or mask, or is
     /// lost: the runtime does not hear of that.
     fn outdated(&self, common: &Common) -> Option<Ipv4Net> {
-        let leased = self.client.lease().map(|lease| common.profile.address(lease));
+        let leased = self.client.lease().map(|lease| common.profile.policy.address(lease.address));
         let (keeps_change, keeps_lost) =
-            (common.profile.on_change == OnChange::Keep, common.profile.on_expiry == OnExpiry::Keep);
+            (common.profile.policy.on_change == OnChange::Keep, common.profile.policy.on_expiry == OnExpiry::Keep);
         let is_outdated = |told: &Ipv4Net| match leased {
             Some(leased) if leased.addr() == told.addr() => leased != *told && !keeps_change,
             Some(_) => true,

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::{CONFIGURED, Came, Hold, REMOVALS};
 use crate::binding::{Common, Cx, Leave, Living, Next, SAME};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Profile;
 use crate::event::EventKind;
 use crate::interface::{Interfaces, Presence, Seat, Work};
 use crate::link::{LinkCause, LinkRoute, LinkView};
@@ -281,8 +280,7 @@ impl Hold {
             let removed = plan::removed(&common.grant(lease), routes);
             if !removed.is_empty() {
                 tracing::info!(attachment = %common.attachment, ?removed, "routes were removed when the container was set up: they are not put back");
-                let left_out = [common.profile.left_out.clone(), removed].concat();
-                common.profile = Arc::new(Profile { left_out, ..(*common.profile).clone() });
+                Arc::make_mut(&mut common.profile).policy.left_out.extend(removed);
                 self.record_again();
             }
         }

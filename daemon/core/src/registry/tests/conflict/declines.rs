@@ -6,7 +6,7 @@ use super::*;
 /// A client that takes a lease in two messages, which was offered FIRST in vain and looks on.
 fn rig_after_an_offer_in_vain() -> (Rig, u64) {
     let mut rig = rig(Detection::Optimistic);
-    rig.profile.rapid_commit = true;
+    Arc::make_mut(&mut rig.profile.client).rapid_commit = true;
     rig.options = vec![80, 0];
     rig.server = Server::OffersOnly;
     let add = rig.add("a", 1, "a");

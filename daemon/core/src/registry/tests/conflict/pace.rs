@@ -260,7 +260,7 @@ fn who_conflicted_last_leaves_the_minutes_turn_to_others() {
 #[test]
 fn without_detection_nothing_is_held_back() {
     let mut rig = hostile();
-    rig.profile.detection = Detection::Off;
+    rig.profile.policy.detection = Detection::Off;
     let add = rig.add("b", 2, "b");
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
 }

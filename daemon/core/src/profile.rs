@@ -1,0 +1,90 @@
+//! The choices of one attachment's network configuration: what its client says, what its interface is to carry, and what becomes
+//! of its lease.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dhcpv4::profile::ClientProfile;
+use crate::grant::policy::Policy;
+
+/// For how many seconds the lease of an identity that can return is kept, where its network does not say.
+pub const GRACE: u32 = 60;
+
+/// The choices of one attachment's network configuration. They outlive a restart with the attachment's record, where the parts
+/// are not told apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Profile {
+    /// What its client says, and whom it believes.
+    #[serde(flatten)]
+    pub client: Arc<ClientProfile>,
+    /// Whatever is broadcast leaves and comes in over the LAN's parent link: the interfaces of ipvlan have its hardware
+    /// address, and a frame to that address is the parent's.
+    pub on_parent: bool,
+    /// Whether the lease is given back when its attachment goes. If not, it is left to end by itself.
+    pub release: bool,
+    /// For how many seconds the lease is kept when its attachment goes, for its identity, which may return with another
+    /// container. `None`: that is its container's, and ends with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace: Option<u32>,
+    /// What its interface is to carry.
+    #[serde(flatten)]
+    pub policy: Policy,
+}
+
+impl Default for Profile {
+    fn default() -> Self {
+        let (client, policy) = (Arc::default(), Policy::default());
+        Self { client, on_parent: false, release: true, grace: None, policy }
+    }
+}
+
+impl From<Policy> for Profile {
+    fn from(policy: Policy) -> Self {
+        Self { policy, ..Self::default() }
+    }
+}
+
+impl From<ClientProfile> for Profile {
+    fn from(client: ClientProfile) -> Self {
+        Self { client: Arc::new(client), ..Self::default() }
+    }
+}
+
+impl Profile {
+    /// Returns whether the client's identity may come back with another container, on another host too.
+    pub fn returns(&self) -> bool {
+        self.grace.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As daemons wrote it that did not tell the parts apart, with all that there was to say.
+    const WRITTEN: &str = r#"{"hostname":"h","fqdn":"h.example.net","vendor_class":"v","user_class":"u","provide":[[43,[1,2]]],
+        "request":[1,3],"broadcast":true,"on_parent":true,"rapid_commit":true,"allow":["192.0.2.1"],"deny":["192.0.2.2"],
+        "prefix":25,"release":false,"grace":60,"detection":"strict","on_change":"keep","on_expiry":"keep","metric":7,
+        "routes":[{"destination":"10.0.0.0/8","gateway":"192.0.2.9","metric":3,"mtu":1300,"advmss":1260,"table":9,"scope":253}],
+        "suppress_default_route":true,"follow_router":true,"mtu":1400,"late_routes":true,"plain_routes":true,
+        "left_out":[["10.1.0.0/16",254]]}"#;
+
+    #[test]
+    fn a_profile_is_written_as_one_and_read_in_its_parts() {
+        let written: serde_json::Value = serde_json::from_str(WRITTEN).expect("JSON");
+        let profile: Profile = serde_json::from_str(WRITTEN).expect("a profile");
+        let (client, policy) = (&profile.client, &profile.policy);
+        assert_eq!((client.hostname.as_deref(), client.servers.deny.len(), policy.mtu), (Some("h"), 1, Some(1400)));
+        assert_eq!(serde_json::to_value(&profile).expect("JSON"), written);
+        assert_eq!(written.as_object().map(serde_json::Map::len), Some(25));
+    }
+
+    #[test]
+    fn what_a_profile_does_not_say_is_as_ever() {
+        assert_eq!(serde_json::from_str::<Profile>("{}").expect("a profile"), Profile::default());
+        let said = serde_json::to_string(&Profile::default()).expect("JSON");
+        assert_eq!(said, r#"{"broadcast":false,"rapid_commit":false,"on_parent":false,"release":true}"#);
+    }
+}
