@@ -14,7 +14,6 @@ use leasehold_core::dhcpv4::profile::{ClientProfile, Wanted};
 use leasehold_core::effect::{
     Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
 };
-use leasehold_core::grant::Grant;
 use leasehold_core::grant::policy::{OnChange, OnExpiry, Policy};
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Sought, Target};
@@ -476,7 +475,7 @@ impl<'a> Life<'a> {
         let former = self.script.flag().then(|| {
             let other = Lease { address: self.net(), ..lease.clone() };
             Box::new(Former {
-                grants: vec![Grant::v4(&other, &Policy::default()); usize::from(address.addr().octets()[3] % 2)],
+                grants: vec![other.grant(&Policy::default()); usize::from(address.addr().octets()[3] % 2)],
                 leases: vec![other; usize::from(self.script.u8() % 3)],
                 bare: self.script.flag(),
                 taken: self.script.flag(),

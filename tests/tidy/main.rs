@@ -93,15 +93,15 @@ const LAYERS: [(&str, &str); 21] = [
     ),
     ("interface", "interface plan backoff grant effect identity link record wire time"),
     ("outbox", "outbox dhcpv4 wire effect event record network identity link time"),
-    ("plan", "grant dhcpv4 link"),
-    ("profile", "grant dhcpv4"),
-    ("grant", "dhcpv4 time"),
+    ("plan", "grant link"),
+    ("profile", "dhcpv4 grant"),
+    ("grant", ""),
     ("failure", "dhcpv4 wire silence identity link network pool"),
     ("effect", "failure profile grant dhcpv4 wire silence record network pool identity link time"),
     ("event", "identity time"),
     ("silence", "identity"),
     ("record", "profile grant dhcpv4 event network pool identity link time"),
-    ("dhcpv4", "dhcpv4 backoff wire identity time"),
+    ("dhcpv4", "dhcpv4 backoff grant wire identity time"),
     ("conflict", "conflict wire identity time"),
     ("link", "wire network identity"),
     ("identity", "wire"),
@@ -118,7 +118,7 @@ fn modules_of_the_core_import_one_way() {
         let own = [format!("daemon/core/src/{layer}.rs"), format!("daemon/core/src/{layer}/")];
         let files: Vec<_> = tracked().into_iter().filter(|file| file == &own[0] || file.starts_with(&own[1])).collect();
         assert!(!files.is_empty(), "no file of layer {layer}");
-        for file in files.iter().filter(|file| file.ends_with(".rs") && !file.contains("/tests/")) {
+        for file in files.iter().filter(|file| file.ends_with(".rs") && !file.contains("/tests")) {
             for imported in read(file).match_indices("crate::").map(|(at, _)| at) {
                 let text = read(file);
                 let name: String =

@@ -7,7 +7,6 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::event::{Event, EventKind};
-use leasehold_core::grant::Dns;
 use leasehold_core::grant::policy::{OnChange, OnExpiry};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{LinkRoute, Step, Target};
@@ -228,7 +227,7 @@ impl World {
     /// Checks that the name servers that the host's programs read are those of each attachment's durable lease.
     pub(super) fn examine_published(&mut self) {
         let held = |record: &&Record| record.state != RecordState::Releasing;
-        let bound = |record: &Record| Dns::v4(&record.lease).filter(|_| record.state == RecordState::Bound);
+        let bound = |record: &Record| record.lease.resolver().filter(|_| record.state == RecordState::Bound);
         let said = self.store.durable.values().filter(held).filter_map(|r| Some((r.attachment.clone(), bound(r)?)));
         let said: BTreeMap<_, _> = said.collect();
         if said != self.published {

@@ -108,7 +108,7 @@ pub(crate) enum Leave {
 impl Common {
     /// Returns what a lease gives the interface.
     pub(super) fn grant(&self, lease: &Lease) -> Grant {
-        Grant::v4(lease, &self.profile.policy)
+        lease.grant(&self.profile.policy)
     }
 
     pub(super) fn new(id: BindingId, holder: Holder) -> Self {

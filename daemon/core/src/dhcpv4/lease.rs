@@ -1,12 +1,14 @@
 //! What a server granted.
 
 use std::cmp::Reverse;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
+use crate::grant::policy::Policy;
+use crate::grant::{self, Dns, Grant};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -94,6 +96,26 @@ impl Lease {
     /// Returns the leased address.
     pub fn ip(&self) -> Ipv4Addr {
         self.address.addr()
+    }
+
+    /// Returns what the lease gives an interface under a policy.
+    pub fn grant(&self, policy: &Policy) -> Grant {
+        let route = |route: &Route| grant::Route::new(route.destination.into(), route.via.map(IpAddr::V4));
+        policy.shape(Grant {
+            addresses: vec![policy.address(self.address).into()],
+            gateway: self.gateway.map(IpAddr::V4),
+            router: None,
+            routes: self.routes.iter().map(route).collect(),
+            dns: self.resolver().unwrap_or_default(),
+            mtu: self.mtu,
+        })
+    }
+
+    /// Returns what the lease says of name servers, `None` when that is nothing.
+    pub fn resolver(&self) -> Option<Dns> {
+        let servers = self.dns.iter().copied().map(IpAddr::V4).collect();
+        let dns = Dns { servers, domain: self.domain.clone(), search: self.search.clone() };
+        Some(dns).filter(|dns| !dns.is_empty())
     }
 
     /// Returns whether another lease grants the same, apart from its start and times.

@@ -270,7 +270,7 @@ pub enum NetworkAnswer {
 impl Answer {
     /// Returns the answer to an ADD that has a lease.
     pub fn leased(lease: Lease, policy: &Policy) -> Self {
-        let grant = Grant::v4(&lease, policy).told();
+        let grant = lease.grant(policy).told();
         Self::Leased { lease: Box::new(lease), grant: Box::new(grant) }
     }
 }

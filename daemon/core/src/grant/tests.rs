@@ -1,5 +1,6 @@
+use super::policy::{ExtraRoute, Policy};
 use super::*;
-use crate::dhcpv4::lease;
+use crate::dhcpv4::lease::{self, Lease};
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -52,7 +53,9 @@ fn a_profile_shapes_the_routes() {
         ..Policy::default()
     };
     let given = with_mtu(lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1", "172.16.0.0/12 192.0.2.8"]), 1400);
-    let shown: Vec<_> = routes(&given, &policy)
+    let shown: Vec<_> = given
+        .grant(&policy)
+        .routes
         .iter()
         .map(|r| format!("{} {:?} {:?} {:?} {:?}", r.destination, r.via, r.metric, r.mtu, r.table))
         .collect();
@@ -90,7 +93,7 @@ fn each_destination_is_there_once_and_the_subnets_own_is_the_kernels() {
         "172.16.9.9/12 192.0.2.9 Some(7) None",
         "172.16.9.9/12 192.0.2.9 None Some(9)",
     ];
-    assert_eq!(routes(&given, &policy).iter().map(show).collect::<Vec<_>>(), expected);
+    assert_eq!(given.grant(&policy).routes.iter().map(show).collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -98,7 +101,7 @@ fn a_main_plugin_that_cannot_add_what_is_beyond_the_subnet_is_not_told_of_it() {
     let late = Policy { late_routes: true, ..Policy::default() };
     let told = |lease: &Lease, policy: &Policy| {
         let show = |r: &Route| format!("{} {}", r.destination, r.via.map(|via| via.to_string()).unwrap_or_default());
-        let grant = Grant::v4(lease, policy);
+        let grant = lease.grant(policy);
         let has_late = grant.has_late();
         (grant.told().routes.iter().map(show).collect::<Vec<_>>(), has_late)
     };
@@ -118,7 +121,7 @@ fn a_main_plugin_that_cannot_add_what_is_beyond_the_subnet_is_not_told_of_it() {
 fn a_routes_mtu_is_said_only_where_any_link_can_have_it() {
     let mtu = |mtu| {
         let lease = with_mtu(lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]), mtu);
-        routes(&lease, &Policy::default())[0].mtu
+        lease.grant(&Policy::default()).routes[0].mtu
     };
     assert_eq!((mtu(1500), mtu(9000)), (Some(1500), None));
 }

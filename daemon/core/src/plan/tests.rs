@@ -39,8 +39,8 @@ fn from(leases: &[Lease]) -> From<'_> {
 
 fn way(from: &From<'_>, next: Option<&Lease>, policy: &Policy) -> Vec<Step> {
     let From { leases, bare, unrouted, addresses } = *from;
-    let grants: Vec<_> = leases.iter().map(|lease| Grant::v4(lease, policy)).collect();
-    let next = next.map(|lease| Grant::v4(lease, policy));
+    let grants: Vec<_> = leases.iter().map(|lease| lease.grant(policy)).collect();
+    let next = next.map(|lease| lease.grant(policy));
     difference(&Before { grants: &grants, bare, unrouted, router: None, addresses }, next.as_ref())
 }
 
@@ -220,7 +220,7 @@ fn routes_that_may_be_missing_are_all_put_on_and_the_address_is_left_alone() {
 #[test]
 fn what_differs_in_its_mtu_is_not_the_same() {
     let [plain, small] = [lease("192.0.2.50/24", &[]), with_mtu(lease("192.0.2.50/24", &[]), 1400)]
-        .map(|lease| Grant::v4(&lease, &Policy::default()));
+        .map(|lease| lease.grant(&Policy::default()));
     assert!(!same(&plain, &small) && same(&small, &small));
 }
 
@@ -268,13 +268,12 @@ fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_
         assert_eq!(steps(&from(before), next, &policy), expected, "{before:?} to {next:?}");
     }
     let lost = Before { grants: &[], bare: true, unrouted: false, router: one.gateway.map(Into::into), addresses: &[] };
-    let found = difference(&lost, Some(&Grant::v4(&two, &policy)));
+    let found = difference(&lost, Some(&two.grant(&policy)));
     assert_eq!(found.iter().map(show).collect::<Vec<_>>(), [&format!("+{A}"), "192.0.2.1 > 192.0.2.2"]);
     let left_alone = Policy { follow_router: false, ..policy };
     assert!(steps(&from(std::slice::from_ref(&one)), Some(&two), &left_alone).is_empty());
-    let [one, two] = [one, two].map(|lease| {
-        (Grant::v4(&lease, &left_alone), Grant::v4(&lease, &Policy { follow_router: true, ..left_alone.clone() }))
-    });
+    let [one, two] = [one, two]
+        .map(|lease| (lease.grant(&left_alone), lease.grant(&Policy { follow_router: true, ..left_alone.clone() })));
     assert!(same(&one.0, &two.0) && !same(&one.1, &two.1));
 }
 
@@ -282,7 +281,7 @@ fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_
 /// addresses, which IPv6 does not have.
 #[test]
 fn an_interface_carries_two_families_side_by_side() {
-    let v4 = Grant::v4(&lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]), &Policy::default());
+    let v4 = lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"]).grant(&Policy::default());
     let via = |destination: &str, via: &str| {
         let (destination, via) = (destination.parse().expect("a subnet"), via.parse().expect("an address"));
         Route::new(destination, Some(via))

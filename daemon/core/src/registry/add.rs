@@ -14,7 +14,6 @@ use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Life, Owed};
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why};
-use crate::grant::Dns;
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::At;
 use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
@@ -333,7 +332,7 @@ impl Registry {
             }
         }
         // It became durable before it was the attachment's: its link had to be made fit first.
-        if Dns::v4(&lease).is_some() {
+        if lease.resolver().is_some() {
             self.out.resolvers.insert(attachment.clone());
         }
         self.audit_new(id, began);

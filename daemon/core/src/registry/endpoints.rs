@@ -544,7 +544,7 @@ impl Registry {
         let lease = holder.lease(now)?;
         // Which network a container's default route leads over is Docker's choice: it hears of each.
         let policy = Policy { suppress_default_route: false, ..holder.profile.policy.clone() };
-        Some((Grant::v4(lease, &policy), holder))
+        Some((lease.grant(&policy), holder))
     }
 
     /// The lease of an attachment is over: an endpoint of it that has no link in the host's namespace is none any more. dockerd that

@@ -14,7 +14,6 @@ use super::clocks::is_off;
 use super::past::Last;
 use crate::binding::{Binding, Cx, Holder};
 use crate::effect::{Adoptee, Call, RequestId};
-use crate::grant::Grant;
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::{Presence, Work};
 use crate::profile::GRACE;
@@ -84,7 +83,7 @@ impl Registry {
         let presence = Presence::recorded(record.taken_off, record.elsewhere);
         let Record { attachment, identity, profile, link, lease, state, kept, former, .. } = record;
         let (unconfirmed, told) = (record.unconfirmed, record.told);
-        let former = former.map(|former| Box::new(former.in_grants(|lease| Grant::v4(lease, &profile.policy))));
+        let former = former.map(|former| Box::new(former.in_grants(|lease| lease.grant(&profile.policy))));
         let left = (former, presence);
         let attachment = Arc::new(attachment);
         // Nor has an attachment two bindings: the older one is nobody's.

@@ -9,7 +9,6 @@ use leasehold_core::dhcpv4::profile::ClientProfile;
 use leasehold_core::effect::{
     Add, Answer, Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
 };
-use leasehold_core::grant::Grant;
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, Lan};
 use leasehold_core::link::{LinkCause, Place};
@@ -468,7 +467,7 @@ fn a_join_is_told_the_link_its_router_and_the_way_there() {
     let mut lease = lease();
     lease.routes = vec![Route { destination: "203.0.113.1/32".parse().unwrap(), via: None }];
     lease.gateway = Some(Ipv4Addr::new(203, 0, 113, 1));
-    let grant = Box::new(Grant::v4(&lease, &Policy::default()));
+    let grant = Box::new(lease.grant(&Policy::default()));
     let joined = |form: &Form, grant, gateway| {
         form.answer(&Answer::Network(NetworkAnswer::Joined { ifname: "lh1".into(), grant, gateway })).unwrap()
     };

@@ -179,7 +179,7 @@ impl Common {
 
     /// Returns what the lease that the store certainly holds says about name servers.
     pub(crate) fn resolver(&self) -> Option<Dns> {
-        self.persistence.durable.as_deref().and_then(Dns::v4)
+        self.persistence.durable.as_deref().and_then(Lease::resolver)
     }
 
     /// Records how a write ended. A DECLINE that waited for it leaves.

@@ -34,7 +34,6 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
-use crate::grant::Grant;
 use crate::grant::policy::Policy;
 use crate::interface::News;
 use crate::link::{Hears, LinkCause, Sockets, Target};
@@ -163,7 +162,7 @@ impl Acquire {
 
     /// Returns whether there are routes that the main plugin will not get. A container that ran before has what it has.
     pub(in crate::binding) fn leaves_routes(&self, policy: &Policy) -> bool {
-        !self.adopts && self.client.lease().is_some_and(|lease| Grant::v4(lease, policy).has_late())
+        !self.adopts && self.client.lease().is_some_and(|lease| lease.grant(policy).has_late())
     }
 
     /// Returns whether the current lease has ended.

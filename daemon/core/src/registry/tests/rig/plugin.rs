@@ -1,7 +1,6 @@
 //! What main plugins do after an ADD, and others by hand.
 
 use super::*;
-use crate::grant::Grant;
 use crate::plan;
 
 impl Rig {
@@ -9,7 +8,7 @@ impl Rig {
     pub(in crate::registry::tests) fn configure(&mut self, address: &str) {
         let address: IpNet = address.parse().unwrap();
         self.addresses.push(address);
-        let told = self.stored.values().map(|record| Grant::v4(&record.lease, &record.profile.policy).told());
+        let told = self.stored.values().map(|record| record.lease.grant(&record.profile.policy).told());
         self.routes.extend(told.filter(|grant| grant.has(address.addr())).flat_map(|grant| plan::link_routes(&grant)));
         self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
     }
