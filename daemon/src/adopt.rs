@@ -95,7 +95,7 @@ impl Unfinished {
     /// Leaves the file for the next daemon, or removes it.
     pub(crate) fn leave(&self, unfinished: bool) {
         let done = match unfinished {
-            true => std::fs::write(&self.0, "containers are still to be adopted from the runtime's cache\n"),
+            true => std::fs::write(&self.0, "containers still have to be adopted from the runtime's cache\n"),
             false if !self.is_left() => Ok(()),
             false => std::fs::remove_file(&self.0),
         };

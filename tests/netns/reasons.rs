@@ -181,7 +181,7 @@ fn spanning_tree_on_the_bridge_is_named_and_a_longer_time_out_is_the_remedy() ->
     lab.config["ipam"]["timeout"] = 3.into();
     let container = lab.lan.bridged_container("c1")?;
     let error = lab.shim.add(&container, &lab.config).expect_err("its port listens and learns for 4 s").cni();
-    assert!(error.msg.contains("runs the spanning tree protocol, so that eth0 is cut off for its first 4s"), "{error}");
+    assert!(error.msg.contains("runs the spanning tree protocol, which blocks eth0 for its first 4s"), "{error}");
     assert!(error.msg.contains("set `timeout` well above that"), "{error}");
 
     lab.config["ipam"]["timeout"] = 30.into();

@@ -105,7 +105,7 @@ pub enum Failure {
     /// Other stations use each of several addresses that were offered. There are no more than an ADD may decline.
     #[error(
         "{} addresses that were offered on {lan} are in use, and were declined: {}; take them out of the server's pool, or \
-         look at why these Ethernet addresses answer for them",
+         find out why these Ethernet addresses answer for them",
         .declined.len(),
         users(.declined)
     )]
@@ -118,7 +118,7 @@ pub enum Failure {
     /// So many addresses of the LAN were in use recently that no other may be tried before the time-out.
     #[error(
         "new addresses on {lan} are paused for {wait:?}: the last {conflicts} that were offered there were in use, \
-         {address} by {by}; look at why that Ethernet address answers for it"
+         {address} by {by}; find out why that Ethernet address answers for it"
     )]
     HeldBack {
         /// The wire.
@@ -266,15 +266,15 @@ fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &AddressHolder, sha
     match (server, shared) {
         (Some(server), Some(mac)) => format!(
             "server {server} gives this client {address}, which {holder} has: it seems to know clients by their Ethernet address, \
-             and both have {mac}; use macvlan instead of ipvlan, or give this one a MAC of its own, or, where it is to take the \
-             other's place, the same `clientId`"
+             and both have {mac}; use macvlan instead of ipvlan, or give this one a MAC of its own, or, if it should \
+             take the other's place, the same `clientId`"
         ),
         (Some(server), None) if matches!(holder, AddressHolder::Host(_)) => {
             format!("server {server} offers {address}, which {holder} has: take it out of the server's pool")
         }
         (Some(server), None) => format!(
-            "server {server} offers {address}, which {holder} has: it has lost its leases, or gives everybody that address; see \
-             what it has on record"
+            "server {server} offers {address}, which {holder} has: it has lost its leases, or gives everybody that address; \
+             check its lease records"
         ),
         (None, _) => format!("{holder} has {address}: delete that attachment first"),
     }
@@ -308,7 +308,7 @@ fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan, was_queued: b
 }
 
 fn hurried(cut: bool) -> &'static str {
-    if cut { ", given up soon because the last request there had none either" } else { "" }
+    if cut { ", given up early because the last request there had none either" } else { "" }
 }
 
 fn unbelieved(tally: &Tally) -> String {

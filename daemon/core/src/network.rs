@@ -307,7 +307,7 @@ pub enum NetworkFault {
     },
     /// The container is in the subnet already, by another network.
     #[error(
-        "the container is in {subnet} already, by network {}, and Docker takes no two interfaces of one subnet into a container: \
+        "the container is in {subnet} already, by network {}, and Docker refuses two interfaces in one subnet in a container: \
          disconnect it from one of the two (docker network disconnect); on one LAN, one network is enough", other.short()
     )]
     Twice {

@@ -54,11 +54,11 @@ impl Silence {
         let ifname = &self.ifname;
         match (self.survey.port_delay.filter(|_| !self.survey.macvlan), lan.parent(), self.up_for) {
             (Some(delay), Some(bridge), _) => Some(format!(
-                "bridge {bridge} runs the spanning tree protocol, so that {ifname} is cut off for its first {delay:?}: set \
+                "bridge {bridge} runs the spanning tree protocol, which blocks {ifname} for its first {delay:?}: set \
                  `timeout` well above that, or turn the protocol off (ip link set {bridge} type bridge stp_state 0)"
             )),
             (_, _, Some(up)) => Some(format!(
-                "{ifname} or the link that it is on came up only {up:?} before: where a switch port runs the spanning tree \
+                "{ifname} or the link that it is on came up only {up:?} before: if its switch port runs the spanning tree \
                  protocol, it forwards nothing for 30 s or more: raise `timeout`, or make it an edge port (PortFast)"
             )),
             (_, _, None) => None,
@@ -141,10 +141,10 @@ mod tests {
             (
                 None,
                 Survey { port_delay, ..BRIDGE },
-                "bridge br0 runs the spanning tree protocol, so that eth0 is cut off for its first 30s: set `timeout`",
+                "bridge br0 runs the spanning tree protocol, which blocks eth0 for its first 30s: set `timeout`",
             ),
             (lately, Survey { port_delay, ..BRIDGE }, "bridge br0 runs"),
-            (lately, NOTHING, "came up only 12s before: where a switch port"),
+            (lately, NOTHING, "came up only 12s before: if its switch port"),
             (lately, Survey { port_delay, macvlan: true, ..BRIDGE }, "came up only 12s before"),
         ] {
             let found = reasons(up_for, survey.clone());

@@ -47,7 +47,7 @@ fn escaped(line: &str) -> String {
 fn held_up(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
         let (what, seconds) = (binding.held_up_by.as_ref()?, binding.seconds_held_up?);
-        let end = binding.seconds_to_expiry.map(|seconds| format!(" (the lease ends by itself in {seconds} s)"));
+        let end = binding.seconds_to_expiry.map(|seconds| format!(" (the lease expires in {seconds} s)"));
         Some(escaped(&format!("{}: for {seconds} s, {what}{}", binding.attachment, end.unwrap_or_default())))
     };
     below("Being given back, but held up:", bindings.iter().filter_map(line))
@@ -69,7 +69,7 @@ fn misbelieved(bindings: &[Binding]) -> String {
         let differs = told.addr() != address.addr();
         differs.then(|| escaped(&format!("{}: {told}, and has {address}", binding.attachment)))
     };
-    below("Docker shows another address, which it was told first:", bindings.iter().filter_map(line))
+    below("Docker still shows the address that it was told first:", bindings.iter().filter_map(line))
 }
 
 /// Returns the addresses that Docker's networks keep from their containers.
@@ -79,7 +79,7 @@ fn reserved(pools: &[Pool]) -> String {
         escaped(&format!("{id}: {}", addresses.join(", ")))
     };
     let pools = pools.iter().filter(|pool| !pool.reserved.is_empty());
-    below("Reserved in Docker's networks; no lease is behind these:", pools.map(line))
+    below("Reserved in Docker's networks, without a lease:", pools.map(line))
 }
 
 /// Returns the running containers whose leases the daemon does not hold. Reasons keep their quotation marks.
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(misbelieved(&[binding("c1"), told("10.0.0.23/16")]), "");
         assert_eq!(
             misbelieved(&[told("10.0.0.24/16")]),
-            "\nDocker shows another address, which it was told first:\nlan/c1/eth0: 10.0.0.24/16, and has 10.0.0.23/24\n"
+            "\nDocker still shows the address that it was told first:\nlan/c1/eth0: 10.0.0.24/16, and has 10.0.0.23/24\n"
         );
     }
 
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(
             held_up(&[binding("c1"), waits("c2", "host link eth0 is not there"), endless]),
             "\nBeing given back, but held up:\n\
-             lan/c2/eth0: for 312 s, host link eth0 is not there (the lease ends by itself in 3595 s)\n\
+             lan/c2/eth0: for 312 s, host link eth0 is not there (the lease expires in 3595 s)\n\
              lan/c3/eth0: for 312 s, odd\\u{1b}[2J\n"
         );
     }
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(reserved(&[pool("a", &[])]), "");
         assert_eq!(
             reserved(&[pool("a", &[]), pool("b", &["10.0.0.1", "10.0.0.9"]), pool("\u{1b}[2J", &["10.1.0.1"])]),
-            "\nReserved in Docker's networks; no lease is behind these:\nb: 10.0.0.1, 10.0.0.9\n\\u{1b}[2J: 10.1.0.1\n"
+            "\nReserved in Docker's networks, without a lease:\nb: 10.0.0.1, 10.0.0.9\n\\u{1b}[2J: 10.1.0.1\n"
         );
     }
 

@@ -54,7 +54,9 @@ impl Ends {
                     }
                     ends.waiting.insert(binding, entry);
                 }
-                Err(error) => warn!(file = %path.display(), %error, "cannot read what ends a lease: it is held again"),
+                Err(error) => {
+                    warn!(file = %path.display(), %error, "cannot read the end of a lease, which is held again")
+                }
             }
         }
         ends

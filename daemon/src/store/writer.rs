@@ -104,7 +104,7 @@ impl Writer {
     fn keep(&mut self, ends: Option<(BindingId, Vec<Change>)>, cause: &StoreCause) -> Result<(), StoreCause> {
         let (binding, changes) = ends.ok_or_else(|| cause.clone())?;
         self.ends.keep(binding, changes).map_err(|error| {
-            tracing::error!(%error, binding = binding.0, "nor can it be kept beside the socket");
+            tracing::error!(%error, binding = binding.0, "the end cannot be kept beside the socket either");
             cause.clone()
         })
     }

@@ -154,7 +154,7 @@ fn a_network_with_a_subnet_needs_no_server_and_what_it_reserves_outlives_the_dae
     drop(daemon);
     let _daemon = home.start_for_docker();
     let list = home.list(&[]);
-    assert!(text(&list.stdout).ends_with(&format!("no lease is behind these:\n{id}: 192.168.1.5\n")), "{list:?}");
+    assert!(text(&list.stdout).ends_with(&format!("without a lease:\n{id}: 192.168.1.5\n")), "{list:?}");
     assert_eq!(call(&socket, "IpamDriver.RequestPool", request), (200, pool), "known, though there is no eth0 now");
     for _ in 0..2 {
         let release = json!({"PoolID": id, "Address": "192.168.1.5"}).to_string();

@@ -226,7 +226,7 @@ impl ClientId {
             "duid" => Ok(Self::Duid),
             other => match other.split_once(':') {
                 Some(("hex", digits)) => {
-                    hex(digits).map(Self::Hex).ok_or_else(|| Fault::value(other, "hex: and two digits a byte"))
+                    hex(digits).map(Self::Hex).ok_or_else(|| Fault::value(other, "hex: and two digits per byte"))
                 }
                 Some(("text", text)) => Ok(Self::Text(text.to_owned())),
                 _ => Err(Fault::value(other, EXPECTED)),

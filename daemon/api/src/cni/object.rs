@@ -50,7 +50,7 @@ pub enum Fault {
     #[error("unknown key")]
     Unknown,
     /// An unknown key that is nearly a known one.
-    #[error("unknown key: is {0} meant?")]
+    #[error("unknown key: did you mean {0}?")]
     Misspelt(&'static str),
     /// A list that is too long.
     #[error("more than {0} entries")]
@@ -309,7 +309,7 @@ mod tests {
         );
         assert_eq!(
             object.only(&["servers", "rates"]).unwrap_err().to_string(),
-            "ipam.rate: unknown key: is rates meant?"
+            "ipam.rate: unknown key: did you mean rates?"
         );
         assert_eq!(object.only(&["servers"]).unwrap_err().to_string(), "ipam.rate: unknown key");
     }

@@ -60,13 +60,13 @@ pub enum Refusal {
     #[error("chaddr of another client")]
     OtherChaddr,
     /// It is not for a client's port (RFC 2131 §4.1).
-    #[error("answer to another UDP port than a client's, 68: {0}")]
+    #[error("answer to a UDP port other than 68: {0}")]
     OtherPort(u16),
     /// It repeats a client identifier that is not ours (RFC 6842 §3).
     #[error("client identifier of another client")]
     OtherClientId,
     /// The state does not wait for such a message.
-    #[error("message type not waited for: {kind} while {state}")]
+    #[error("unexpected message type: {kind} while {state}")]
     Unexpected {
         /// The message.
         kind: MessageType,
@@ -80,7 +80,7 @@ pub enum Refusal {
     #[error("server not allowed by the network's options: {0}")]
     Untrusted(Ipv4Addr),
     /// It is from another server than the one asked.
-    #[error("answer of a server that was not asked: {server} answered, {asked} was asked")]
+    #[error("answer from a server that was not asked: {server} answered, {asked} was asked")]
     OtherServer {
         /// Its server identifier.
         server: Ipv4Addr,
@@ -91,16 +91,16 @@ pub enum Refusal {
     #[error("yiaddr is not a host's address: {0}")]
     BadAddress(Ipv4Addr),
     /// yiaddr is the network or broadcast address of its own mask.
-    #[error("yiaddr is the network's or broadcast address of its mask: {0}")]
+    #[error("yiaddr is the network or broadcast address of its mask: {0}")]
     NetworkAddress(Ipv4Net),
     /// yiaddr is the server identifier.
     #[error("yiaddr is the server's own address: {0}")]
     OfServer(Ipv4Addr),
     /// yiaddr is giaddr.
-    #[error("yiaddr is the address of the relay that it came by: {0}")]
+    #[error("yiaddr is the address of the relay that forwarded it: {0}")]
     OfRelay(Ipv4Addr),
     /// The server acknowledged an address that the client did not ask for.
-    #[error("acknowledged another address than was asked for: {acknowledged}, not {asked}")]
+    #[error("acknowledged an address that was not requested: {acknowledged}, not {asked}")]
     OtherAddress {
         /// What the ACK grants.
         acknowledged: Ipv4Addr,

@@ -25,14 +25,15 @@ pub enum LinkCause {
     NotMounted(PathBuf),
     /// No path leads to the namespace any more, but the kernel still knows it, with the link in it.
     #[error(
-        "no path leads to the network namespace that was at {0}, which lives: its file was unmounted, renamed or removed"
+        "no path leads to the network namespace that was at {0}, which is still alive: its file was \
+         unmounted, renamed or removed"
     )]
     NoPath(PathBuf),
     /// The path leads to the namespace that the daemon itself runs in.
     #[error("{0} is the host's own network namespace")]
     HostNetns(PathBuf),
     /// The path now leads to another namespace.
-    #[error("{0} is another network namespace by now")]
+    #[error("{0} now leads to another network namespace")]
     NetnsChanged(PathBuf),
     /// No such interface in the namespace.
     #[error("no interface {0}")]

@@ -213,7 +213,7 @@ pub enum BadOption {
     #[error("MTU below IPv4's least, 68: {0}")]
     Mtu(u16),
     /// An MTU with which IPv6 would stop on the link (RFC 8200 §5).
-    #[error("MTU below IPv6's least, 1280, not set (if it is meant, set it by the main plugin or `tuning`): {0}")]
+    #[error("MTU below IPv6's least, 1280, not set (to set it anyway, use the main plugin or `tuning`): {0}")]
     MtuForIpv6(u16),
     /// A name whose characters or lengths are not those of a domain name.
     #[error("not a domain name: \"{0}\"")]

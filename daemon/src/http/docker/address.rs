@@ -43,7 +43,7 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
     let warning = match address {
         Some(address) if !is_endpoint && host.ipvlan && !is_gateway => Some(format!(
             "{address} is reserved without a lease: up to version 28 of Docker, on ipvlan a container's --ip cannot be told \
-             from --aux-address; see that the DHCP server leases it to nobody"
+             from --aux-address; make sure that the DHCP server leases it to nobody"
         )),
         _ => None,
     };

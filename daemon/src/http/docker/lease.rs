@@ -195,7 +195,7 @@ impl LeaseOptions {
         match (&self.hostname, name) {
             (None, name) => Ok(name.filter(|name| is_hostname(name)).map(str::to_owned)),
             (Some(template), None) if template.contains(NAME) => Err(refused(format!(
-                "{flag} hostname={template}: no container's name is known here; Docker tells it from version 29 on, and only \
+                "{flag} hostname={template}: no container's name is known here; Docker passes it from version 29 on, and only \
                  to --ipam-driver leasehold: leave {NAME} out"
             ))),
             (Some(template), name) => {
@@ -211,7 +211,7 @@ impl LeaseOptions {
 }
 
 /// What a list of servers is.
-const SERVERS: &str = "IPv4 addresses of DHCP servers with commas between, 32 at most";
+const SERVERS: &str = "comma-separated IPv4 addresses of DHCP servers, 32 at most";
 
 fn servers(list: &str) -> Option<BTreeSet<Ipv4Addr>> {
     let servers = list.split(',').map(|server| server.trim().parse().ok()).collect::<Option<BTreeSet<_>>>()?;

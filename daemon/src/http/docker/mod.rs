@@ -192,7 +192,7 @@ fn manifest() -> String {
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
     let unreadable = |error: serde_json::Error| match body {
         [] => Refused::Undecodable(
-            "the call has no body: its first try broke off, such as by the daemon's end".to_owned(),
+            "the call has no body: its first try broke off, perhaps because the daemon ended".to_owned(),
         ),
         _ => Refused::Undecodable(format!("the call cannot be read: {}", cut(&error.to_string()))),
     };

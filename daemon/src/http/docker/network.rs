@@ -162,7 +162,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
     if options.numbered != is_numbered {
         return Err(refused(match is_numbered {
             true => format!(
-                "its containers would have numbers of Docker's own, or of another IPAM driver's, from {pool}, whoever has these on the \
+                "its containers would have Docker's own numbers, or another IPAM driver's, from {pool}, whoever has these on the \
                  LAN: pass --ipam-driver null, or --ipam-driver leasehold with --ipam-opt parent=, to lease addresses from the LAN's \
                  DHCP server; if you mean it, pass -o addresses=docker, and keep {pool} from that server"
             ),

@@ -92,7 +92,7 @@ impl Said {
         match key {
             "mode" => self.mode = Some(value.to_owned()),
             "parent" | "bridge" if !is_link_name(value, LONGEST_NAME) => {
-                return Err(expected("the name of a link of the host, which has 15 bytes at most"));
+                return Err(expected("the name of a host link, at most 15 bytes"));
             }
             "parent" => self.parent = Some(value.to_owned()),
             "bridge" => self.bridge = Some(value.to_owned()),

@@ -14,7 +14,7 @@ pub(super) fn of(failure: &Failure, flag: Flag) -> String {
                 Flag::Ipam => "--ipam-opt parent=",
                 Flag::Driver => "-o parent= or -o bridge=",
             };
-            format!("there is no link {name} on this host: {option} names that of the LAN")
+            format!("there is no link {name} on this host: {option} has to name the LAN's link")
         }
         Failure::Held { lan, client_id, holder, seen } => format!(
             "client identifier {} on {lan} is held by {holder}{}; or give the network another {flag} client-id",
@@ -36,8 +36,7 @@ pub(super) fn of(failure: &Failure, flag: Flag) -> String {
                      or give this container another --mac-address"
                 ),
                 None if matches!(holder, AddressHolder::Host(_)) => ": take it out of the server's pool".to_owned(),
-                None =>
-                    ": it has lost its leases, or gives everybody that address; see what it has on record".to_owned(),
+                None => ": it has lost its leases, or gives everybody that address; check its lease records".to_owned(),
             }
         ),
         Failure::AddressHeld { server: None, address, holder, .. } => {

@@ -423,7 +423,7 @@ fn a_failure_is_in_dockers_words() {
     let table = [
         (
             Failure::Link { target: "host link eth9".into(), cause: LinkCause::NoLink("eth9".into()) },
-            "there is no link eth9 on this host: --ipam-opt parent= names that of the LAN",
+            "there is no link eth9 on this host: --ipam-opt parent= has to name the LAN's link",
         ),
         (
             Failure::NotWanted { server, wanted: one, offered: other },

@@ -146,10 +146,10 @@ fn what_is_refused_is_named() {
             "ipam.provide[0].fromArg: it has to be a string, not a list",
         ),
         (json!({"clientId": "Mac"}), "ipam.clientId: \"Mac\" is not container, mac, pod, duid, hex:… or text:…"),
-        (json!({"clientId": "hex:0"}), "ipam.clientId: \"hex:0\" is not hex: and two digits a byte"),
-        (json!({"clientId": "hex:+1"}), "ipam.clientId: \"hex:+1\" is not hex: and two digits a byte"),
-        (json!({"clientId": "hex:01:2"}), "ipam.clientId: \"hex:01:2\" is not hex: and two digits a byte"),
-        (json!({"clientId": "hex:é0"}), "ipam.clientId: \"hex:é0\" is not hex: and two digits a byte"),
+        (json!({"clientId": "hex:0"}), "ipam.clientId: \"hex:0\" is not hex: and two digits per byte"),
+        (json!({"clientId": "hex:+1"}), "ipam.clientId: \"hex:+1\" is not hex: and two digits per byte"),
+        (json!({"clientId": "hex:01:2"}), "ipam.clientId: \"hex:01:2\" is not hex: and two digits per byte"),
+        (json!({"clientId": "hex:é0"}), "ipam.clientId: \"hex:é0\" is not hex: and two digits per byte"),
         (json!({"hostname": true}), "ipam.hostname: it has to be a string, not a boolean"),
         (json!({"fqdn": 1}), "ipam.fqdn: it has to be a string, not a number"),
         (json!({"vendorClass": []}), "ipam.vendorClass: it has to be a string, not a list"),
@@ -183,10 +183,10 @@ fn what_is_refused_is_named() {
         (json!({"onChange": "remove"}), "ipam.onChange: \"remove\" is not apply or keep"),
         (json!({"onExpiry": "apply"}), "ipam.onExpiry: \"apply\" is not remove or keep"),
         (json!({"onExpiry": true}), "ipam.onExpiry: it has to be a string, not a boolean"),
-        (json!({"client_id": "mac"}), "ipam.client_id: unknown key: is clientId meant?"),
+        (json!({"client_id": "mac"}), "ipam.client_id: unknown key: did you mean clientId?"),
         (
             json!({"suppressDefaultRoutes": true}),
-            "ipam.suppressDefaultRoutes: unknown key: is suppressDefaultRoute meant?",
+            "ipam.suppressDefaultRoutes: unknown key: did you mean suppressDefaultRoute?",
         ),
     ];
     for (ipam, fault) in table {

@@ -9,7 +9,7 @@ use crate::event::{Event, EventKind};
 use crate::outbox::Stake;
 
 /// Why the address of another lease is not on the interface.
-const STAYS_OFF: &str = "not put on the interface, where the address was not before";
+const STAYS_OFF: &str = "not put on the interface: the previous address was not there either";
 
 impl Common {
     /// Notes an event about a lease. It is written with the binding's record, if that has to be written.

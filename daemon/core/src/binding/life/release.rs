@@ -33,7 +33,7 @@ use crate::wire::frame::{BadFrame, Frame};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why nothing is sent if the network wants that.
-pub(in crate::binding) const LEFT: &str = "left to end by itself, as its network wants";
+pub(in crate::binding) const LEFT: &str = "left to expire, as its network wants";
 
 /// A lease on its way back.
 #[derive(Debug)]

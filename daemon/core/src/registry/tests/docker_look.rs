@@ -69,7 +69,7 @@ fn a_server_that_would_commit_at_once_is_not_invited_to() {
         ..rig.pool_call(None, None)
     })));
     rig.run_until(1010.0);
-    assert!(rig.because(id).contains("message type not waited for: ACK while SELECTING"), "{}", rig.because(id));
+    assert!(rig.because(id).contains("unexpected message type: ACK while SELECTING"), "{}", rig.because(id));
     assert!(rig.types().iter().all(|kind| *kind == 1));
 }
 

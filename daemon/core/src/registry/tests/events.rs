@@ -161,7 +161,7 @@ fn a_lease_that_is_left_to_end_says_so() {
     rig.add("a", 1, "a");
     rig.del("a");
     assert_eq!(rig.last_event().kind, EventKind::Released);
-    assert_eq!(rig.last_event().cause, "left to end by itself, as its network wants");
+    assert_eq!(rig.last_event().cause, "left to expire, as its network wants");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn an_add_whose_acknowledgement_is_refused_says_why() {
     for (server, expected) in [
         (
             Server::Up,
-            "2 of 3 answers refused, the last because: acknowledged another address than was asked for: 192.0.2.77, not 192.0.2.50",
+            "2 of 3 answers refused, the last because: acknowledged an address that was not requested: 192.0.2.77, not 192.0.2.50",
         ),
         (Server::OffersOnly, "after 3 REQUEST in 5s"),
     ] {
@@ -99,7 +99,7 @@ fn an_add_whose_acknowledgement_is_refused_says_why() {
         assert!(failure.starts_with("server 192.0.2.1 offered 192.0.2.50") && failure.ends_with(expected), "{failure}");
         let list = rig.request(crate::effect::Call::List);
         let Some(Answer::Bindings { refused, .. }) = rig.answers.get(&list) else { panic!() };
-        let wanted = (server == Server::Up).then(|| ("acknowledged another address than was asked for".to_owned(), 2));
+        let wanted = (server == Server::Up).then(|| ("acknowledged an address that was not requested".to_owned(), 2));
         assert_eq!(*refused, wanted.into_iter().collect());
     }
 }

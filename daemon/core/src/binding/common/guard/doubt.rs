@@ -133,7 +133,7 @@ impl Common {
         let goes_on = guard.window.is_strict() && !matches!(guard.waits, Waits::Nothing);
         let (address, control, lan) = (guard.window.address(), control.address(), self.identity.lan.clone());
         for by in proxies {
-            tracing::warn!(attachment = %self.attachment, %lan, %address, %by, %control, "somebody else answers for an address that nobody can have: what it claims is not heard");
+            tracing::warn!(attachment = %self.attachment, %lan, %address, %by, %control, "a station answers for an address that nobody can have: its claims are ignored");
             cx.conflicts.answers_for_all(&lan, *by, control, cx.now.boot);
             self.note_proxy(*by, control, client, cx);
         }
@@ -146,7 +146,7 @@ impl Common {
         let Some(lease) = client.owed(cx.now.boot) else { return };
         let address = Lease::ip(lease);
         let cause = format_args!(
-            "{by} claims {address}, and answered for {control} too, which nobody can have: what it claims is not heard"
+            "{by} claims {address}, and answered for {control} too, which nobody can have: its claims are ignored"
         );
         self.note(EventKind::DetectionOff, lease, cause, cx);
     }

@@ -195,7 +195,7 @@ impl Hold {
         let is_news = told.is_none_or(|told| cx.now.boot.saturating_since(told) >= REMOVALS);
         if removed && is_news {
             self.rare().removal_told = Some(cx.now.boot);
-            tracing::warn!(attachment = %common.attachment, %address, "leased address was taken off the interface, by none of ours");
+            tracing::warn!(attachment = %common.attachment, %address, "somebody took the leased address off the interface");
             common.note(
                 EventKind::AddressRemoved,
                 &lease,

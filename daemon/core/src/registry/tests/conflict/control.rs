@@ -35,7 +35,7 @@ fn an_add_goes_on_although_a_station_claims_its_address_that_claims_every_addres
         let controls = rig.controls();
         assert!(controls.len() == 3 && controls.iter().all(|asked| *asked == controls[0]), "{controls:?}");
         let told = format!(
-            "{PROXY} claims {FIRST}, and answered for {} too, which nobody can have: what it claims is not heard",
+            "{PROXY} claims {FIRST}, and answered for {} too, which nobody can have: its claims are ignored",
             controls[0]
         );
         assert_eq!(rig.causes(EventKind::DetectionOff), [&told], "{detection:?}");

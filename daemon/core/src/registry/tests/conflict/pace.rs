@@ -42,7 +42,7 @@ fn an_add_declines_ten_addresses_at_most_and_says_who_uses_them() {
     let text = failure.to_string();
     let begin = "10 addresses that were offered on br0 are in use, and were declined: \
                  192.0.2.50 by 02:00:00:00:09:09, 192.0.2.51 by 02:00:00:00:09:09, ";
-    let end = "192.0.2.59 by 02:00:00:00:09:09; take them out of the server's pool, or look at why these Ethernet \
+    let end = "192.0.2.59 by 02:00:00:00:09:09; take them out of the server's pool, or find out why these Ethernet \
                addresses answer for them";
     assert!(text.starts_with(begin) && text.ends_with(end), "{text}");
     assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
@@ -113,7 +113,7 @@ fn after_ten_conflicts_a_lan_has_one_new_try_a_minute() {
     let add = rig.add("b", 2, "b");
     let Answer::Failed(failure) = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
     let expected = "new addresses on br0 are paused for 60s: the last 10 that were offered there were in use, 192.0.2.59 by \
-                    02:00:00:00:09:09; look at why that Ethernet address answers for it";
+                    02:00:00:00:09:09; find out why that Ethernet address answers for it";
     assert_eq!(failure.to_string(), expected);
     assert_eq!(rig.messages().len(), sent, "nothing is sent");
     let mut call = rig.call("c", 3, "c");
