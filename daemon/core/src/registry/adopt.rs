@@ -1,9 +1,9 @@
 //! Adopting containers that ran before this daemon knew of them: the incumbent's, or those of a store that was set aside.
 //!
-//! Where the interface still has the address that it was given, a server confirms it by INIT-REBOOT under the identifier that
-//! was used then, and from there on the lease is held like any other. No other address is taken. What could not be adopted
-//! stays as it was, is listed with the reason, and is tried again while its container lives, until its runtime says something
-//! of it. Where that is an ADD, the address goes before the ADD's own comes.
+//! If the interface still has the address that it was given, a server confirms it by INIT-REBOOT under the identifier used then,
+//! and from then on the lease is held like any other. No other address is taken. A container that could not be adopted stays as
+//! it is, is listed with the reason, and is tried again while it lives, until its runtime mentions it. If that is by an ADD, the
+//! old address goes before the ADD's own comes.
 
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
@@ -23,7 +23,7 @@ use crate::time::Now;
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// The containers that are still to be adopted, and those that could not be.
+/// The containers that still have to be adopted, and those that could not be.
 #[derive(Debug, Default)]
 pub(super) struct Adoptions {
     pending: BTreeMap<Attachment, Adoption>,
@@ -42,7 +42,7 @@ impl Adoptions {
         self.failures.clone().into_iter().collect()
     }
 
-    /// Returns all of whom an operator still hears, some twice.
+    /// Returns all that an operator still hears about, some twice.
     fn known(&self) -> impl Iterator<Item = &Attachment> {
         self.failures.keys().chain(self.pending.keys())
     }
@@ -54,7 +54,7 @@ pub(super) struct Adoption {
     adoptee: Adoptee,
     /// Tries that failed.
     tries: Backoff,
-    /// How the last one did: the next is told of where it fails in another way.
+    /// How the last try failed: the next failure is reported if it differs.
     last: Option<Discriminant<Failure>>,
     /// The request of the try under way, or of the next one.
     errand: RequestId,
@@ -91,8 +91,8 @@ impl Registry {
         self.begin_adoption(now, errand, adoptee);
     }
 
-    /// Leaves an attachment to its runtime, which has said what is to become of it. Returns the address that its container
-    /// ran with, if it was still to be adopted.
+    /// Leaves an attachment to its runtime, which has decided about it. Returns the address that its container ran with, if it
+    /// still had to be adopted.
     pub(super) fn forget_adoption(&mut self, attachment: &Attachment) -> Option<Ipv4Net> {
         self.adoptions.failures.remove(attachment);
         let Adoption { errand, waits, adoptee, .. } = self.adoptions.pending.remove(attachment)?;
@@ -103,7 +103,7 @@ impl Registry {
         Some(adoptee.address)
     }
 
-    /// Leaves all attachments to their runtime of which it has said that they are gone.
+    /// Leaves to their runtime all attachments that it has called gone.
     pub(super) fn forget_adoptions(&mut self, gone: impl Fn(&Attachment) -> bool) {
         let known: Vec<_> = self.adoptions.known().filter(|attachment| gone(attachment)).cloned().collect();
         known.iter().for_each(|attachment| _ = self.forget_adoption(attachment));
@@ -143,7 +143,7 @@ impl Registry {
         self.adoptions.pending.insert(attachment, adoption);
     }
 
-    /// Returns whether a container may still run whose adoption failed so. One whose namespace is not seen is gone where the
+    /// Returns whether a container may still run after its adoption failed so. If its namespace is not seen, it is gone if the
     /// next look does not find it either, and another namespace with a lease is seen in the same directory.
     fn may_live(&self, adoption: &Adoption, failure: &Failure) -> bool {
         let Failure::Link { cause, .. } = failure else { return true };
@@ -153,7 +153,7 @@ impl Registry {
     }
 }
 
-/// Returns why an adoption failed. What an ADD could do about it an adoption cannot: no other address is taken.
+/// Returns why an adoption failed. Unlike an ADD, an adoption takes no other address.
 fn reason(failure: &Failure) -> String {
     match failure {
         Failure::NotWanted { server, wanted, offered } => {

@@ -1,11 +1,11 @@
 //! CHECK: does the attachment still hold what it was told, and is that on its interface?
 //!
-//! It looks when the daemon itself changes nothing there: between a lease that was extended and the interface that follows it,
-//! what a look shows is neither the one nor the other. What failed, or waits for the store to have room, is not waited
-//! for; nor does another call wait for that. On a link of the host there is nothing to look for.
+//! It looks when the daemon itself changes nothing there: between an extended lease and the interface that follows it, a look
+//! shows neither state. It does not wait for what failed, or for room in the store, nor while another call waits behind it. On a
+//! link of the host there is nothing to look for.
 //!
-//! Of the routes those count that the daemon has put on: the others the main plugin's own CHECK knows. An address that never came
-//! onto the interface is no fault: its caller asked for an address alone, and has it elsewhere.
+//! Only routes that the daemon has put on count: the main plugin's own CHECK knows the others. An address that never came onto
+//! the interface is no fault: its caller only asked for an address, and has it elsewhere.
 
 use ipnet::Ipv4Net;
 

@@ -1,9 +1,9 @@
 //! A wall clock that is set while the daemon runs.
 //!
-//! No deadline is on it (they are all on the boot clock). But it is what a record says of a lease's age to the next boot: the
-//! record of a host without a clock, which begins in 1970 until a time server is heard, would say there that the lease ended
-//! decades ago. And a wall clock that is set forward may mean that the boot clock stood still meanwhile, as it does in a virtual
-//! machine that was paused: servers may have given its addresses away.
+//! No deadline is on it (all are on the boot clock). But it tells the next boot how old a record's lease is: on a host without a
+//! clock, which begins in 1970 until it hears a time server, a record would say that the lease ended decades ago. And a wall
+//! clock that is set forward may mean that the boot clock stood still meanwhile, as in a paused virtual machine: servers may
+//! have given its addresses away.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Registry {
     }
 }
 
-/// Returns whether a wall clock reads something else than is expected.
+/// Returns whether a wall clock differs from what is expected.
 pub(super) fn is_off(wall: WallTime, expected: WallTime) -> bool {
     wall.saturating_since(expected).max(expected.saturating_since(wall)) >= JUMP
 }

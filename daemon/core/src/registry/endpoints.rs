@@ -1,12 +1,12 @@
 //! Endpoints of Docker's networks whose driver is this one: their addresses, and the links that are made for them.
 //!
-//! An address is leased over the LAN's link, as for Docker's own drivers, before there is a link of its own; that is made after it,
-//! down, for Docker to move. So nothing of the host ever speaks over it, its MTU is right from the start, and a lease finds its
+//! An address is leased over the LAN's link, as for Docker's own drivers, before its own link exists; that is made afterwards,
+//! down, for Docker to move. So nothing on the host ever speaks over it, its MTU is right from the start, and a lease finds its
 //! interface in one way, whoever made it.
 //!
-//! A link is made before its endpoint is written, and deleted after that is forgotten: the next daemon finds a link or a lease of no
-//! endpoint, and deletes it or gives it back. Of an endpoint without a link it could not tell whether a container has that. Which links
-//! there are is seen in `strays`.
+//! A link is made before its endpoint is written, and deleted after that is forgotten: the next daemon finds a link or a lease
+//! without an endpoint, and deletes it or gives it back. If an endpoint had no link, it could not tell whether a container has
+//! that. `strays` sees which links exist.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ use crate::record::{BindingId, Change, DockerKey, DockerRecord};
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
 
-/// How long a call may take beside the lease: the store and the kernel.
+/// How long a call may take in addition to the lease: for the store and the kernel.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The endpoints that are known.
@@ -62,7 +62,7 @@ pub(super) struct Endpoint {
     pub(super) left: bool,
 }
 
-/// What an endpoint is at.
+/// How far an endpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Its address is being leased, by this errand.
@@ -229,8 +229,8 @@ impl Registry {
         }
     }
 
-    /// Returns why the lease behind an address of our IPAM driver is none for the endpoint. Docker tells neither driver what the
-    /// other's options are.
+    /// Returns why the lease behind an address of our IPAM driver does not suit the endpoint. Docker tells neither driver the
+    /// other's options.
     fn leased_amiss(&self, record: &EndpointRecord) -> Option<NetworkFault> {
         let network = self.wired.networks.get(&record.network).ok().filter(|network| network.leases)?;
         let leased =
@@ -508,8 +508,8 @@ impl Registry {
         self.answer_network(id, answer);
     }
 
-    /// Returns what Docker is to make of the link. Of the routes it is told no more than it needs for the default route: one that is
-    /// there already, or contains the subnet of another network, would keep the container from starting.
+    /// Returns what Docker should do with the link. It is told only the routes that the default route needs: a route that is
+    /// already there, or contains the subnet of another network, would keep the container from starting.
     fn joined(&self, now: Now, network: &DockerId, id: &DockerId) -> Result<NetworkAnswer, NetworkFault> {
         let network = self.wired.networks.get(network)?;
         let is_good = |endpoint: &&Endpoint| endpoint.stage == Stage::There && !endpoint.is_ending();
@@ -547,8 +547,8 @@ impl Registry {
         Some((lease.grant(&policy), holder))
     }
 
-    /// The lease of an attachment is over: an endpoint of it that has no link in the host's namespace is none any more. dockerd that
-    /// was killed never says so.
+    /// Handles the end of an attachment's lease: an endpoint of it without a link in the host's namespace is gone. A dockerd
+    /// that was killed never says so.
     pub(super) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
         // The lease of a container before it: its own is held.
         if self.slots.holder(attachment).is_some() {

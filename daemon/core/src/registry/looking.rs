@@ -1,8 +1,8 @@
-//! Looking at a LAN for Docker, which wants to know subnet and router of it before any container is there.
+//! Asking a LAN for Docker, which wants to know its subnet and router before any container is there.
 //!
 //! A look speaks from the LAN's link like any ADD over it, and after a second from a macvlan beside it, but takes nothing: see
-//! `dhcpv4::look`. It ends with the first offer that is believed, or after a few seconds. Nobody is to have its Ethernet
-//! address, so that the end of the macvlan need not be waited for.
+//! `dhcpv4::look`. It ends with the first offer that is believed, or after a few seconds. Nobody has its Ethernet address, so
+//! that it need not wait for the end of the macvlan.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Looking {
         self.link.clone().filter(|_| self.look.is_some())
     }
 
-    /// Returns why it came to nothing by now.
+    /// Returns why it has failed by now.
     fn failure(&self, now: Instant) -> Failure {
         let (lan, waited) = (self.request.lan.clone(), whole_millis(now.saturating_since(self.began)));
         if let Some(look) = &self.look {

@@ -1,7 +1,7 @@
 //! Links and namespaces that went without a DEL.
 //!
-//! Several main plugins delete the link before they hand a DEL on, and an engine may take the namespace away first. Only where
-//! no DEL follows for a while has somebody lost a container, and only that is worth an event.
+//! Several main plugins delete the link before they pass a DEL on, and an engine may remove the namespace first. Only if no DEL
+//! follows for a while has somebody lost a container, and only that deserves an event.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::time::{Instant, Now};
 /// How long a DEL may take to come. A kubelet tries one again for longer than a minute, but begins within seconds.
 pub(super) const DEL_WAIT: Duration = Duration::from_secs(60);
 
-/// So many wait at most. Of more the oldest are told of early.
+/// How many wait. Beyond that the oldest are reported early.
 const MOST: usize = 1024;
 
 /// A link that went, and the event that says so if no DEL comes.
@@ -61,7 +61,7 @@ impl Orphans {
 }
 
 impl Registry {
-    /// Tells of the links that went without a DEL, by now.
+    /// Reports the links that went without a DEL, by now.
     pub(super) fn tell_of_orphans(&mut self, now: Now) {
         while let Some(Orphan { binding, event, .. }) = self.orphans.take(now.boot) {
             let address = event.address.map(tracing::field::display);

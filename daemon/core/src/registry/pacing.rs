@@ -1,12 +1,11 @@
 //! Permits: how many exchanges of one LAN that may end in an address talk to its servers at once, oldest first. And turns:
 //! how soon after each other the RELEASEs of one LAN leave, and its leases are extended.
 //!
-//! A server that answers one client at a time serves a hundred sooner when they come one after the other than when all
-//! of them retransmit. Those for which a caller waits go before all others, which have half of the permits at most. Who has asked
-//! twice in vain asks again with a permit that keeps no other caller from one: a server may answer some of its clients and ignore
-//! the rest. A RELEASE has no answer: what a server cannot take in at once is lost, and its
-//! lease stays. What extends a lease has no permit, which a server that is away would keep for as long as it is waited for: all
-//! leases would wait behind a few, and some would end.
+//! A server that answers one client at a time serves a hundred sooner if they come one after the other than if all of them
+//! retransmit. Exchanges that a caller waits for go before all others, which have half of the permits at most. A client that has
+//! asked twice in vain asks again with a permit that keeps no other caller from one: a server may answer some of its clients and
+//! ignore the rest. A RELEASE has no answer: what a server cannot take in at once is lost, and its lease stays. Extensions have
+//! no permits, which a server that is away would keep occupied: all leases would wait behind a few, and some would end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -112,9 +111,9 @@ impl Queue {
 /// How messages of one kind leave on one LAN.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// So many in one moment,
+    /// How many leave at the same moment.
     at_once: u32,
-    /// those beyond so far apart.
+    /// How far apart the others leave.
     apart: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! The last address of identities that hold no lease, to be asked for when they return: with another container, or with the
-//! same one, whose engine starts it again.
+//! The last address of identities that hold no lease, to be asked for when they return: with another container, or with the same
+//! one, which its engine starts again.
 //!
-//! A server knows a client that gave its lease back, and gives the same address again where that is asked for and still free
-//! (RFC 2131 §4.3.1). What is remembered stands in the store, as the record that the lease had.
+//! A server knows a client that gave its lease back, and gives it the same address again if the client asks for that and it is
+//! still free (RFC 2131 §4.3.1). What is remembered is in the store, as the record that the lease had.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

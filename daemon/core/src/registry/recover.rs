@@ -1,8 +1,8 @@
 //! Starting with what the store and the spool hold.
 //!
-//! A restart within one boot sends nothing: leases go on where they stood (invariant 7). After a reboot no earlier namespace is
-//! left; its lease waits a while for the container to come back under the same identity, which then takes it
-//! over by INIT-REBOOT, and is given back otherwise.
+//! A restart within one boot sends nothing: leases go on where they were (invariant 7). After a reboot no earlier namespace is
+//! left; its lease waits a while for the container to come back under the same identity, which then takes it over by
+//! INIT-REBOOT; otherwise it is given back.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
@@ -20,8 +20,8 @@ use crate::profile::GRACE;
 use crate::record::{BindingId, DockerRecord, Record, RecordState};
 use crate::time::{BootId, Now};
 
-/// What a restart cut short at interfaces, and goes on a few at a time: ten thousand at once would be as many entries into
-/// namespaces in one moment.
+/// What a restart cut short at interfaces, and goes on with, a few at a time: ten thousand at once would mean as many entries
+/// into namespaces at the same moment.
 #[derive(Debug, Default)]
 pub(super) struct Resuming {
     waiting: VecDeque<BindingId>,

@@ -1,5 +1,5 @@
-//! What is kept for identities that may return goes back for an ADD: before its DISCOVER where the only address that will do is
-//! among it; else once the ADD waits in vain, as all addresses may be taken.
+//! Leases kept for identities that may return go back for an ADD: before its DISCOVER if the only address that will do is among
+//! them; else once the ADD waits in vain, as all addresses may be taken.
 
 use std::net::Ipv4Addr;
 
@@ -9,9 +9,9 @@ use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
 impl Registry {
-    /// Gives back the lease that has been kept longest on a binding's LAN, unless its servers may as well be away: that would help
-    /// nobody, and cost a container its address that returns before they do. A server was there if it has given or extended a
-    /// lease since the host's boot.
+    /// Gives back the lease that has been kept longest on a binding's LAN, unless its servers may as well be away: that would
+    /// help nobody, and cost a container its address that returns before they do. A server was there if it has given or extended
+    /// a lease since the host's boot.
     pub(super) fn make_room(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
         let others = || self.bindings.iter().filter(|binding| binding.identity.lan == lan);

@@ -1,12 +1,12 @@
 //! Finding the interfaces of an engine that does not say where it puts them: Docker asks for an address before there is an
 //! interface, and never names its namespace.
 //!
-//! The binding lives on the LAN's link until then. The kernel tells when a link with its Ethernet address is seen in a namespace
-//! that is not known here; that one is looked through. What was missed a look through all namespaces finds: at the start, after
-//! lost messages, and some time after the lease was given.
+//! Until then the binding lives on the LAN's link. The kernel reports a link with its Ethernet address in a namespace that is
+//! not known here, and that namespace is searched. What was missed is found by a search through all namespaces: at the start,
+//! after lost messages, and some time after the lease was given.
 //!
-//! An interface that never comes is one that its engine gave up without a word: it was killed at that moment. Its lease goes
-//! back, but only where each namespace that there is was looked through.
+//! If an interface never comes, its engine gave it up without a word: it was killed at that moment. Its lease goes back, but
+//! only if every existing namespace was searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,15 +1,15 @@
-//! Whether a namespace that is not seen is gone, or it is this daemon that is blind.
+//! Whether a namespace that is not seen is gone, or this daemon is blind.
 //!
-//! A daemon with the wrong `--host-prefix`, or in a mount or PID namespace where those of the containers do not show, misses
-//! every one of them, and would give back the leases of containers that run. So missing is not gone. A namespace whose path
-//! leads to it no more is gone where another one that holds a lease is seen in the same directory, and it is missing still
-//! after that. Where none is seen, nothing is given back before a DEL, a GC, the kernel's word or the lease's end; looks go on,
-//! and what is seen again goes on where it stood. What no path leads to and the kernel still knows is not missing
-//! ([`LinkCause::NoPath`](crate::link::LinkCause::NoPath)).
+//! A daemon with the wrong `--host-prefix`, or in a mount or PID namespace that does not show those of the containers, misses
+//! every one of them, and would give back the leases of running containers. So missing is not gone. A namespace whose path no
+//! longer leads to it is gone if another one that holds a lease is seen in the same directory, and it is still missing after
+//! that. If none is seen, nothing is given back before a DEL, a GC, the kernel's word or the lease's end; looks go on, and a
+//! lease whose namespace is seen again goes on where it was. A namespace without a path that the kernel still knows is not
+//! missing ([`LinkCause::NoPath`](crate::link::LinkCause::NoPath)).
 //!
-//! That goes for a single one too. The last container of a host that ended while no daemon ran, without a DEL, may so keep its
-//! address until the lease's end, or the next ADD, which shows that this daemon sees: nobody is worse off for that. An address
-//! that is given away under a container that runs costs two of them their network.
+//! That goes for a single namespace too. The last container of a host that ended without a DEL while no daemon ran may so keep
+//! its address until the lease's end, or until the next ADD, which shows that this daemon sees: nobody is worse off for that. An
+//! address that is given away under a running container costs two of them their network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,9 +1,10 @@
 //! The links that were made for Docker, as far as they are in the host's namespace.
 //!
-//! No link is left. What is in the host's namespace and has no endpoint goes at once. What stays there for too long goes with its
-//! endpoint: dockerd was killed between two calls, and forgot. How long that is depends on what is known: a container may take minutes
-//! to start, while a link that has come back from one was moved for its end; a dockerd that has just started has none in mind for what
-//! it finds; and whose Ethernet address a new endpoint has goes at once. Links that another store's daemon made are not ours.
+//! No link is left. A link in the host's namespace without an endpoint goes at once. One that stays there too long goes with its
+//! endpoint: dockerd was killed between two calls, and forgot. How long that is depends on what is known: a container may take
+//! minutes to start; a link that has come back from one was moved for its end; a dockerd that has just started plans no
+//! container for what it finds; and a link whose Ethernet address a new endpoint has goes at once. Links that another store's
+//! daemon made are not ours.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -192,7 +193,7 @@ impl Registry {
         self.time_strays();
     }
 
-    /// Dockerd has started anew: what waits for a container of the one before it waits for a minute more.
+    /// Handles a restart of dockerd: links that wait for a container of the previous one wait one minute more.
     pub(super) fn abandon_strays(&mut self, now: Now) {
         for endpoint in self.endpoints.by_id.values_mut().filter(|endpoint| !endpoint.abandoned) {
             if let Some(since) = &mut endpoint.stray {

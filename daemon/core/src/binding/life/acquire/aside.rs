@@ -1,13 +1,13 @@
-//! Asking from beside the LAN's link, where nobody answers what is sent from it.
+//! Asking from beside the LAN's link, if nobody answers what is sent from the link itself.
 //!
-//! What the parent of macvlans sends leaves by the wire and reaches none of them, so that a server in one of them hears
-//! nothing of it: such as one in a container of the same network. What a macvlan sends reaches the others and the wire. So
-//! an ADD that speaks from the LAN's link and has had no answer to its first message goes on, with the next one a second later,
-//! from a macvlan that is made for it. That has the Ethernet address of the interface that is to come.
+//! What the parent of macvlans sends leaves by the wire and reaches none of them, so that a server in one of them, such as one
+//! in a container of the same network, does not hear it. What a macvlan sends reaches the others and the wire. So an ADD that
+//! speaks from the LAN's link, after a first message without an answer, sends the next one a second later from a temporary
+//! macvlan, with the Ethernet address of the interface that is to come.
 //!
-//! It must be gone before the ADD is answered, with a lease or without one: Docker's own macvlan gets that address, and the
-//! kernel sets no two of one address up (EADDRINUSE). Where it cannot be made, or fails, the ADD goes on from the LAN's link.
-//! In a VLAN that the LAN's link has no interface for there is none: no macvlan hears what is tagged.
+//! The macvlan must be gone before the ADD is answered, with a lease or without one: Docker's own macvlan gets that address, and
+//! the kernel sets no two with one address up (EADDRINUSE). If it cannot be made, or fails, the ADD goes on from the LAN's link.
+//! In a VLAN for which the LAN's link has no interface there is none: no macvlan hears what is tagged.
 
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Holder, Next, SAME};
@@ -47,7 +47,7 @@ impl Acquire {
         }
     }
 
-    /// Goes on from the LAN's link where its sockets failed that were beside it. `Err`: they were not.
+    /// Goes on from the LAN's link if the sockets that failed were beside it. `Err`: they were not.
     pub(super) fn come_back(
         &mut self,
         common: &mut Common,

@@ -1,7 +1,7 @@
 //! The way of a RELEASE to its server: from inside while the link lives, else from the host's link that is the LAN.
 //!
-//! From the host it leaves by a port of its own. What is sent on a bridge never reaches a server on that bridge, nor what is
-//! sent on the parent of macvlans a server in one of them; what comes in by a port reaches these and the wire. Where no
+//! From the host it leaves by its own port. What is sent on a bridge never reaches a server on that bridge, nor does what is
+//! sent on the parent of macvlans reach a server in one of them; what comes in by a port reaches these and the wire. If no
 //! macvlan can be made (the parent is another bridge's port, or has ipvlans), it leaves from the parent itself.
 
 use std::fmt;
@@ -22,8 +22,8 @@ use crate::wire::frame::Frame;
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// How long a link may take to go. The kernel tells that a namespace is dead before it takes down the links in it, and takes down
-/// those of many at once: until then the container's answers ARP, and no other macvlan can have the address of one of ours.
+/// How long a link may take to go. The kernel reports a dead namespace before it removes the links in it, and removes many at
+/// once: until then the container's link answers ARP, and no other macvlan can have the address of one of ours.
 const GOES_WITHIN: Duration = Duration::from_secs(5);
 
 /// The first pause of that wait; it doubles.
@@ -43,8 +43,9 @@ impl Way {
 
     /// Returns the Ethernet address that hears ARP.
     ///
-    /// That of a macvlan is nobody's: with the client's it would keep a successor's interface from coming up. So is that of any port
-    /// for an identity that can return: a successor on another host would take a question from there for its own, and be silent.
+    /// A macvlan's is nobody's: with the client's it would keep a successor's interface from coming up. The same goes for any
+    /// port for an identity that can return: a successor on another host would take a question from there for its own, and stay
+    /// silent.
     fn asker(self, common: &Common) -> Mac {
         match self {
             Self::Inside | Self::Parent => self.station(common),
@@ -59,8 +60,8 @@ impl Way {
 }
 
 impl Release {
-    /// Finds a way to the server and takes it. Where another host may have the address by now, it leaves from inside only if the
-    /// address is seen there.
+    /// Finds a way to the server and takes it. If another host may have the address by now, the RELEASE leaves from inside only
+    /// if the address is seen there.
     pub(super) fn go(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         (self.way, self.seen) = (Way::Inside, false);
         if self.link_gone || std::mem::take(&mut self.mute) || common.link.in_netns().is_none() {
@@ -80,7 +81,7 @@ impl Release {
         common.profile.returns() || self.is_stale
     }
 
-    /// Goes on after a look at the container's link. Where its address is not there, it is asked for on the LAN.
+    /// Goes on after a look at the container's link. If its address is not there, the LAN is asked for it.
     pub(in crate::binding) fn on_inside(
         &mut self,
         common: &mut Common,
@@ -186,8 +187,8 @@ impl Release {
         common.exchange.open(common.id, &link, want, cx);
     }
 
-    /// Goes on when there are sockets. Where another station may have the address, and it was not seen inside, that is asked for,
-    /// and no caller waits.
+    /// Goes on when there are sockets. If another station may have the address, and it was not seen inside, the LAN is asked
+    /// first, and no caller waits.
     pub(super) fn begin_asking(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let asker = self.way.asker(common);
         if !self.may_be_anothers(common) || self.seen && self.way == Way::Inside {
@@ -261,8 +262,8 @@ impl Release {
         }
     }
 
-    /// Puts off what a REQUEST for the same address would cross, of another binding with the same chaddr: whether that gets the
-    /// address is about to be known. Returns whether there is one.
+    /// Puts the RELEASE off if it would cross a REQUEST for the same address from another binding with the same chaddr: whether
+    /// that gets the address will soon be known. Returns whether there is one.
     fn crosses_request(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
         let crosses = common.is_asked_for(self.lease.ip(), cx);
         if crosses {
@@ -273,7 +274,7 @@ impl Release {
         crosses
     }
 
-    /// What the link did not take is tried another way.
+    /// Tries another way for what the link did not take.
     pub(in crate::binding) fn on_sent(&mut self, common: &mut Common, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
         common.exchange.close(cx);
         match result {
@@ -319,7 +320,7 @@ impl Release {
         }
     }
 
-    /// Goes by the parent itself, where the macvlan's Ethernet address is not about to be free.
+    /// Goes by the parent itself, unless the macvlan's Ethernet address is about to be free.
     fn without_macvlan(&mut self, common: &mut Common, parent: u32, cause: LinkCause, cx: &mut Cx<'_>) {
         if matches!(cause, LinkCause::MacTaken(_)) && self.waits_for_link_to_go(cx) {
             return;
@@ -346,7 +347,7 @@ impl Release {
         }
     }
 
-    /// Tries again later, as the host's link lets nothing out.
+    /// Tries again later, because the host's link lets nothing out.
     fn no_way_by_host(&mut self, common: &mut Common, cause: impl fmt::Display, cx: &mut Cx<'_>) {
         let parent = common.identity.lan.parent().unwrap_or_default();
         self.held_up_by(common, format!("host link {parent} {cause}"), cx);
@@ -371,7 +372,7 @@ impl Release {
 }
 
 impl Release {
-    /// Tries again in a moment, where the container's link, of which it is known that it is gone, may be on its way out still.
+    /// Tries again in a moment, if the container's link, known to be gone, may still be on its way out.
     fn waits_for_link_to_go(&mut self, cx: &mut Cx<'_>) -> bool {
         if !self.link_gone {
             return false;
