@@ -162,7 +162,7 @@ impl LeaseOptions {
             Servers { allow: self.allow.iter().copied().collect(), deny: self.deny.iter().copied().collect() };
         let broadcast = site.broadcast || shared;
         let client = ClientProfile { hostname, broadcast, servers, ..ClientProfile::default() };
-            // Docker chooses, once, over which of its networks a container's default route leads.
+        // Docker chooses, once, over which of its networks a container's default route leads.
         let policy = Policy { suppress_default_route: true, follow_router: true, ..Policy::default() };
         Profile { client: Arc::new(client), on_parent: shared, release: self.release, grace: None, policy }
     }
