@@ -27,12 +27,10 @@ pub(crate) enum Waiter {
     Operation(Attachment, Look),
     /// The audit of a binding's link: is it still there?
     Audit(BindingId),
-    /// A STATUS: can the store be written, is a host's link there, can a socket be made?
-    Status(RequestId),
+    /// A call's job.
+    Call(RequestId),
     /// A search for an interface with this Ethernet address; `None`: for all wanted ones.
     Seek(Option<Mac>),
-    /// A call about a pool.
-    Pool(RequestId),
     /// A call about a network.
     Network(RequestId),
     /// An endpoint.
@@ -43,6 +41,15 @@ pub(crate) enum Waiter {
     Nobody,
     /// The journal of events, or a record that goes.
     Journal,
+}
+
+/// Whose an exchange is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A binding's.
+    Binding(BindingId),
+    /// A call's.
+    Call(RequestId),
 }
 
 /// What a binding waits for.
@@ -141,7 +148,7 @@ pub(crate) struct Outbox {
     effects: VecDeque<Effect>,
     pub(crate) reports: VecDeque<(BindingId, Report)>,
     ops: BTreeMap<OpId, Waiter>,
-    exchanges: BTreeMap<ExchangeId, BindingId>,
+    exchanges: BTreeMap<ExchangeId, Owner>,
     /// The exchanges over temporary links that bear a container's Ethernet address, until these links are gone, and their
     /// owners.
     aside: BTreeMap<ExchangeId, BindingId>,
@@ -190,7 +197,7 @@ impl Outbox {
     }
 
     /// Returns the owner of this exchange.
-    pub(crate) fn exchange(&self, exchange: ExchangeId) -> Option<BindingId> {
+    pub(crate) fn exchange(&self, exchange: ExchangeId) -> Option<Owner> {
         self.exchanges.get(&exchange).copied()
     }
 
@@ -207,7 +214,7 @@ impl Outbox {
         self.effects.push_back(Effect::Persist { op, changes: vec![change] });
     }
 
-    /// Writes what something of Docker's waits for.
+    /// Writes what somebody waits for; to see whether the store could, nothing.
     pub(crate) fn write_for(&mut self, waiter: Waiter, changes: Vec<Change>) -> OpId {
         let op = self.mint(waiter);
         self.effects.push_back(Effect::Persist { op, changes });
@@ -276,7 +283,7 @@ impl Outbox {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
         let op = self.mint(Waiter::Binding(owner, Task::Open(exchange)));
-        self.exchanges.insert(exchange, owner);
+        self.exchanges.insert(exchange, Owner::Binding(owner));
         self.effects.push_back(Effect::Open { op, exchange, link, want });
         (op, exchange)
     }
@@ -292,20 +299,15 @@ impl Outbox {
 
     /// Gives a binding open sockets that have no owner.
     pub(crate) fn give(&mut self, exchange: ExchangeId, owner: BindingId) {
-        self.exchanges.insert(exchange, owner);
+        self.exchanges.insert(exchange, Owner::Binding(owner));
     }
 
-    /// Writes nothing, to see whether it could.
-    pub(crate) fn try_store(&mut self, status: RequestId) {
-        let op = self.mint(Waiter::Status(status));
-        self.effects.push_back(Effect::Persist { op, changes: Vec::new() });
-    }
-
-    /// Opens sockets that belong to no binding. The caller closes them.
-    pub(crate) fn open_for(&mut self, waiter: Waiter, link: Link, want: Sockets) -> (OpId, ExchangeId) {
+    /// Opens sockets for a call, which closes them.
+    pub(crate) fn open_for(&mut self, call: RequestId, link: Link, want: Sockets) -> (OpId, ExchangeId) {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
-        let op = self.mint(waiter);
+        let op = self.mint(Waiter::Call(call));
+        self.exchanges.insert(exchange, Owner::Call(call));
         self.effects.push_back(Effect::Open { op, exchange, link, want });
         (op, exchange)
     }

@@ -8,7 +8,7 @@ use ipnet::Ipv4Net;
 
 use super::Registry;
 use super::docker::PATIENCE;
-use super::operation::{Admission, Operation, Ready, target};
+use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready, target};
 use super::pacing::{Pacing, Urgency};
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Life, Owed};
@@ -20,9 +20,6 @@ use crate::link::{Cookie, Link, LinkCause, LinkView, Place, Step, Target};
 use crate::outbox::{Look, Outbox, Waiter};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
-
-/// How long a call waits before it looks again whether a link of the host has carrier.
-pub(super) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long an ADD waits before it sets its link up again, where another link has the Ethernet address. Mostly that is the one
 /// of a namespace that died, which the kernel is taking down.

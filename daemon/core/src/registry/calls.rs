@@ -122,11 +122,7 @@ impl Registry {
     }
 
     /// A caller went away: what it waited for is given up, but for a DEL.
-    pub(super) fn hung_up(&mut self, now: Now, id: RequestId) {
-        self.timers.set(Key::Call(id), None);
-        if self.collections.remove(&id).is_some() || self.forget_status(id) || self.forget_pool_call(id) {
-            return;
-        }
+    pub(super) fn other_hung_up(&mut self, now: Now, id: RequestId) {
         if self.forget_network_call(id).is_some() || self.forget_endpoint_call(now, id) || self.take_back_unheard(id) {
             return;
         }
@@ -152,11 +148,7 @@ impl Registry {
     }
 
     /// A call has waited for as long as it may.
-    pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
-        self.timers.set(Key::Call(id), None);
-        self.collection_timed_out(id);
-        self.status_timed_out(id);
-        self.pool_call_timed_out(now, id);
+    pub(super) fn other_timed_out(&mut self, now: Now, id: RequestId) {
         if self.network_call_timed_out(id) || self.endpoint_call_timed_out(now, id) {
             return;
         }

@@ -8,19 +8,15 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::Registry;
-use super::timers::Key;
+use super::jobs::{Leaving, Looking, Next, PoolChange, Undo};
 use crate::binding::{Binding, Leave, Life};
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Add, Answer, Failure, Outcome, PoolRequest, RequestId, StoreCause, Why};
+use crate::effect::{Add, Answer, Failure, PoolRequest, RequestId, StoreCause};
 use crate::identity::{Attachment, Lan};
 use crate::network::NetworkRecord;
-use crate::outbox::Waiter;
 use crate::pool::{Limits, MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
 use crate::record::{BindingId, Change, DockerKey, DockerRecord};
 use crate::time::{Instant, Now};
-
-/// How long a call about a pool may wait for the store.
-const LIMIT: Duration = Duration::from_secs(20);
 
 /// How often a pool whose subnet nobody asked for is answered within [`AGAIN`]. Dockerd asks without a pause and without end where
 /// the answer overlaps a route of the host; several networks of one LAN may be made at once.
@@ -40,31 +36,12 @@ const SILENT_FOR: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Docker {
     pools: Pools,
-    waiting: BTreeMap<RequestId, Waiting>,
     /// The leases that Docker has given back, until that is durable, and who waits for it.
     leaving: BTreeMap<BindingId, Vec<RequestId>>,
     /// Since when, and how often, an automatic pool was asked for.
     answered: BTreeMap<PoolId, (Instant, u32)>,
     /// The LANs on which a request had no offer, and when the last one was given up.
     silent: BTreeMap<Lan, Instant>,
-}
-
-/// A call that waits for the store.
-#[derive(Debug)]
-struct Waiting {
-    answer: Answer,
-    undo: Undo,
-}
-
-/// What is undone where the store, or the caller, does not wait for the answer.
-#[derive(Debug)]
-enum Undo {
-    /// Nothing.
-    Nothing,
-    /// The pool was not known.
-    Pool(PoolId),
-    /// The address was not reserved.
-    Reserved(PoolId, Ipv4Addr),
 }
 
 impl Docker {
@@ -78,9 +55,9 @@ impl Docker {
         self.pools.iter().cloned().collect()
     }
 
-    /// Returns how many calls wait.
-    pub(super) fn under_way(&self) -> usize {
-        self.waiting.len() + self.leaving.len()
+    /// Returns how many leases are on their way back.
+    pub(super) fn leaving(&self) -> usize {
+        self.leaving.len()
     }
 
     /// Returns the addresses that an endpoint of a pool may have.
@@ -107,10 +84,9 @@ impl Docker {
         self.silent.remove(lan);
     }
 
-    /// Forgets a call that waits for a lease to leave. Returns whether it is one.
-    fn waits_no_more(&mut self, id: RequestId) -> bool {
-        let mut all = self.leaving.values_mut();
-        all.any(|calls| calls.extract_if(.., |call| *call == id).count() > 0)
+    /// Forgets a call that waits for a binding's lease to leave.
+    pub(super) fn waits_no_more(&mut self, binding: BindingId, id: RequestId) {
+        self.leaving.get_mut(&binding).into_iter().for_each(|calls| calls.retain(|call| *call != id));
     }
 
     /// Counts a request for an automatic pool. Returns whether there are too many.
@@ -143,7 +119,6 @@ impl Registry {
     /// container: dockerd leaves one there whose address it does not know. A call is answered when the store has it.
     pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
         self.docker.leaving.entry(id).or_default().extend(call);
-        call.into_iter().for_each(|call| self.timers.set(Key::Call(call), Some((now.boot + LIMIT, Why::Call))));
         let is_inside = |binding: &Binding| matches!(binding.life, Life::Held(_)) && !binding.is_on_host();
         match self.bindings.get(id).is_some_and(is_inside) {
             true => self.with(now, id, |binding, cx| binding.vacate(cx)),
@@ -167,10 +142,7 @@ impl Registry {
             Err(_) => self.docker.leaving.get_mut(&id).map(std::mem::take),
         };
         let answer = result.map_or_else(|cause| Answer::Failed(Failure::Store(cause)), |()| Answer::Released);
-        for call in calls.into_iter().flatten() {
-            self.timers.set(Key::Call(call), None);
-            self.out.reply(call, answer.clone());
-        }
+        calls.into_iter().flatten().for_each(|call| self.answer(call, answer.clone()));
     }
 
     /// Gives back the lease of an endpoint, whose identity may return.
@@ -184,13 +156,13 @@ impl Registry {
     }
 
     /// RequestPool: a pool that is known is answered as before.
-    pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: &PoolRequest) {
-        let PoolRequest { definition, subnet, range, .. } = request;
+    pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
+        let PoolRequest { definition, subnet, range, .. } = &*request;
         let fail = |fault| Answer::Failed(Failure::Pool(fault));
         if let (Some(subnet), Some(range)) = (subnet, range)
             && !subnet.contains(range)
         {
-            return self.out.reply(id, fail(PoolFault::RangeBeyond { range: *range, subnet: *subnet }));
+            return Next::Answers(fail(PoolFault::RangeBeyond { range: *range, subnet: *subnet }));
         }
         let asked = subnet.map(|subnet| PoolId::new(definition, subnet, *range));
         let known = match &asked {
@@ -204,9 +176,9 @@ impl Registry {
                 true => fail(PoolFault::Overlaps { subnet, times: OFTEN, within: AGAIN }),
                 false => Answer::Pool { id: pool, gateway },
             };
-            return self.out.reply(id, answer);
+            return Next::Answers(answer);
         }
-        self.look(now, id, Box::new(request.clone()));
+        Looking::begin(self, now, id, request)
     }
 
     /// Makes a pool known, and answers when that is durable.
@@ -218,7 +190,7 @@ impl Registry {
         lan: Lan,
         gateway: Option<Ipv4Addr>,
         automatic: bool,
-    ) {
+    ) -> Next {
         if automatic {
             self.docker.is_asked_too_often(&pool, now.boot);
         }
@@ -233,85 +205,32 @@ impl Registry {
         let forgotten = self.docker.pools.add(record.clone());
         let mut changes = vec![put(record)];
         changes.extend(forgotten.map(remove));
-        self.await_store(now, id, changes, Answer::Pool { id: pool, gateway }, undo);
-    }
-
-    fn await_store(&mut self, now: Now, id: RequestId, changes: Vec<Change>, answer: Answer, undo: Undo) {
-        self.out.write_for(Waiter::Pool(id), changes);
-        self.docker.waiting.insert(id, Waiting { answer, undo });
-        self.timers.set(Key::Call(id), Some((now.boot + LIMIT, Why::Call)));
-    }
-
-    /// Goes on with a call about a pool: answers it, or undoes what the store did not take.
-    pub(super) fn pool_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
-        if self.looks.contains_key(&id) {
-            return self.look_done(now, id, outcome);
-        }
-        let Some(Waiting { answer, undo }) = self.docker.waiting.remove(&id) else { return };
-        self.timers.set(Key::Call(id), None);
-        match outcome {
-            Outcome::Persisted(Err(cause)) => {
-                self.undo(undo);
-                self.out.reply(id, Answer::Failed(Failure::Store(cause)));
-            }
-            _ => self.out.reply(id, answer),
-        }
-    }
-
-    pub(super) fn pool_call_timed_out(&mut self, now: Now, id: RequestId) {
-        if self.look_goes_on(now, id) {
-            return;
-        }
-        let undo = self.docker.waiting.remove(&id).map(|waiting| waiting.undo);
-        if undo.is_none() && !self.docker.waits_no_more(id) {
-            return;
-        }
-        undo.into_iter().for_each(|undo| self.undo(undo));
-        let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: LIMIT };
-        self.out.reply(id, Answer::Failed(failure));
-    }
-
-    /// Drops a call about a pool whose caller went away, and what came of it; false when it is none.
-    pub(super) fn forget_pool_call(&mut self, id: RequestId) -> bool {
-        let waiting = self.docker.waiting.remove(&id);
-        let is_one = self.forget_look_at_lan(id) || waiting.is_some() || self.docker.waits_no_more(id);
-        waiting.into_iter().for_each(|waiting| self.undo(waiting.undo));
-        is_one
-    }
-
-    fn undo(&mut self, undo: Undo) {
-        match undo {
-            Undo::Nothing => {}
-            Undo::Pool(pool) => self.forget_pool(&pool),
-            Undo::Reserved(pool, address) => {
-                let change = self.unreserve(&pool, address);
-                change.into_iter().for_each(|change| self.out.write_alone(change));
-            }
-        }
+        PoolChange::begin(self, now, id, changes, (Answer::Pool { id: pool, gateway }, undo))
     }
 
     /// ReleasePool: the pool is forgotten, unless it is another network's too. Then an endpoint may have a lease in it, or an address
     /// of it be reserved: Docker gives a network's own addresses back before its pool.
-    pub(super) fn release_pool(&mut self, id: RequestId, pool: &PoolId) {
+    pub(super) fn release_pool(&mut self, pool: &PoolId) -> Next {
         self.docker.answered.remove(pool);
         let is_reserved = self.docker.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
         if !is_reserved && self.endpoints(pool).next().is_none() {
             self.forget_pool(pool);
         }
-        self.out.reply(id, Answer::PoolReleased);
+        Next::Answers(Answer::PoolReleased)
     }
 
-    fn forget_pool(&mut self, pool: &PoolId) {
+    pub(super) fn forget_pool(&mut self, pool: &PoolId) {
         if self.docker.pools.remove(pool) {
             self.out.write_alone(remove(pool.clone()));
         }
     }
 
     /// Reserves an address, or the gateway. One that is reserved already is answered again.
-    pub(super) fn reserve(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Option<Ipv4Addr>) {
+    pub(super) fn reserve(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Option<Ipv4Addr>) -> Next {
+        let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
         let gateway = || self.docker.pools.get(pool)?.gateway;
         let Some(address) = address.or_else(gateway) else {
-            return self.out.reply(id, Answer::Failed(Failure::Pool(PoolFault::NoGateway { subnet: pool.subnet })));
+            return fail(PoolFault::NoGateway { subnet: pool.subnet });
         };
         // What Docker was told is to come back by that address, whatever the lease is by then.
         let has = |binding: &&Binding| {
@@ -321,8 +240,7 @@ impl Registry {
         let gets = |binding: &&Binding| binding.standing(now.boot).claim.is_some_and(|claim| claim.address == address);
         let holder = self.endpoints(pool).find(has).or_else(|| self.asking(pool).find(gets));
         if let Some(holder) = holder.map(|holder| (*holder.attachment).clone()) {
-            let fault = PoolFault::Leased { address, holder };
-            return self.out.reply(id, Answer::Failed(Failure::Pool(fault)));
+            return fail(PoolFault::Leased { address, holder });
         }
         // The store may have lost it.
         let mut changes = Vec::new();
@@ -331,36 +249,36 @@ impl Registry {
             let record = PoolRecord { id: pool.clone(), lan: None, gateway: None, reserved, automatic: false, since };
             changes.extend(self.docker.pools.add(record).map(remove));
         }
-        let Some(record) = self.docker.pools.get_mut(pool) else { return };
+        let Some(record) = self.docker.pools.get_mut(pool) else { return Next::Over };
         if record.reserved.contains(&address) {
-            return self.out.reply(id, Answer::Reserved(address));
+            return Next::Answers(Answer::Reserved(address));
         }
         if record.reserved.len() >= MOST_RESERVED {
-            return self.out.reply(id, Answer::Failed(Failure::Pool(PoolFault::Full { subnet: pool.subnet })));
+            return fail(PoolFault::Full { subnet: pool.subnet });
         }
         record.reserved.insert(address);
         changes.push(put(record.clone()));
         let asking: Vec<_> = self.asking(pool).map(|binding| binding.id).collect();
         asking.into_iter().for_each(|asking| self.with(now, asking, |binding, _| binding.life.reserve(address)));
         let undo = Undo::Reserved(pool.clone(), address);
-        self.await_store(now, id, changes, Answer::Reserved(address), undo);
+        PoolChange::begin(self, now, id, changes, (Answer::Reserved(address), undo))
     }
 
     /// Reserves an address no more. Returns what the store is to write, if it was reserved.
-    fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
+    pub(super) fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
         let record = self.docker.pools.get_mut(pool)?;
         record.reserved.remove(&address).then(|| put(record.clone()))
     }
 
     /// ReleaseAddress: a reservation is dropped, or the lease given back of whom Docker told that address. Answered when that is
     /// durable: the next daemon would take it up again.
-    pub(super) fn release_address(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Ipv4Addr) {
+    pub(super) fn release_address(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Ipv4Addr) -> Next {
         if let Some(change) = self.unreserve(pool, address) {
-            return self.await_store(now, id, vec![change], Answer::Released, Undo::Nothing);
+            return PoolChange::begin(self, now, id, vec![change], (Answer::Released, Undo::Nothing));
         }
         match self.released(now, pool, address) {
-            Some(binding) => self.leave(now, binding, Some(id)),
-            None => self.out.reply(id, Answer::Released),
+            Some(binding) => Leaving::begin(self, now, id, binding),
+            None => Next::Answers(Answer::Released),
         }
     }
 

@@ -17,14 +17,13 @@ mod adopt;
 mod calls;
 mod check;
 mod clocks;
-mod collect;
 mod delete;
 mod docker;
 mod endpoints;
 mod errands;
 mod index;
+mod jobs;
 mod kept;
-mod looking;
 mod networks;
 mod operation;
 mod orphans;
@@ -37,7 +36,6 @@ mod room;
 mod seek;
 mod sight;
 mod slots;
-mod status;
 mod strays;
 #[cfg(test)]
 mod tests;
@@ -52,13 +50,12 @@ use fastrand::Rng;
 
 use self::add::Spare;
 use self::adopt::Adoptions;
-use self::collect::Collection;
 use self::docker::Docker;
 use self::endpoints::Endpoints;
 use self::errands::{Errand, Errands};
 use self::index::Index;
+use self::jobs::Jobs;
 pub use self::kept::Kept;
-use self::looking::Looking;
 use self::networks::Wired;
 use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
@@ -68,7 +65,6 @@ use self::recover::Resuming;
 use self::seek::Seeking;
 use self::sight::Sight;
 use self::slots::{Slot, Slots};
-use self::status::StatusCheck;
 use self::strays::Strays;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
@@ -79,7 +75,7 @@ use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Ou
 use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::interface::{Interfaces, News};
 use crate::link::LinkCause;
-use crate::outbox::{Outbox, Report, Waiter};
+use crate::outbox::{Outbox, Owner, Report, Waiter};
 use crate::record::{BindingId, Change};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::frame;
@@ -117,8 +113,7 @@ pub struct Registry {
     interfaces: Interfaces,
     slots: Slots,
     requests: BTreeMap<RequestId, Attachment>,
-    collections: BTreeMap<RequestId, Collection>,
-    status: BTreeMap<RequestId, StatusCheck>,
+    jobs: Jobs,
     errands: Errands,
     adoptions: Adoptions,
     pacing: Pacing,
@@ -127,7 +122,6 @@ pub struct Registry {
     wired: Wired,
     endpoints: Endpoints,
     strays: Strays,
-    looks: BTreeMap<RequestId, Looking>,
     turns: Turns,
     extensions: Turns,
     past: Past,
@@ -164,8 +158,7 @@ impl Registry {
             interfaces: Interfaces::default(),
             slots: Slots::default(),
             requests: BTreeMap::new(),
-            collections: BTreeMap::new(),
-            status: BTreeMap::new(),
+            jobs: Jobs::default(),
             errands: Errands::default(),
             adoptions: Adoptions::default(),
             pacing,
@@ -174,7 +167,6 @@ impl Registry {
             wired: Wired::default(),
             endpoints: Endpoints::default(),
             strays: Strays::default(),
-            looks: BTreeMap::new(),
             turns: Turns::of_releases(),
             extensions: Turns::of_extensions(),
             past: Past::default(),
@@ -271,11 +263,26 @@ impl Registry {
                 return self.out.reply(id, Answer::Bindings { rows, pools, not_adopted, strangers, refused });
             }
             Call::Collect { network, keep } => return self.collect(now, id, network, keep),
-            Call::Status { parent } => return self.status(now, id, parent.clone()),
-            Call::RequestPool(request) => return self.request_pool(now, id, request),
-            Call::ReleasePool { id: pool } => return self.release_pool(id, pool),
-            Call::Reserve { pool, address } => return self.reserve(now, id, pool, *address),
-            Call::ReleaseAddress { pool, address } => return self.release_address(now, id, pool, *address),
+            Call::Status { parent } => {
+                let next = self.status(now, id, parent.clone());
+                return self.call_goes_on(id, next);
+            }
+            Call::RequestPool(request) => {
+                let next = self.request_pool(now, id, request.clone());
+                return self.call_goes_on(id, next);
+            }
+            Call::ReleasePool { id: pool } => {
+                let next = self.release_pool(pool);
+                return self.call_goes_on(id, next);
+            }
+            Call::Reserve { pool, address } => {
+                let next = self.reserve(now, id, pool, *address);
+                return self.call_goes_on(id, next);
+            }
+            Call::ReleaseAddress { pool, address } => {
+                let next = self.release_address(now, id, pool, *address);
+                return self.call_goes_on(id, next);
+            }
             Call::Network(call) => return self.network_call(now, id, call),
             Call::Add(add) => add.attachment.clone(),
             Call::Del { attachment, .. } | Call::Check { attachment, .. } => attachment.clone(),
@@ -310,9 +317,8 @@ impl Registry {
                 self.spare.take().into_iter().for_each(|spare| self.out.close(spare.exchange));
             }
             Some(Waiter::Audit(id)) => self.audited(now, id, outcome),
-            Some(Waiter::Status(id)) => self.status_seen(id, outcome),
+            Some(Waiter::Call(id)) => self.call_done(now, id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
-            Some(Waiter::Pool(id)) => self.pool_done(now, id, outcome),
             Some(Waiter::Network(id)) => self.network_done(now, id, outcome),
             Some(Waiter::Endpoint(id)) => self.endpoint_done(now, &id, outcome),
             Some(Waiter::OwnLinks) => self.own_links(now, outcome),
@@ -340,11 +346,10 @@ impl Registry {
     }
 
     fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
-        let Some(id) = self.out.exchange(exchange) else {
-            if !self.look_hears(now, exchange, bytes, meta) {
-                self.unknown += 1;
-            }
-            return;
+        let id = match self.out.exchange(exchange) {
+            Some(Owner::Binding(id)) => id,
+            Some(Owner::Call(id)) => return self.call_hears(now, id, (bytes, meta)),
+            None => return self.unknown += 1,
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. Nor is it that of a
         // container's link which got another one since: KubeVirt gives the previous one to its virtual machine.
@@ -363,16 +368,16 @@ impl Registry {
 
     fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
         match self.out.exchange(exchange) {
-            Some(id) => self.with(now, id, |binding, cx| binding.on_broken(exchange, cause, cx)),
-            None if self.look_broken(now, exchange, cause) => {}
+            Some(Owner::Binding(id)) => self.with(now, id, |binding, cx| binding.on_broken(exchange, cause, cx)),
+            Some(Owner::Call(id)) => self.call_broken(now, id, cause),
             None => self.unknown += 1,
         }
     }
 
     fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
         match self.out.exchange(exchange) {
-            Some(id) => self.with(now, id, |binding, _| binding.on_unsent(exchange, cause)),
-            None if self.look_unsent(exchange, cause) => {}
+            Some(Owner::Binding(id)) => self.with(now, id, |binding, _| binding.on_unsent(exchange, cause)),
+            Some(Owner::Call(id)) => self.call_unsent(id, cause),
             None => self.unknown += 1,
         }
     }
@@ -574,7 +579,7 @@ impl Registry {
     fn errand_done(&mut self, now: Now, id: RequestId, errand: Errand, answer: Answer) {
         tracing::debug!(?id, ?errand, "done");
         match errand {
-            Errand::Collect(collection, attachment) => self.collected(collection, attachment, answer),
+            Errand::Collect(collection, attachment) => self.collected(collection, &attachment, answer),
             Errand::Adopt(attachment) => self.adopted(now, attachment, answer),
             Errand::Endpoint(id, network, mac, attachment) => {
                 self.endpoint_leased(now, (id, network, mac), attachment, answer);

@@ -17,6 +17,9 @@ use crate::wire::Mac;
 /// How long a CHECK may wait behind another operation and for its look at the link.
 pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long a call waits before it looks again whether a link of the host has carrier.
+pub(super) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
+
 /// What an attachment is at.
 #[derive(Debug)]
 pub(super) enum Operation {

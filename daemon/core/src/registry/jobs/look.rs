@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::Registry;
-use super::add::CARRIER_PAUSE;
-use super::timers::Key;
+use super::{Job, Next};
 use crate::dhcpv4::look::{Look, Sight};
 use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::profile::ClientProfile;
-use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId, Why};
+use crate::dhcpv4::profile::Profile;
+use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId};
 use crate::identity::ClientId;
 use crate::link::{Hears, Link, LinkCause, LinkView, Sockets};
 use crate::outbox::{Outbox, Waiter};
 use crate::pool::{PoolFault, PoolId};
+use crate::registry::Registry;
+use crate::registry::operation::CARRIER_PAUSE;
 use crate::time::{Instant, Now, whole_millis};
 use crate::wire::frame::{self, Frame};
 
@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 
 /// A look under way.
 #[derive(Debug)]
-pub(super) struct Looking {
+pub(in crate::registry) struct Looking {
     request: Box<PoolRequest>,
     /// When what it waits for is given up.
     limit: Instant,
@@ -81,7 +81,7 @@ impl Looking {
     fn open(&mut self, id: RequestId, link: Link, out: &mut Outbox) {
         self.exchange().into_iter().for_each(|before| out.close(before));
         let want = Sockets { chaddr: self.sender().chaddr, arp: Hears::Answers, hold_port: None };
-        let (op, exchange) = out.open_for(Waiter::Pool(id), link, want);
+        let (op, exchange) = out.open_for(id, link, want);
         self.stage = Stage::Opening(op, exchange);
     }
 
@@ -116,133 +116,120 @@ impl Looking {
             }
         }
     }
-}
 
-impl Registry {
     /// Begins a look for a pool that is not known.
-    pub(super) fn look(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) {
+    pub(in crate::registry) fn begin(core: &mut Registry, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
         let limit = now.boot + request.timeout.min(SILENCE);
-        let stage = Stage::Finding(self.out.inspect(Waiter::Pool(id), request.place().target()));
+        let stage = Stage::Finding(core.out.inspect(Waiter::Call(id), request.place().target()));
+        core.time_call(id, limit);
         let (look, link, goes_aside) = (None, None, false);
-        let looking = Looking { request, limit, began: now.boot, stage, look, link, goes_aside };
-        self.looks.insert(id, looking);
-        self.timers.set(Key::Call(id), Some((limit, Why::Call)));
+        Self { request, limit, began: now.boot, stage, look, link, goes_aside }.waits()
     }
 
-    /// Goes on with the outcome of an effect.
-    pub(super) fn look_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
-        let Some(looking) = self.looks.get_mut(&id) else { return };
-        let target = looking.request.place().target().to_string();
-        match (outcome, &looking.stage) {
-            (Outcome::Inspected(Ok(view)), Stage::Finding(_)) if !looking.request.place().has_carrier(&view) => {
-                looking.stage = Stage::AwaitingCarrier(Box::new(view));
-                let at = (now.boot + CARRIER_PAUSE).min(looking.limit);
-                self.timers.set(Key::Call(id), Some((at, Why::Call)));
+    fn waits(self) -> Next {
+        Next::Waits(Job::Look(Box::new(self)))
+    }
+
+    pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
+        let target = self.request.place().target().to_string();
+        match (outcome, &self.stage) {
+            (Outcome::Inspected(Ok(view)), Stage::Finding(_)) if !self.request.place().has_carrier(&view) => {
+                self.stage = Stage::AwaitingCarrier(Box::new(view));
+                core.time_call(id, (now.boot + CARRIER_PAUSE).min(self.limit));
             }
             (Outcome::Inspected(Ok(view)), Stage::Finding(_)) => {
-                let link = looking.request.place().link(&view, &looking.request.lan);
-                looking.goes_aside = link.has_beside(&view) && !looking.request.profile.on_parent;
-                looking.link = Some(link.clone());
-                looking.open(id, link, &mut self.out);
+                let link = self.request.place().link(&view, &self.request.lan);
+                self.goes_aside = link.has_beside(&view) && !self.request.profile.on_parent;
+                self.link = Some(link.clone());
+                self.open(id, link, &mut core.out);
             }
             (Outcome::Opened(Ok(())), Stage::Opening(..)) => {
-                looking.asks(now.boot, &mut self.rng);
-                self.look_goes_on(now, id);
+                self.asks(now.boot, &mut core.rng);
+                return self.time_out(core, now, id);
             }
-            (Outcome::Opened(Err(cause)), Stage::Opening(..)) if let Some(link) = looking.back_to() => {
+            (Outcome::Opened(Err(cause)), Stage::Opening(..)) if let Some(link) = self.back_to() => {
                 tracing::info!(%target, %cause, "no macvlan to ask from beside the LAN's link");
-                looking.link = None;
-                looking.open(id, link, &mut self.out);
+                self.link = None;
+                self.open(id, link, &mut core.out);
             }
             (Outcome::Inspected(Err(cause)), Stage::Finding(_)) | (Outcome::Opened(Err(cause)), Stage::Opening(..)) => {
-                self.end_look(now, id, Err(Failure::Link { target, cause }));
+                return self.end(core, now, id, Err(Failure::Link { target, cause }));
             }
             _ => {}
         }
+        self.waits()
     }
 
-    /// Goes on as the clock says; false where the call is at no look.
-    pub(super) fn look_goes_on(&mut self, now: Now, id: RequestId) -> bool {
-        let Some(looking) = self.looks.get_mut(&id) else { return false };
-        if now.boot >= looking.limit {
-            let failure = looking.failure(now.boot);
-            self.end_look(now, id, Err(failure));
-            return true;
+    /// Goes on as the clock says.
+    pub(super) fn time_out(mut self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+        if now.boot >= self.limit {
+            let failure = self.failure(now.boot);
+            return self.end(core, now, id, Err(failure));
         }
-        let mut next = looking.limit;
-        match (&looking.stage, &mut looking.look) {
+        let mut next = self.limit;
+        match (&self.stage, &mut self.look) {
             (Stage::AwaitingCarrier(_), _) => {
-                looking.stage = Stage::Finding(self.out.inspect(Waiter::Pool(id), looking.request.place().target()));
+                self.stage = Stage::Finding(core.out.inspect(Waiter::Call(id), self.request.place().target()));
             }
-            (Stage::Asking(_), Some(look)) if looking.goes_aside && look.asks_again(now.boot) => {
-                looking.goes_aside = false;
-                let aside = looking.link.clone().map(Link::by_port);
-                aside.into_iter().for_each(|link| looking.open(id, link, &mut self.out));
+            (Stage::Asking(_), Some(look)) if self.goes_aside && look.asks_again(now.boot) => {
+                self.goes_aside = false;
+                let aside = self.link.clone().map(Link::by_port);
+                aside.into_iter().for_each(|link| self.open(id, link, &mut core.out));
             }
             (Stage::Asking(exchange), Some(look)) => {
-                look.on_clock(now.boot).into_iter().for_each(|frame| self.out.send(*exchange, frame));
+                look.on_clock(now.boot).into_iter().for_each(|frame| core.out.send(*exchange, frame));
                 next = next.min(look.deadline());
             }
             (Stage::Finding(_) | Stage::Opening(..) | Stage::Asking(_), _) => {}
         }
-        self.timers.set(Key::Call(id), Some((next, Why::Call)));
-        true
+        core.time_call(id, next);
+        self.waits()
     }
 
-    /// Takes in a frame of a look's exchange; false where it is no look's.
-    pub(super) fn look_hears(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) -> bool {
-        let Some(id) = self.look_of(exchange) else { return false };
-        let Some(look) = self.looks.get_mut(&id).and_then(|looking| looking.look.as_mut()) else { return true };
+    pub(super) fn hears(
+        mut self,
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        (bytes, meta): (&[u8], FrameMeta),
+    ) -> Next {
+        let Some(look) = &mut self.look else { return self.waits() };
         match frame::decode(bytes, meta) {
             Ok(Frame::Udp(udp)) => match look.on_udp(now.boot, &udp) {
-                Ok(sight) => self.end_look(now, id, Ok(sight)),
-                Err(refused) => self.out.refused(&refused),
+                Ok(sight) => return self.end(core, now, id, Ok(sight)),
+                Err(refused) => core.out.refused(&refused),
             },
             Ok(Frame::Arp(_)) => {}
             Err(cause) => {
-                self.out.refused(&cause);
+                core.out.refused(&cause);
                 look.on_unreadable(cause);
             }
         }
-        true
+        self.waits()
     }
 
-    /// The sockets of a look failed; false where they are no look's.
-    pub(super) fn look_broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) -> bool {
-        let Some(id) = self.look_of(exchange) else { return false };
-        let target = self.looks.get(&id).map(|looking| looking.request.place().target().to_string());
-        self.end_look(now, id, Err(Failure::Link { target: target.unwrap_or_default(), cause }));
-        true
+    /// The sockets failed.
+    pub(super) fn broken(self, core: &mut Registry, now: Now, id: RequestId, cause: LinkCause) -> Next {
+        let target = self.request.place().target().to_string();
+        self.end(core, now, id, Err(Failure::Link { target, cause }))
     }
 
-    /// The link did not take a message of a look; false where it is no look's.
-    pub(super) fn look_unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) -> bool {
-        let Some(id) = self.look_of(exchange) else { return false };
-        let look = self.looks.get_mut(&id).and_then(|looking| looking.look.as_mut());
-        look.into_iter().for_each(|look| look.on_unsent(cause.to_string()));
-        true
+    /// The link did not take a message.
+    pub(super) fn unsent(mut self, cause: &LinkCause) -> Next {
+        self.look.iter_mut().for_each(|look| look.on_unsent(cause.to_string()));
+        self.waits()
     }
 
-    /// Drops a look whose caller went away; false when there is none.
-    pub(super) fn forget_look_at_lan(&mut self, id: RequestId) -> bool {
-        let looking = self.looks.remove(&id);
-        if let Some(looking) = &looking {
-            self.timers.set(Key::Call(id), None);
-            looking.op().into_iter().for_each(|op| self.out.forget(op));
-            looking.exchange().into_iter().for_each(|exchange| self.out.close(exchange));
-        }
-        looking.is_some()
-    }
-
-    fn look_of(&self, exchange: ExchangeId) -> Option<RequestId> {
-        let mut all = self.looks.iter();
-        all.find(|(_, looking)| looking.exchange() == Some(exchange)).map(|(id, _)| *id)
+    pub(super) fn hang_up(self, core: &mut Registry) -> Next {
+        self.op().into_iter().for_each(|op| core.out.forget(op));
+        self.exchange().into_iter().for_each(|exchange| core.out.close(exchange));
+        Next::Over
     }
 
     /// Makes of what was seen the pool that was asked for. One with a subnet needs no server.
-    fn end_look(&mut self, now: Now, id: RequestId, seen: Result<Sight, Failure>) {
-        let Some(request) = self.looks.get(&id).map(|looking| looking.request.clone()) else { return };
-        self.forget_look_at_lan(id);
+    fn end(self, core: &mut Registry, now: Now, id: RequestId, seen: Result<Sight, Failure>) -> Next {
+        let request = self.request.clone();
+        self.hang_up(core);
         let PoolRequest { definition, subnet, range, lan, .. } = *request;
         let fail = |because: String| Answer::Failed(Failure::Pool(PoolFault::NoSubnet { because }));
         let (offered, router) = match seen {
@@ -261,12 +248,12 @@ impl Registry {
         let (subnet, automatic) = match (subnet, offered) {
             (Some(subnet), _) => (subnet, false),
             (None, Ok(offered)) => (offered, true),
-            (None, Err(because)) => return self.out.reply(id, fail(because)),
+            (None, Err(because)) => return Next::Answers(fail(because)),
         };
         let gateway = router.filter(|router| subnet.contains(router));
         if let Some(router) = router.filter(|_| gateway.is_none()) {
             tracing::warn!(%lan, %router, %subnet, "the server's router is not in the pool's subnet");
         }
-        self.add_pool(now, id, PoolId::new(definition, subnet, range), lan, gateway, automatic);
+        core.add_pool(now, id, PoolId::new(definition, subnet, range), lan, gateway, automatic)
     }
 }

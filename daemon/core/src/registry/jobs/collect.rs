@@ -1,0 +1,81 @@
+//! GC: a runtime names the attachments of a network that are still valid, and the rest is given back.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Job, Next};
+use crate::effect::{Answer, Failure, RequestId};
+use crate::identity::Attachment;
+use crate::registry::Registry;
+use crate::registry::errands::Errand;
+use crate::time::Now;
+
+/// How long a GC waits for the DELs that it began. They go on after it.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A GC under way.
+#[derive(Debug, Default)]
+pub(in crate::registry) struct Collection {
+    left: BTreeSet<Attachment>,
+    faults: Vec<String>,
+}
+
+impl Collection {
+    /// Records that a DEL is over. Returns whether it was the last.
+    fn collected(&mut self, attachment: &Attachment, answer: Answer) -> bool {
+        if let Answer::Failed(failure) = answer {
+            self.faults.push(format!("{attachment}: {failure}"));
+        }
+        self.left.remove(attachment);
+        self.left.is_empty()
+    }
+
+    pub(super) fn time_out(mut self) -> Next {
+        self.faults.extend(self.left.iter().map(|attachment| format!("{attachment}: still on its way")));
+        self.end()
+    }
+
+    fn end(self) -> Next {
+        Next::Answers(match self.faults.is_empty() {
+            true => Answer::Collected,
+            false => Answer::Failed(Failure::NotCollected(self.faults)),
+        })
+    }
+}
+
+impl Registry {
+    pub(in crate::registry) fn collect(&mut self, now: Now, id: RequestId, network: &str, keep: &[(String, String)]) {
+        let stale = |attachment: &Attachment| {
+            let Attachment::Cni { network: theirs, container, ifname } = attachment else { return false };
+            theirs == network && !keep.iter().any(|(c, i)| c == container && i == ifname)
+        };
+        let stale_bindings = self.bindings.iter().filter(|binding| stale(&binding.attachment));
+        for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {
+            self.with(now, id, |binding, cx| binding.end_grace(cx));
+        }
+        let left: BTreeSet<_> =
+            self.slots.iter().map(|(known, _)| &**known).filter(|known| stale(known)).cloned().collect();
+        self.forget_adoptions(stale);
+        if left.is_empty() {
+            return self.call_goes_on(id, Next::Answers(Answer::Collected));
+        }
+        tracing::info!(network, attachments = left.len(), "giving back what is not valid any more");
+        let collection = Collection { left: left.clone(), faults: Vec::new() };
+        self.call_goes_on(id, Next::Waits(Job::Collect(collection)));
+        self.time_call(id, now.boot + LIMIT);
+        for attachment in left {
+            let errand = self.errands.begin(Errand::Collect(id, attachment.clone()));
+            self.delete(now, attachment, errand);
+        }
+    }
+
+    /// A DEL of a GC is over.
+    pub(in crate::registry) fn collected(&mut self, id: RequestId, attachment: &Attachment, answer: Answer) {
+        let Some(Job::Collect(mut collection)) = self.jobs.by_id.remove(&id) else { return };
+        let next = match collection.collected(attachment, answer) {
+            true => collection.end(),
+            false => Next::Waits(Job::Collect(collection)),
+        };
+        self.call_goes_on(id, next);
+    }
+}

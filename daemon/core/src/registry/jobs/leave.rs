@@ -1,0 +1,31 @@
+//! Docker has given back an endpoint's address: it is answered when the store knows that the lease goes.
+
+use super::pool::LIMIT;
+use super::{Job, Next};
+use crate::effect::{Answer, Failure, RequestId};
+use crate::record::BindingId;
+use crate::registry::Registry;
+use crate::time::Now;
+
+/// A call that waits until it is durable that this binding's lease goes.
+#[derive(Debug)]
+pub(in crate::registry) struct Leaving(BindingId);
+
+impl Leaving {
+    pub(in crate::registry) fn begin(core: &mut Registry, now: Now, id: RequestId, binding: BindingId) -> Next {
+        core.time_call(id, now.boot + LIMIT);
+        core.leave(now, binding, Some(id));
+        Next::Waits(Job::Leave(Self(binding)))
+    }
+
+    pub(super) fn time_out(self, core: &mut Registry, id: RequestId) -> Next {
+        self.hang_up(core, id);
+        let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: LIMIT };
+        Next::Answers(Answer::Failed(failure))
+    }
+
+    pub(super) fn hang_up(self, core: &mut Registry, id: RequestId) -> Next {
+        core.docker.waits_no_more(self.0, id);
+        Next::Over
+    }
+}

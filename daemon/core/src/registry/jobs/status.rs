@@ -1,0 +1,94 @@
+//! STATUS: could an ADD be served now? The store is written to, the network's host link looked at, a socket opened.
+
+use std::time::Duration;
+
+use super::{Job, Next};
+use crate::effect::{Answer, ExchangeId, Failure, Outcome, RequestId};
+use crate::link::{Hears, Link, LinkCause, Sockets, Target};
+use crate::outbox::Waiter;
+use crate::registry::Registry;
+use crate::time::Now;
+use crate::wire::Mac;
+
+/// How long the looks may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The loopback link's index in every namespace.
+const LOOPBACK: u32 = 1;
+
+/// A STATUS under way.
+#[derive(Debug)]
+pub(in crate::registry) struct StatusCheck {
+    left: usize,
+    sockets: ExchangeId,
+    faults: Vec<String>,
+}
+
+impl StatusCheck {
+    pub(super) fn done(mut self, core: &mut Registry, outcome: Outcome) -> Next {
+        self.faults.extend(fault(outcome));
+        self.left -= 1;
+        match self.left {
+            0 => self.end(core),
+            _ => Next::Waits(Job::Status(self)),
+        }
+    }
+
+    pub(super) fn time_out(mut self, core: &mut Registry) -> Next {
+        self.faults.push(format!("the store or the kernel did not answer within {} s", LIMIT.as_secs()));
+        self.end(core)
+    }
+
+    pub(super) fn hang_up(self, core: &mut Registry) -> Next {
+        core.out.close(self.sockets);
+        Next::Over
+    }
+
+    fn end(mut self, core: &mut Registry) -> Next {
+        core.out.close(self.sockets);
+        // They came in any order; the same ones are to read the same.
+        self.faults.sort();
+        Next::Answers(match self.faults.as_slice() {
+            [] => Answer::Ready,
+            faults => Answer::Failed(Failure::NotReady(faults.join("; "))),
+        })
+    }
+}
+
+impl Registry {
+    pub(in crate::registry) fn status(&mut self, now: Now, id: RequestId, parent: Option<String>) -> Next {
+        self.out.write_for(Waiter::Call(id), Vec::new());
+        let link = Link::parent(LOOPBACK, Mac::default());
+        let want = Sockets { chaddr: Mac::default(), arp: Hears::Answers, hold_port: None };
+        let (_, sockets) = self.out.open_for(id, link, want);
+        let parents = usize::from(parent.is_some());
+        if let Some(ifname) = parent {
+            self.out.inspect(Waiter::Call(id), Target::Host { ifname });
+        }
+        self.time_call(id, now.boot + LIMIT);
+        Next::Waits(Job::Status(StatusCheck { left: 2 + parents, sockets, faults: Vec::new() }))
+    }
+}
+
+/// Returns why no ADD could be served, by the outcome of a look.
+fn fault(outcome: Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Persisted(Err(cause)) => Some(cause.to_string()),
+        // A socket was made; that its link is down is another matter.
+        Outcome::Opened(Err(LinkCause::Down)) => None,
+        Outcome::Opened(Err(cause)) => Some(format!("no packet sockets: {cause}")),
+        Outcome::Inspected(Err(cause)) => Some(format!("the network's parent link: {cause}")),
+        Outcome::Persisted(Ok(()))
+        | Outcome::Opened(Ok(()))
+        | Outcome::Sent(_)
+        | Outcome::Inspected(Ok(_))
+        | Outcome::Applied { .. }
+        | Outcome::Prepared { .. }
+        | Outcome::Surveyed(_)
+        | Outcome::Sought(_)
+        | Outcome::Closed
+        | Outcome::Made(_)
+        | Outcome::Unmade(_)
+        | Outcome::OwnLinks(_) => None,
+    }
+}
