@@ -14,7 +14,7 @@ use crate::grant::Grant;
 use crate::grant::policy::Policy;
 use crate::identity::{Attachment, ClientIdRule, Identity, Lan};
 use crate::link::{Link, Place};
-use crate::network::{DockerId, EndpointRecord, NetworkRecord};
+use crate::network::{DockerId, EndpointRecord, NetworkFault, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
 use crate::profile::Profile;
 use crate::wire::Mac;
@@ -272,6 +272,12 @@ impl Answer {
     pub fn leased(lease: Lease, policy: &Policy) -> Self {
         let grant = lease.grant(policy).told();
         Self::Leased { lease: Box::new(lease), grant: Box::new(grant) }
+    }
+}
+
+impl From<Result<NetworkAnswer, NetworkFault>> for Answer {
+    fn from(result: Result<NetworkAnswer, NetworkFault>) -> Self {
+        result.map_or_else(|fault| Self::Failed(Failure::Network(fault)), Self::Network)
     }
 }
 

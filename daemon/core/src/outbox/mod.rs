@@ -31,8 +31,6 @@ pub(crate) enum Waiter {
     Call(RequestId),
     /// A search for an interface with this Ethernet address; `None`: for all wanted ones.
     Seek(Option<Mac>),
-    /// A call about a network.
-    Network(RequestId),
     /// An endpoint.
     Endpoint(DockerId),
     /// The list of the links that were made for Docker.

@@ -123,7 +123,7 @@ impl Registry {
 
     /// A caller went away: what it waited for is given up, but for a DEL.
     pub(super) fn other_hung_up(&mut self, now: Now, id: RequestId) {
-        if self.forget_network_call(id).is_some() || self.forget_endpoint_call(now, id) || self.take_back_unheard(id) {
+        if self.take_back_unheard(id) {
             return;
         }
         let own = self.errands.end(id).map(|errand| errand.attachment().clone());
@@ -149,9 +149,6 @@ impl Registry {
 
     /// A call has waited for as long as it may.
     pub(super) fn other_timed_out(&mut self, now: Now, id: RequestId) {
-        if self.network_call_timed_out(id) || self.endpoint_call_timed_out(now, id) {
-            return;
-        }
         let own = self.errands.get(id).map(Errand::attachment);
         let Some(attachment) = self.requests.get(&id).or(own).cloned() else { return };
         let Some(slot) = self.slots.get_mut(&attachment) else { return };

@@ -249,7 +249,7 @@ impl Registry {
             let record = PoolRecord { id: pool.clone(), lan: None, gateway: None, reserved, automatic: false, since };
             changes.extend(self.docker.pools.add(record).map(remove));
         }
-        let Some(record) = self.docker.pools.get_mut(pool) else { return Next::Over };
+        let Some(record) = self.docker.pools.get_mut(pool) else { return Next::Nothing };
         if record.reserved.contains(&address) {
             return Next::Answers(Answer::Reserved(address));
         }

@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use super::Registry;
 use super::errands::Errand;
-use super::timers::Key;
+use super::jobs::{EndpointCall, Next};
 use crate::binding::Binding;
-use crate::effect::{Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId, Why};
+use crate::dhcpv4::profile::Profile;
+use crate::effect::{Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId};
 use crate::grant::Grant;
 use crate::grant::policy::Policy;
 use crate::identity::Attachment;
@@ -33,8 +34,6 @@ const LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
     pub(super) by_id: BTreeMap<DockerId, Endpoint>,
-    /// The calls that wait for one, and for how long.
-    calls: BTreeMap<RequestId, (DockerId, Duration)>,
 }
 
 /// An endpoint.
@@ -80,11 +79,6 @@ enum Stage {
 }
 
 impl Endpoints {
-    /// Returns how many calls wait.
-    pub(super) fn under_way(&self) -> usize {
-        self.calls.len()
-    }
-
     /// Adds one that the store holds.
     pub(super) fn recover(&mut self, record: EndpointRecord) {
         let id = record.id.clone();
@@ -154,9 +148,9 @@ impl Endpoint {
 
 impl Registry {
     /// CreateEndpoint: one that is there is answered again.
-    pub(super) fn create_endpoint(&mut self, now: Now, id: RequestId, request: EndpointRequest) {
+    pub(super) fn create_endpoint(&mut self, now: Now, id: RequestId, request: EndpointRequest) -> Next {
         if let Err(fault) = self.wired.networks.get(&request.network) {
-            return self.answer_network(id, Err(fault));
+            return Err(fault).into();
         }
         let name = request.id.clone();
         let limit = match &request.address {
@@ -164,19 +158,16 @@ impl Registry {
             EndpointAddress::Leased(add) => self.time_for(add, now.boot) + LIMIT,
         };
         match self.endpoints.by_id.get(&name) {
-            Some(endpoint) if endpoint.is_ending() => {
-                self.answer_network(id, Err(NetworkFault::Ends(name)));
-            }
+            Some(endpoint) if endpoint.is_ending() => return Err(NetworkFault::Ends(name)).into(),
             Some(Endpoint { stage: Stage::There, record: Some(record), .. }) => {
-                let record = record.clone();
-                self.answer_network(id, Ok(NetworkAnswer::Endpoint(record)));
+                return Ok(NetworkAnswer::Endpoint(record.clone())).into();
             }
             Some(_) => self.await_endpoint(now, id, name, limit),
             None => {
                 if self.endpoints.by_id.len() >= MOST_ENDPOINTS {
                     match self.longest_without_lease(now.boot) {
                         Some(oldest) => self.forget_endpoint(now, &oldest),
-                        None => return self.answer_network(id, Err(NetworkFault::Crowded(MOST_ENDPOINTS))),
+                        None => return Err(NetworkFault::Crowded(MOST_ENDPOINTS)).into(),
                     }
                 }
                 self.endpoints.by_id.insert(name.clone(), Endpoint::new(Stage::Making));
@@ -184,6 +175,7 @@ impl Registry {
                 self.begin_endpoint(now, request);
             }
         }
+        Next::Nothing
     }
 
     /// Returns the endpoint that has been kept longest of those that have neither a link in the host's namespace nor a lease: Docker
@@ -198,14 +190,8 @@ impl Registry {
     fn await_endpoint(&mut self, now: Now, id: RequestId, name: DockerId, limit: Duration) {
         if let Some(endpoint) = self.endpoints.by_id.get_mut(&name) {
             endpoint.creating.push(id);
-            self.await_call(now, id, name, limit);
+            EndpointCall::begin(self, now, id, &name, limit);
         }
-    }
-
-    /// Lets a call about an endpoint wait for so long.
-    fn await_call(&mut self, now: Now, id: RequestId, name: DockerId, limit: Duration) {
-        self.endpoints.calls.insert(id, (name, limit));
-        self.timers.set(Key::Call(id), Some((now.boot + limit, Why::Call)));
     }
 
     fn begin_endpoint(&mut self, now: Now, request: EndpointRequest) {
@@ -372,8 +358,7 @@ impl Registry {
         let (creating, record) = (std::mem::take(&mut endpoint.creating), endpoint.record.clone());
         for call in creating {
             let answer = record.clone().map(NetworkAnswer::Endpoint);
-            self.end_endpoint_call(call);
-            self.answer_network(call, answer.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone())));
+            self.answer(call, answer.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone())).into());
         }
     }
 
@@ -382,8 +367,7 @@ impl Registry {
         let Some(endpoint) = self.endpoints.by_id.get_mut(id) else { return };
         endpoint.stays(now.boot);
         for call in std::mem::take(&mut endpoint.deleting) {
-            self.end_endpoint_call(call);
-            self.out.reply(call, Answer::Failed(failure.clone()));
+            self.answer(call, Answer::Failed(failure.clone()));
         }
         self.time_strays();
     }
@@ -396,14 +380,15 @@ impl Registry {
     }
 
     /// DeleteEndpoint: answered when its link is gone.
-    pub(super) fn delete_endpoint(&mut self, now: Now, id: RequestId, name: &DockerId) {
+    pub(super) fn delete_endpoint(&mut self, now: Now, id: RequestId, name: &DockerId) -> Next {
         let Some(endpoint) = self.endpoints.by_id.get_mut(name) else {
             self.forget_unread(now, DockerKey::Endpoint(name.clone()));
-            return self.answer_network(id, Ok(NetworkAnswer::Done));
+            return Ok(NetworkAnswer::Done).into();
         };
         endpoint.deleting.push(id);
-        self.await_call(now, id, name.clone(), LIMIT);
+        EndpointCall::begin(self, now, id, name, LIMIT);
         self.end_endpoint(now, name);
+        Next::Nothing
     }
 
     /// Ends an endpoint, as soon as what is under way is over.
@@ -459,53 +444,33 @@ impl Registry {
         let Some(endpoint) = self.endpoints.by_id.remove(id) else { return };
         self.time_strays();
         for call in endpoint.creating {
-            self.end_endpoint_call(call);
             let gone = || Failure::Network(NetworkFault::Ends(id.clone()));
             let failure = result.clone().err().unwrap_or_else(gone);
-            self.out.reply(call, Answer::Failed(failure));
+            self.answer(call, Answer::Failed(failure));
         }
-        for call in endpoint.deleting {
-            self.end_endpoint_call(call);
-            self.answer_network(call, Ok(NetworkAnswer::Done));
-        }
+        endpoint.deleting.into_iter().for_each(|call| self.answer(call, Answer::Network(NetworkAnswer::Done)));
     }
 
-    fn end_endpoint_call(&mut self, id: RequestId) {
-        self.endpoints.calls.remove(&id);
-        self.timers.set(Key::Call(id), None);
-    }
-
-    /// A call about an endpoint waits no longer; false where it is none.
-    pub(super) fn endpoint_call_timed_out(&mut self, now: Now, id: RequestId) -> bool {
-        let Some(waited) = self.endpoints.calls.get(&id).map(|(_, limit)| *limit) else { return false };
-        self.forget_endpoint_call(now, id);
-        let failure = Failure::TimedOut { waiting_for: "the store and the kernel", waited };
-        self.out.reply(id, Answer::Failed(failure));
-        true
-    }
-
-    /// Drops a call about an endpoint whose caller went away: what nobody waits for ends. False where it is none.
-    pub(super) fn forget_endpoint_call(&mut self, now: Now, id: RequestId) -> bool {
-        let Some((name, _)) = self.endpoints.calls.remove(&id) else { return false };
-        self.timers.set(Key::Call(id), None);
-        if let Some(endpoint) = self.endpoints.by_id.get_mut(&name) {
-            let was_creating = endpoint.creating.contains(&id);
-            endpoint.creating.retain(|call| *call != id);
-            endpoint.deleting.retain(|call| *call != id);
-            if was_creating && endpoint.creating.is_empty() {
-                self.end_endpoint(now, &name);
-            }
+    /// Lets a call wait for an endpoint no more. One that nobody waits for ends.
+    pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DockerId) {
+        let Some(endpoint) = self.endpoints.by_id.get_mut(name) else { return };
+        let was_creating = endpoint.creating.contains(&id);
+        endpoint.creating.retain(|call| *call != id);
+        endpoint.deleting.retain(|call| *call != id);
+        if was_creating && endpoint.creating.is_empty() {
+            self.end_endpoint(now, name);
         }
-        true
     }
 
     /// Join: Docker is about to move the endpoint's link.
-    pub(super) fn join(&mut self, now: Now, id: RequestId, (network, endpoint): (&DockerId, &DockerId), sandbox: &str) {
-        let answer = match self.endpoints.enter(endpoint, sandbox) {
-            Ok(()) => self.joined(now, network, endpoint),
-            Err(fault) => Err(fault),
-        };
-        self.answer_network(id, answer);
+    pub(super) fn join(
+        &mut self,
+        now: Now,
+        (network, endpoint): (&DockerId, &DockerId),
+        sandbox: &str,
+    ) -> Result<NetworkAnswer, NetworkFault> {
+        self.endpoints.enter(endpoint, sandbox)?;
+        self.joined(now, network, endpoint)
     }
 
     /// Returns what Docker should do with the link. It is told only the routes that the default route needs: a route that is

@@ -40,7 +40,6 @@ impl Registry {
             under_way("requests", self.requests.len()),
             under_way("calls", self.jobs.len()),
             under_way("leases that Docker gives back", self.docker.leaving()),
-            under_way("calls about networks", self.wired.under_way() + self.endpoints.under_way()),
             under_way("answers that wait for a link to go", self.withheld.len()),
             under_way("errands", self.errands.len().saturating_sub(adoptions)),
             under_way("name servers to publish", self.out.resolvers.len()),

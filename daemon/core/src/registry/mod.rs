@@ -283,7 +283,10 @@ impl Registry {
                 let next = self.release_address(now, id, pool, *address);
                 return self.call_goes_on(id, next);
             }
-            Call::Network(call) => return self.network_call(now, id, call),
+            Call::Network(call) => {
+                let next = self.network_call(now, id, call.clone());
+                return self.call_goes_on(id, next);
+            }
             Call::Add(add) => add.attachment.clone(),
             Call::Del { attachment, .. } | Call::Check { attachment, .. } => attachment.clone(),
         };
@@ -319,7 +322,6 @@ impl Registry {
             Some(Waiter::Audit(id)) => self.audited(now, id, outcome),
             Some(Waiter::Call(id)) => self.call_done(now, id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
-            Some(Waiter::Network(id)) => self.network_done(now, id, outcome),
             Some(Waiter::Endpoint(id)) => self.endpoint_done(now, &id, outcome),
             Some(Waiter::OwnLinks) => self.own_links(now, outcome),
             Some(Waiter::Journal) => {}

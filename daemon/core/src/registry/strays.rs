@@ -120,7 +120,7 @@ impl Registry {
     fn has_owner(&self, owner: &LinkOwner) -> bool {
         match owner {
             LinkOwner::Endpoint(id) => self.endpoints.by_id.contains_key(id),
-            LinkOwner::Vlan { on, vlan } => self.wired.has_vlan(on, *vlan),
+            LinkOwner::Vlan { on, vlan } => self.has_vlan(on, *vlan),
         }
     }
 

@@ -26,6 +26,6 @@ impl Leaving {
 
     pub(super) fn hang_up(self, core: &mut Registry, id: RequestId) -> Next {
         core.docker.waits_no_more(self.0, id);
-        Next::Over
+        Next::Nothing
     }
 }

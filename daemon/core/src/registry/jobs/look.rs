@@ -223,7 +223,7 @@ impl Looking {
     pub(super) fn hang_up(self, core: &mut Registry) -> Next {
         self.op().into_iter().for_each(|op| core.out.forget(op));
         self.exchange().into_iter().for_each(|exchange| core.out.close(exchange));
-        Next::Over
+        Next::Nothing
     }
 
     /// Makes of what was seen the pool that was asked for. One with a subnet needs no server.

@@ -4,22 +4,27 @@
 //! its caller hangs up; for as long as it says that, it is not in the table.
 
 mod collect;
+mod endpoint;
 mod leave;
 mod look;
+mod network;
 mod pool;
 mod status;
 
 use std::collections::BTreeMap;
 
 use self::collect::Collection;
+pub(super) use self::endpoint::EndpointCall;
 pub(super) use self::leave::Leaving;
 pub(super) use self::look::Looking;
+pub(super) use self::network::NetworkChange;
 pub(super) use self::pool::{PoolChange, Undo};
 use self::status::StatusCheck;
 use super::Registry;
 use super::timers::Key;
-use crate::effect::{Answer, FrameMeta, Outcome, RequestId, Why};
+use crate::effect::{Answer, FrameMeta, NetworkAnswer, Outcome, RequestId, Why};
 use crate::link::LinkCause;
+use crate::network::NetworkFault;
 use crate::time::{Instant, Now};
 
 /// A call that is not answered yet.
@@ -35,6 +40,10 @@ pub(super) enum Job {
     Pool(PoolChange),
     /// An address that Docker gives back.
     Leave(Leaving),
+    /// A network that comes or goes.
+    Network(NetworkChange),
+    /// What waits for an endpoint.
+    Endpoint(EndpointCall),
 }
 
 /// What becomes of a call.
@@ -44,8 +53,8 @@ pub(super) enum Next {
     Waits(Job),
     /// It is answered.
     Answers(Answer),
-    /// It is over. Nobody is to hear of it.
-    Over,
+    /// Nothing more: nobody is to hear of it, or that is seen to already.
+    Nothing,
 }
 
 /// The calls that are not answered yet.
@@ -59,6 +68,17 @@ impl Jobs {
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
+
+    /// Returns the networks that come or go.
+    pub(super) fn networks(&self) -> impl Iterator<Item = &NetworkChange> {
+        self.by_id.values().filter_map(|job| if let Job::Network(change) = job { Some(change) } else { None })
+    }
+}
+
+impl From<Result<NetworkAnswer, NetworkFault>> for Next {
+    fn from(result: Result<NetworkAnswer, NetworkFault>) -> Self {
+        Self::Answers(result.into())
+    }
 }
 
 impl Registry {
@@ -69,7 +89,8 @@ impl Registry {
             Job::Status(job) => job.done(self, outcome),
             Job::Look(job) => job.done(self, now, id, outcome),
             Job::Pool(job) => job.done(self, outcome),
-            Job::Collect(_) | Job::Leave(_) => Next::Waits(job),
+            Job::Network(job) => job.done(self, now, id, outcome),
+            Job::Collect(_) | Job::Leave(_) | Job::Endpoint(_) => Next::Waits(job),
         };
         self.call_goes_on(id, next);
     }
@@ -83,6 +104,8 @@ impl Registry {
             Some(Job::Look(job)) => job.time_out(self, now, id),
             Some(Job::Pool(job)) => job.time_out(self),
             Some(Job::Leave(job)) => job.time_out(self, id),
+            Some(Job::Network(job)) => job.time_out(self, id),
+            Some(Job::Endpoint(job)) => job.time_out(self, now, id),
             None => return self.other_timed_out(now, id),
         };
         self.call_goes_on(id, next);
@@ -93,11 +116,13 @@ impl Registry {
         self.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {
             // Its DELs go on.
-            Some(Job::Collect(_)) => Next::Over,
+            Some(Job::Collect(_)) => Next::Nothing,
             Some(Job::Status(job)) => job.hang_up(self),
             Some(Job::Look(job)) => job.hang_up(self),
             Some(Job::Pool(job)) => job.hang_up(self),
             Some(Job::Leave(job)) => job.hang_up(self, id),
+            Some(Job::Network(job)) => job.hang_up(self),
+            Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
             None => return self.other_hung_up(now, id),
         };
         self.call_goes_on(id, next);
@@ -136,7 +161,7 @@ impl Registry {
                 self.timers.set(Key::Call(id), None);
                 self.out.reply(id, answer);
             }
-            Next::Over => {}
+            Next::Nothing => {}
         }
     }
 

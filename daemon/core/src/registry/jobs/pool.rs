@@ -64,7 +64,7 @@ impl PoolChange {
 
     pub(super) fn hang_up(self, core: &mut Registry) -> Next {
         self.undo.carry_out(core);
-        Next::Over
+        Next::Nothing
     }
 }
 

@@ -41,7 +41,7 @@ impl StatusCheck {
 
     pub(super) fn hang_up(self, core: &mut Registry) -> Next {
         core.out.close(self.sockets);
-        Next::Over
+        Next::Nothing
     }
 
     fn end(mut self, core: &mut Registry) -> Next {

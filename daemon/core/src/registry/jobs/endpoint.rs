@@ -1,0 +1,42 @@
+//! A call that waits for an endpoint of Docker's to be there, or to be gone.
+
+use std::time::Duration;
+
+use super::{Job, Next};
+use crate::effect::{Answer, Failure, RequestId};
+use crate::network::DockerId;
+use crate::registry::Registry;
+use crate::time::Now;
+
+/// A call that waits for an endpoint.
+#[derive(Debug)]
+pub(in crate::registry) struct EndpointCall {
+    endpoint: DockerId,
+    /// For how long.
+    limit: Duration,
+}
+
+impl EndpointCall {
+    pub(in crate::registry) fn begin(
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        endpoint: &DockerId,
+        limit: Duration,
+    ) {
+        core.time_call(id, now.boot + limit);
+        core.call_goes_on(id, Next::Waits(Job::Endpoint(Self { endpoint: endpoint.clone(), limit })));
+    }
+
+    pub(super) fn time_out(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+        let failure = Failure::TimedOut { waiting_for: "the store and the kernel", waited: self.limit };
+        self.hang_up(core, now, id);
+        Next::Answers(Answer::Failed(failure))
+    }
+
+    /// Ends what nobody waits for.
+    pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+        core.await_endpoint_no_more(now, id, &self.endpoint);
+        Next::Nothing
+    }
+}

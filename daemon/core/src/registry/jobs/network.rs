@@ -1,0 +1,214 @@
+//! A network of Docker's that is made or forgotten.
+//!
+//! It is kept once its host link has been looked at, the link of its VLAN is there, and the store has it. Its end is answered at
+//! once, or when that link has gone with the last network in its VLAN.
+
+use std::time::Duration;
+
+use super::{Job, Next};
+use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, StoreCause};
+use crate::link::{LinkCause, LinkView, Target};
+use crate::network::{Mode, NetworkFault, NetworkRecord, Wiring};
+use crate::outbox::Waiter;
+use crate::record::{Change, DockerKey, DockerRecord};
+use crate::registry::Registry;
+use crate::time::Now;
+
+/// How long a call about a network may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A network that comes or goes.
+#[derive(Debug)]
+pub(in crate::registry) struct NetworkChange {
+    record: Box<NetworkRecord>,
+    step: Step,
+    /// Its caller went away.
+    unheard: bool,
+}
+
+/// How far that is.
+#[derive(Debug)]
+enum Step {
+    /// Its host link is being looked at.
+    Looking(OpId),
+    /// The link of its VLAN is being made.
+    Making(OpId),
+    /// It is being written; it is known already.
+    Writing(OpId),
+    /// The store forgets it; it is known still.
+    Forgetting,
+    /// It is forgotten, and the link of its VLAN is being deleted.
+    Unmaking(OpId),
+}
+
+impl NetworkChange {
+    /// Makes a network.
+    pub(in crate::registry) fn make(core: &mut Registry, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
+        let op = core.out.inspect(Waiter::Call(id), Target::Host { ifname: record.wiring.on.clone() });
+        core.time_call(id, now.boot + LIMIT);
+        Self { record, step: Step::Looking(op), unheard: false }.waits()
+    }
+
+    /// Forgets a network.
+    pub(in crate::registry) fn forget(
+        core: &mut Registry,
+        now: Now,
+        id: RequestId,
+        record: Box<NetworkRecord>,
+    ) -> Next {
+        let change = Change::RemoveDocker(DockerKey::Network(record.id.clone()));
+        core.out.write_for(Waiter::Call(id), vec![change]);
+        core.time_call(id, now.boot + LIMIT);
+        Self { record, step: Step::Forgetting, unheard: false }.waits()
+    }
+
+    /// Returns which network it is about.
+    pub(in crate::registry) fn record(&self) -> &NetworkRecord {
+        &self.record
+    }
+
+    /// Returns whether it may have made the link of a VLAN for a network that is not known yet.
+    pub(in crate::registry) fn is_making(&self) -> bool {
+        matches!(self.step, Step::Making(_))
+    }
+
+    /// Returns whether it writes a network that is known already.
+    pub(in crate::registry) fn is_writing(&self) -> bool {
+        matches!(self.step, Step::Writing(_))
+    }
+
+    fn waits(self) -> Next {
+        Next::Waits(Job::Network(self))
+    }
+
+    pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
+        let failed = |failure| Next::Answers(Answer::Failed(failure));
+        match (outcome, &self.step) {
+            (Outcome::Inspected(seen), Step::Looking(_)) => match check(&self.record.wiring, seen) {
+                Ok(()) => match self.record.wiring.vlan() {
+                    Some(vlan) => {
+                        self.step = Step::Making(core.out.make(Waiter::Call(id), vlan));
+                        self.waits()
+                    }
+                    None => self.keep(core, now, id),
+                },
+                Err(fault) => failed(Failure::Network(fault)),
+            },
+            (Outcome::Made(Ok(())), Step::Making(_)) => self.keep(core, now, id),
+            (Outcome::Made(Err(cause)), Step::Making(_)) => {
+                // What took too long may be there by now, or come yet.
+                core.unmake_vlan(&self.record.wiring, Waiter::Nobody);
+                let target = self.record.wiring.vlan().map(|link| link.owner.ifname()).unwrap_or_default();
+                failed(Failure::Link { target, cause })
+            }
+            (Outcome::Persisted(Ok(())), Step::Writing(_)) => {
+                core.wired.is_kept(id, &self.record.id);
+                done()
+            }
+            (Outcome::Persisted(Err(cause)), Step::Writing(_)) => {
+                core.take_back(&self.record);
+                failed(Failure::Store(cause))
+            }
+            (Outcome::Persisted(result), Step::Forgetting) => self.forgotten(core, id, result),
+            (Outcome::Unmade(result), Step::Unmaking(_)) => {
+                if let Err(cause) = result {
+                    tracing::warn!(network = %self.record.id, %cause, "the link of its VLAN stays, trying again");
+                    core.list_again(now);
+                }
+                done()
+            }
+            _ => self.waits(),
+        }
+    }
+
+    /// Makes a network known, and answers when that is durable.
+    fn keep(mut self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+        (self.record.since, self.record.unused) = (now.wall, true);
+        if let Err(fault) = core.wired.networks.add((*self.record).clone()) {
+            core.unmake_vlan(&self.record.wiring, Waiter::Nobody);
+            return Next::Answers(Answer::Failed(Failure::Network(fault)));
+        }
+        let change = Change::PutDocker(Box::new(DockerRecord::Network((*self.record).clone())));
+        self.step = Step::Writing(core.out.write_for(Waiter::Call(id), vec![change]));
+        self.waits()
+    }
+
+    /// The store has forgotten a network, or refused to.
+    fn forgotten(mut self, core: &mut Registry, id: RequestId, result: Result<(), StoreCause>) -> Next {
+        let is_forgotten = result.is_ok();
+        let answer = if self.unheard {
+            Next::Nothing
+        } else {
+            result.map_or_else(|cause| Next::Answers(Answer::Failed(Failure::Store(cause))), |()| done())
+        };
+        if !is_forgotten {
+            return answer;
+        }
+        core.wired.forget(&self.record.id);
+        let waiter = if self.unheard { Waiter::Nobody } else { Waiter::Call(id) };
+        match core.unmake_vlan(&self.record.wiring, waiter) {
+            Some(op) if !self.unheard => {
+                self.step = Step::Unmaking(op);
+                self.waits()
+            }
+            _ => answer,
+        }
+    }
+
+    pub(super) fn time_out(self, core: &mut Registry, id: RequestId) -> Next {
+        let waiting_for = match self.step {
+            Step::Looking(_) => "a look at the host's link",
+            Step::Making(_) => "the link of its VLAN",
+            Step::Writing(_) | Step::Forgetting => "the store to write it down",
+            Step::Unmaking(_) => "the end of the link of its VLAN",
+        };
+        let next = self.hang_up(core);
+        core.out.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited: LIMIT }));
+        next
+    }
+
+    /// Takes back what came of it; what is forgotten is forgotten.
+    pub(super) fn hang_up(mut self, core: &mut Registry) -> Next {
+        match self.step {
+            Step::Looking(op) | Step::Unmaking(op) => core.out.forget(op),
+            // The link may come yet. What deletes it comes after that.
+            Step::Making(op) => {
+                core.out.forget(op);
+                core.unmake_vlan(&self.record.wiring, Waiter::Nobody);
+            }
+            Step::Writing(op) => {
+                core.out.forget(op);
+                core.take_back(&self.record);
+            }
+            Step::Forgetting => {
+                self.unheard = true;
+                return self.waits();
+            }
+        }
+        Next::Nothing
+    }
+}
+
+fn done() -> Next {
+    Next::Answers(Answer::Network(NetworkAnswer::Done))
+}
+
+/// Returns whether endpoints can be made on a host's link, which was looked at.
+fn check(wiring: &Wiring, seen: Result<LinkView, LinkCause>) -> Result<(), NetworkFault> {
+    let option = if wiring.mode == Mode::Bridge { "bridge" } else { "parent" };
+    let bad = |why: String| Err(NetworkFault::BadLink { option, value: wiring.on.clone(), why });
+    let view = match seen {
+        Ok(view) => view,
+        Err(LinkCause::NoLink(_)) => return bad("the host has no such link".to_owned()),
+        Err(cause) => return bad(cause.to_string()),
+    };
+    match wiring.mode {
+        _ if !view.up => bad(format!("the link is down: set it up (ip link set {} up)", wiring.on)),
+        Mode::Bridge if !view.bridge => bad("not a bridge: make one that is on the LAN, or leave -o mode out".to_owned()),
+        Mode::Macvlan(_) if view.wireless => bad(
+            "its access point takes frames of one Ethernet address only, and each macvlan has its own: use -o mode=ipvlan"
+                .to_owned(),
+        ),
+        Mode::Bridge | Mode::Macvlan(_) | Mode::Ipvlan => Ok(()),
+    }
+}
