@@ -8,6 +8,7 @@ use ipnet::Ipv4Net;
 
 use super::Registry;
 use super::docker::PATIENCE;
+use super::jobs::Caller;
 use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready, target};
 use super::pacing::{Pacing, Urgency};
 use super::timers::Key;
@@ -358,7 +359,7 @@ impl Registry {
         self.log_failed(request, &attachment, &failure);
         let answer = Answer::Failed(failure);
         match self.out.is_aside(id) {
-            true => _ = self.withheld.insert(id, (request, answer)),
+            true => self.jobs.withhold(request, id, answer),
             false => self.reply(now, request, answer),
         }
         self.begin(&attachment, Operation::Ending(id));
@@ -366,9 +367,8 @@ impl Registry {
 
     /// Fails an ADD whose binding has no link any more that was made for its exchange.
     pub(super) fn answer_withheld(&mut self, now: Now, id: BindingId) {
-        if self.withheld.contains_key(&id)
-            && !self.out.is_aside(id)
-            && let Some((request, answer)) = self.withheld.remove(&id)
+        if !self.out.is_aside(id)
+            && let Some((request, answer)) = self.jobs.take_withheld(id)
         {
             self.reply(now, request, answer);
         }
@@ -385,7 +385,7 @@ impl Registry {
 
     /// An adoption that fails has words of its own.
     fn log_failed(&self, request: RequestId, attachment: &Attachment, failure: &Failure) {
-        if self.errands.get(request).is_none() {
+        if matches!(self.jobs.caller(request), None | Some(Caller::Door)) {
             tracing::warn!(%attachment, %failure, "ADD failed");
         }
     }

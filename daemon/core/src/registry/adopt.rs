@@ -12,7 +12,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::errands::Errand;
+use super::jobs::Caller;
 use super::timers::Key;
 use crate::backoff::Backoff;
 use crate::effect::{Adoptee, Answer, Failure, RequestId, Why};
@@ -69,7 +69,7 @@ impl Registry {
         if self.slots.contains(&attachment) {
             return;
         }
-        let errand = self.errands.begin(Errand::Adopt(attachment.clone()));
+        let errand = self.jobs.errand(Caller::Adoption, attachment.clone());
         let adoption =
             Adoption { adoptee: adoptee.clone(), tries: Backoff::default(), last: None, errand, waits: false };
         self.adoptions.pending.insert(attachment, adoption);
@@ -79,8 +79,7 @@ impl Registry {
     /// Tries once more: the pause is over.
     pub(super) fn adopt_again(&mut self, now: Now, errand: RequestId) {
         self.timers.set(Key::Adoption(errand), None);
-        let Some(Errand::Adopt(attachment)) = self.errands.get(errand) else { return };
-        let attachment = attachment.clone();
+        let Some(attachment) = self.jobs.attachment(errand).cloned() else { return };
         if self.slots.contains(&attachment) {
             self.forget_adoption(&attachment);
             return;
@@ -98,7 +97,7 @@ impl Registry {
         let Adoption { errand, waits, adoptee, .. } = self.adoptions.pending.remove(attachment)?;
         if waits {
             self.timers.set(Key::Adoption(errand), None);
-            self.errands.end(errand);
+            self.jobs.forget(errand);
         }
         Some(adoptee.address)
     }
@@ -138,7 +137,7 @@ impl Registry {
             true => tracing::debug!(%attachment, %failure, ?pause, "not adopted, trying again"),
             false => tracing::warn!(%attachment, %failure, ?pause, "not adopted, trying again"),
         }
-        (adoption.errand, adoption.waits) = (self.errands.begin(Errand::Adopt(attachment.clone())), true);
+        (adoption.errand, adoption.waits) = (self.jobs.errand(Caller::Adoption, attachment.clone()), true);
         self.timers.set(Key::Adoption(adoption.errand), Some((now.boot + pause, Why::Work)));
         self.adoptions.pending.insert(attachment, adoption);
     }

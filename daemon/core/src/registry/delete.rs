@@ -1,31 +1,26 @@
 //! DEL: what an attachment holds is given back, before all that waits there.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use super::Registry;
-use super::errands::Errand;
-use super::operation::Operation;
-use super::slots::Waiting;
-use super::timers::Key;
+use super::jobs::Caller;
+use super::operation::{DEL_LIMIT, Operation};
+use super::slots::{Asked, Waiting};
 use crate::binding::{Abort, Leave};
-use crate::effect::{Answer, Call, Failure, RequestId, StoreCause, Why};
+use crate::effect::{Answer, Failure, RequestId, StoreCause};
 use crate::identity::Attachment;
 use crate::profile::Profile;
 use crate::record::BindingId;
 use crate::time::Now;
 
-/// How long a DEL may wait for the store to write that down. Dockerd and kubelets give up after 30 s and more.
-pub(super) const DEL_LIMIT: Duration = Duration::from_secs(20);
-
 impl Registry {
     /// A DEL ends ADDs that wait or are under way, then goes before all that waits.
     pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
-        self.timers.set(Key::Call(id), Some((now.boot + DEL_LIMIT, Why::Call)));
+        self.time_call(id, now.boot + DEL_LIMIT);
         self.orphans.claim(&attachment);
         let slot = self.slot(&attachment);
         let (adds, others) =
-            std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.call, Call::Add(_)));
+            std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.asked, Asked::Add(..)));
         slot.waiting = others;
         let cancelled: VecDeque<Waiting> = adds;
         for add in cancelled {
@@ -35,8 +30,7 @@ impl Registry {
         if let Some(Operation::Deleting(requests, _)) = &mut slot.operation {
             return requests.push(id);
         }
-        let call = Call::Del { attachment: attachment.clone(), grace: None };
-        slot.waiting.push_front(Waiting { id, call, since: now.boot, ran_with: None });
+        slot.waiting.push_front(Waiting { id, asked: Asked::Del, since: now.boot });
         self.cancel_add(now, &attachment, Some(Failure::Cancelled(attachment.clone())));
         self.next_call(now, &attachment);
     }
@@ -58,8 +52,8 @@ impl Registry {
     pub(super) fn cancel_add(&mut self, now: Now, attachment: &Attachment, why: Option<Failure>) {
         match self.operation(attachment) {
             Some(Operation::Adding(admission)) => {
-                let (request, op) = (admission.request, admission.op());
-                op.into_iter().for_each(|op| self.out.forget(op));
+                let request = admission.request;
+                self.forget_look(attachment);
                 if let Some(failure) = why {
                     self.reply(now, request, Answer::Failed(failure));
                 }
@@ -84,7 +78,7 @@ impl Registry {
             return self.end(now, attachment);
         };
         self.begin(attachment, Operation::Deleting(vec![id], holder));
-        let collected = matches!(self.errands.get(id), Some(Errand::Collect(..)));
+        let collected = matches!(self.jobs.caller(id), Some(Caller::Collection(_)));
         self.with(now, holder, |binding, cx| {
             binding.give_back(Leave::Deleted, cx);
             if collected {

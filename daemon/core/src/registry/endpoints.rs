@@ -13,11 +13,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Registry;
-use super::errands::Errand;
-use super::jobs::{EndpointCall, Next};
+use super::jobs::{Caller, EndpointCall, Next};
 use crate::binding::Binding;
-use crate::dhcpv4::profile::Profile;
-use crate::effect::{Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId};
+use crate::effect::{Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId};
 use crate::grant::Grant;
 use crate::grant::policy::Policy;
 use crate::identity::Attachment;
@@ -206,11 +204,12 @@ impl Registry {
             }
             EndpointAddress::Leased(mut add) => {
                 add.profile.policy.mtu = self.wired.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
-                let errand = self.errands.begin(Errand::Endpoint(id.clone(), network, mac, add.attachment.clone()));
+                let by = Caller::Endpoint { id: id.clone(), network, mac };
+                let errand = self.jobs.errand(by, add.attachment.clone());
                 if let Some(endpoint) = self.endpoints.by_id.get_mut(&id) {
                     endpoint.stage = Stage::Leasing(errand);
                 }
-                self.call(now, add.attachment.clone(), errand, Call::Add(add));
+                self.add(now, errand, add);
             }
         }
     }

@@ -21,7 +21,7 @@ impl Registry {
         let [bindings, touched, sought] = self.bindings.sizes();
         let (seats, interfaces) = self.interfaces.sizes();
         let [holders, leaving, identities, claims, unsettled] = self.bindings.holders().sizes();
-        // Each has an errand and a deadline. There are no more of them than a start named.
+        // Each has a call and a deadline. There are no more of them than a start named.
         let adoptions = self.adoptions.len();
         let mut kept = vec![
             of_bindings("bindings", bindings),
@@ -37,11 +37,8 @@ impl Registry {
             ),
             under_way("holders that came or went", unsettled),
             under_way("touched bindings", touched),
-            under_way("requests", self.requests.len()),
-            under_way("calls", self.jobs.len()),
+            under_way("calls", self.jobs.len().saturating_sub(adoptions)),
             under_way("leases that Docker gives back", self.docker.leaving()),
-            under_way("answers that wait for a link to go", self.withheld.len()),
-            under_way("errands", self.errands.len().saturating_sub(adoptions)),
             under_way("name servers to publish", self.out.resolvers.len()),
             under_way("LANs with permits", self.pacing.len()),
             under_way("links to look at", self.audit.waiting()),

@@ -4,11 +4,12 @@
 //! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
 //! per identity and address, permits and turns per LAN.
 //!
-//! * Tables: `index` has the bindings, `slots` the attachments and `operation` what each is at, `errands` what the core asks of
-//!   itself, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
+//! * Tables: `index` has the bindings, `slots` the attachments and `operation` what each is at, `jobs` the calls that are not answered
+//!   yet, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
 //!   `room` what is kept and goes back for an ADD, `kept` the sizes of all this.
-//! * Calls: `calls` has what those about an attachment have in common; `add` goes from an ADD to its binding, `delete` is a
-//!   DEL, `check` a CHECK, `collect` a GC, `status` a STATUS; `docker` has those about pools, `looking` looks at their LAN; `networks` and `endpoints` are those of Docker's network driver, `strays` has the links made for them; `adopt` takes over what ran before.
+//! * Calls: `jobs` says what becomes of each, one file a kind. `calls` gives those about an attachment their turn: `add` goes from an
+//!   ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over what ran before.
+//! * Docker: `docker` has its pools, `networks` and `endpoints` are those of its network driver, `strays` has the links made for them.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
 //!   `orphans` waits for a DEL, `seek` finds the interfaces of which nobody tells, `pacing` gives permits and turns.
 
@@ -20,7 +21,6 @@ mod clocks;
 mod delete;
 mod docker;
 mod endpoints;
-mod errands;
 mod index;
 mod jobs;
 mod kept;
@@ -42,7 +42,7 @@ mod tests;
 mod timers;
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,7 +52,6 @@ use self::add::Spare;
 use self::adopt::Adoptions;
 use self::docker::Docker;
 use self::endpoints::Endpoints;
-use self::errands::{Errand, Errands};
 use self::index::Index;
 use self::jobs::Jobs;
 pub use self::kept::Kept;
@@ -71,11 +70,11 @@ use self::watch::Audit;
 use crate::binding::{Binding, Cx, Life};
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
-use crate::effect::{Answer, Call, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, Why};
+use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::interface::{Interfaces, News};
 use crate::link::LinkCause;
-use crate::outbox::{Outbox, Owner, Report, Waiter};
+use crate::outbox::{Outbox, Owner, Report, Task, Waiter};
 use crate::record::{BindingId, Change};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::frame;
@@ -112,9 +111,7 @@ pub struct Registry {
     bindings: Index,
     interfaces: Interfaces,
     slots: Slots,
-    requests: BTreeMap<RequestId, Attachment>,
     jobs: Jobs,
-    errands: Errands,
     adoptions: Adoptions,
     pacing: Pacing,
     departed: Departed,
@@ -135,8 +132,6 @@ pub struct Registry {
     sight: Sight,
     seeking: Seeking,
     resuming: Resuming,
-    /// Failures of ADDs that wait for the link to go which was made for their exchange.
-    withheld: BTreeMap<BindingId, (RequestId, Answer)>,
     /// Bindings whose record could not be written, since the store last took anything.
     unwritten: BTreeSet<BindingId>,
     unknown: u64,
@@ -157,9 +152,7 @@ impl Registry {
             bindings: Index::default(),
             interfaces: Interfaces::default(),
             slots: Slots::default(),
-            requests: BTreeMap::new(),
             jobs: Jobs::default(),
-            errands: Errands::default(),
             adoptions: Adoptions::default(),
             pacing,
             departed: Departed::default(),
@@ -179,7 +172,6 @@ impl Registry {
             sight: Sight::default(),
             seeking: Seeking::default(),
             resuming: Resuming::default(),
-            withheld: BTreeMap::new(),
             unwritten: BTreeSet::new(),
             unknown: 0,
             spare: None,
@@ -251,47 +243,15 @@ impl Registry {
         self.unknown
     }
 
-    fn request(&mut self, now: Now, id: RequestId, call: Call) {
-        let attachment = match &call {
-            Call::List => {
-                let mut rows: Vec<_> = self.bindings.iter().map(|binding| binding.row(now.boot)).collect();
-                rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
-                let not_adopted = self.adoptions.failures();
-                let refused = self.out.refusals().clone();
-                let pools = self.docker.pools();
-                let strangers = self.strangers();
-                return self.out.reply(id, Answer::Bindings { rows, pools, not_adopted, strangers, refused });
-            }
-            Call::Collect { network, keep } => return self.collect(now, id, network, keep),
-            Call::Status { parent } => {
-                let next = self.status(now, id, parent.clone());
-                return self.call_goes_on(id, next);
-            }
-            Call::RequestPool(request) => {
-                let next = self.request_pool(now, id, request.clone());
-                return self.call_goes_on(id, next);
-            }
-            Call::ReleasePool { id: pool } => {
-                let next = self.release_pool(pool);
-                return self.call_goes_on(id, next);
-            }
-            Call::Reserve { pool, address } => {
-                let next = self.reserve(now, id, pool, *address);
-                return self.call_goes_on(id, next);
-            }
-            Call::ReleaseAddress { pool, address } => {
-                let next = self.release_address(now, id, pool, *address);
-                return self.call_goes_on(id, next);
-            }
-            Call::Network(call) => {
-                let next = self.network_call(now, id, call.clone());
-                return self.call_goes_on(id, next);
-            }
-            Call::Add(add) => add.attachment.clone(),
-            Call::Del { attachment, .. } | Call::Check { attachment, .. } => attachment.clone(),
-        };
-        self.requests.insert(id, attachment.clone());
-        self.call(now, attachment, id, call);
+    /// Returns all bindings, and what else an operator is to know.
+    fn list(&mut self, now: Now) -> Answer {
+        let mut rows: Vec<_> = self.bindings.iter().map(|binding| binding.row(now.boot)).collect();
+        rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
+        let not_adopted = self.adoptions.failures();
+        let refused = self.out.refusals().clone();
+        let pools = self.docker.pools();
+        let strangers = self.strangers();
+        Answer::Bindings { rows, pools, not_adopted, strangers, refused }
     }
 
     fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
@@ -309,7 +269,9 @@ impl Registry {
             Some(Waiter::Binding(id, task)) => {
                 let is_unwritten = matches!(outcome, Outcome::Persisted(Err(_)));
                 self.with(now, id, |binding, cx| binding.on_done(task, outcome, cx));
-                self.answer_withheld(now, id);
+                if matches!(task, Task::Close(_)) {
+                    self.answer_withheld(now, id);
+                }
                 if is_unwritten && self.bindings.get(id).is_some() {
                     self.unwritten.insert(id);
                 }
@@ -576,27 +538,5 @@ impl Registry {
 
     fn attachment(&self, id: BindingId) -> Option<Arc<Attachment>> {
         self.bindings.get(id).map(|binding| binding.attachment.clone())
-    }
-
-    fn errand_done(&mut self, now: Now, id: RequestId, errand: Errand, answer: Answer) {
-        tracing::debug!(?id, ?errand, "done");
-        match errand {
-            Errand::Collect(collection, attachment) => self.collected(collection, &attachment, answer),
-            Errand::Adopt(attachment) => self.adopted(now, attachment, answer),
-            Errand::Endpoint(id, network, mac, attachment) => {
-                self.endpoint_leased(now, (id, network, mac), attachment, answer);
-            }
-        }
-    }
-
-    /// Answers a request, unless it was answered or hung up.
-    fn reply(&mut self, now: Now, id: RequestId, answer: Answer) {
-        self.timers.set(Key::Call(id), None);
-        if let Some(errand) = self.errands.end(id) {
-            return self.errand_done(now, id, errand, answer);
-        }
-        if self.requests.remove(&id).is_some() {
-            self.out.reply(id, answer);
-        }
     }
 }

@@ -20,6 +20,9 @@ pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(30);
 /// How long a call waits before it looks again whether a link of the host has carrier.
 pub(super) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long a DEL may wait for the store to write that down. Dockerd and kubelets give up after 30 s and more.
+pub(super) const DEL_LIMIT: Duration = Duration::from_secs(20);
+
 /// What an attachment is at.
 #[derive(Debug)]
 pub(super) enum Operation {
@@ -76,6 +79,17 @@ pub(super) enum Ready {
     AwaitingSearch(BindingId, LinkView),
     /// The interface is being changed for an earlier binding. What that does late would undo what the main plugin puts there.
     AwaitingChange(LinkView),
+}
+
+impl Operation {
+    /// Returns the look at a link that is under way.
+    pub(super) fn op(&self) -> Option<OpId> {
+        match self {
+            Self::Adding(admission) => admission.op(),
+            Self::Checking(check) => check.op(),
+            Self::Acquiring(..) | Self::Ending(_) | Self::Deleting(..) => None,
+        }
+    }
 }
 
 impl Admission {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::Ipv4Net;
 
 use super::operation::Operation;
-use crate::effect::{Call, RequestId};
+use crate::effect::{Add, RequestId};
 use crate::identity::Attachment;
 use crate::record::BindingId;
 use crate::time::Instant;
@@ -30,10 +30,19 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) id: RequestId,
-    pub(super) call: Call,
+    pub(super) asked: Asked,
     pub(super) since: Instant,
-    /// The address that a container runs with whose adoption this call ended.
-    pub(super) ran_with: Option<Ipv4Net>,
+}
+
+/// What is asked of an attachment.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// An ADD, with the address of a running container whose adoption it ended.
+    Add(Box<Add>, Option<Ipv4Net>),
+    /// A DEL.
+    Del,
+    /// A CHECK, with the addresses that the caller believes in.
+    Check(Vec<Ipv4Net>),
 }
 
 impl Slots {

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Job, Next};
+use super::{Caller, Job, Next};
 use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::Attachment;
 use crate::registry::Registry;
-use crate::registry::errands::Errand;
 use crate::time::Now;
 
 /// How long a GC waits for the DELs that it began. They go on after it.
@@ -44,7 +43,7 @@ impl Collection {
 }
 
 impl Registry {
-    pub(in crate::registry) fn collect(&mut self, now: Now, id: RequestId, network: &str, keep: &[(String, String)]) {
+    pub(super) fn collect(&mut self, now: Now, id: RequestId, network: &str, keep: &[(String, String)]) -> Next {
         let stale = |attachment: &Attachment| {
             let Attachment::Cni { network: theirs, container, ifname } = attachment else { return false };
             theirs == network && !keep.iter().any(|(c, i)| c == container && i == ifname)
@@ -57,20 +56,21 @@ impl Registry {
             self.slots.iter().map(|(known, _)| &**known).filter(|known| stale(known)).cloned().collect();
         self.forget_adoptions(stale);
         if left.is_empty() {
-            return self.call_goes_on(id, Next::Answers(Answer::Collected));
+            return Next::Answers(Answer::Collected);
         }
         tracing::info!(network, attachments = left.len(), "giving back what is not valid any more");
         let collection = Collection { left: left.clone(), faults: Vec::new() };
         self.call_goes_on(id, Next::Waits(Job::Collect(collection)));
         self.time_call(id, now.boot + LIMIT);
         for attachment in left {
-            let errand = self.errands.begin(Errand::Collect(id, attachment.clone()));
+            let errand = self.jobs.errand(Caller::Collection(id), attachment.clone());
             self.delete(now, attachment, errand);
         }
+        Next::Nothing
     }
 
     /// A DEL of a GC is over.
-    pub(in crate::registry) fn collected(&mut self, id: RequestId, attachment: &Attachment, answer: Answer) {
+    pub(super) fn collected(&mut self, id: RequestId, attachment: &Attachment, answer: Answer) {
         let Some(Job::Collect(mut collection)) = self.jobs.by_id.remove(&id) else { return };
         let next = match collection.collected(attachment, answer) {
             true => collection.end(),

@@ -3,6 +3,7 @@
 //! A job is what one kind of call waits for. It says what it does when an effect of its own is over, at its time-out, and when
 //! its caller hangs up; for as long as it says that, it is not in the table.
 
+mod attached;
 mod collect;
 mod endpoint;
 mod leave;
@@ -13,6 +14,8 @@ mod status;
 
 use std::collections::BTreeMap;
 
+use self::attached::Attached;
+pub(super) use self::attached::Caller;
 use self::collect::Collection;
 pub(super) use self::endpoint::EndpointCall;
 pub(super) use self::leave::Leaving;
@@ -22,14 +25,18 @@ pub(super) use self::pool::{PoolChange, Undo};
 use self::status::StatusCheck;
 use super::Registry;
 use super::timers::Key;
-use crate::effect::{Answer, FrameMeta, NetworkAnswer, Outcome, RequestId, Why};
+use crate::effect::{Answer, Call, FrameMeta, NetworkAnswer, Outcome, RequestId, Why};
+use crate::identity::Attachment;
 use crate::link::LinkCause;
 use crate::network::NetworkFault;
+use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
 /// A call that is not answered yet.
 #[derive(Debug)]
 pub(super) enum Job {
+    /// An ADD, a DEL or a CHECK.
+    Attached(Attached),
     /// A GC.
     Collect(Collection),
     /// A STATUS.
@@ -61,12 +68,65 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     by_id: BTreeMap<RequestId, Job>,
+    /// How many the core has made of itself.
+    errands: u64,
 }
+
+/// The ids of those begin here: nobody else makes so many.
+const FIRST_ERRAND: u64 = 1 << 63;
 
 impl Jobs {
     /// Returns how many there are.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// Adds a call about an attachment.
+    fn attach(&mut self, id: RequestId, by: Caller, attachment: Attachment) {
+        self.by_id.insert(id, Job::Attached(Attached { attachment, by, withheld: None }));
+    }
+
+    /// Adds one that the core makes of itself, and returns its id.
+    pub(super) fn errand(&mut self, by: Caller, attachment: Attachment) -> RequestId {
+        let id = RequestId(FIRST_ERRAND + self.errands);
+        self.errands += 1;
+        self.attach(id, by, attachment);
+        id
+    }
+
+    /// Forgets a call that nobody needs any more.
+    pub(super) fn forget(&mut self, id: RequestId) {
+        self.by_id.remove(&id);
+    }
+
+    fn attached(&self, id: RequestId) -> Option<&Attached> {
+        self.by_id.get(&id).and_then(|job| if let Job::Attached(job) = job { Some(job) } else { None })
+    }
+
+    /// Returns the attachment that a call is about.
+    pub(super) fn attachment(&self, id: RequestId) -> Option<&Attachment> {
+        self.attached(id).map(|job| &job.attachment)
+    }
+
+    /// Returns who made a call about an attachment.
+    pub(super) fn caller(&self, id: RequestId) -> Option<&Caller> {
+        self.attached(id).map(|job| &job.by)
+    }
+
+    /// Keeps the answer to an ADD until the link is gone that was made for its binding's exchange.
+    pub(super) fn withhold(&mut self, id: RequestId, binding: BindingId, answer: Answer) {
+        if let Some(Job::Attached(job)) = self.by_id.get_mut(&id) {
+            job.withheld = Some((binding, answer));
+        }
+    }
+
+    /// Takes out the answer that waits for the end of a binding's link, with the call.
+    pub(super) fn take_withheld(&mut self, binding: BindingId) -> Option<(RequestId, Answer)> {
+        self.by_id.iter_mut().find_map(|(id, job)| {
+            let Job::Attached(job) = job else { return None };
+            let (_, answer) = job.withheld.take_if(|(whose, _)| *whose == binding)?;
+            Some((*id, answer))
+        })
     }
 
     /// Returns the networks that come or go.
@@ -82,6 +142,36 @@ impl From<Result<NetworkAnswer, NetworkFault>> for Next {
 }
 
 impl Registry {
+    /// Begins a call.
+    pub(super) fn request(&mut self, now: Now, id: RequestId, call: Call) {
+        let next = match call {
+            Call::Add(add) => {
+                self.jobs.attach(id, Caller::Door, add.attachment.clone());
+                self.add(now, id, add);
+                Next::Nothing
+            }
+            Call::Del { attachment, grace } => {
+                self.jobs.attach(id, Caller::Door, attachment.clone());
+                self.del(now, id, attachment, grace);
+                Next::Nothing
+            }
+            Call::Check { attachment, expected } => {
+                self.jobs.attach(id, Caller::Door, attachment.clone());
+                self.check(now, id, &attachment, expected);
+                Next::Nothing
+            }
+            Call::Collect { network, keep } => self.collect(now, id, &network, &keep),
+            Call::Status { parent } => self.status(now, id, parent),
+            Call::List => Next::Answers(self.list(now)),
+            Call::RequestPool(request) => self.request_pool(now, id, request),
+            Call::ReleasePool { id: pool } => self.release_pool(&pool),
+            Call::Reserve { pool, address } => self.reserve(now, id, &pool, address),
+            Call::ReleaseAddress { pool, address } => self.release_address(now, id, &pool, address),
+            Call::Network(call) => self.network_call(now, id, call),
+        };
+        self.call_goes_on(id, next);
+    }
+
     /// Goes on with a call one of whose effects is over.
     pub(super) fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
         let Some(job) = self.jobs.by_id.remove(&id) else { return };
@@ -90,7 +180,7 @@ impl Registry {
             Job::Look(job) => job.done(self, now, id, outcome),
             Job::Pool(job) => job.done(self, outcome),
             Job::Network(job) => job.done(self, now, id, outcome),
-            Job::Collect(_) | Job::Leave(_) | Job::Endpoint(_) => Next::Waits(job),
+            Job::Attached(_) | Job::Collect(_) | Job::Leave(_) | Job::Endpoint(_) => Next::Waits(job),
         };
         self.call_goes_on(id, next);
     }
@@ -99,6 +189,7 @@ impl Registry {
     pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
         self.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {
+            Some(Job::Attached(job)) => job.time_out(self, now, id),
             Some(Job::Collect(job)) => job.time_out(),
             Some(Job::Status(job)) => job.time_out(self),
             Some(Job::Look(job)) => job.time_out(self, now, id),
@@ -106,7 +197,7 @@ impl Registry {
             Some(Job::Leave(job)) => job.time_out(self, id),
             Some(Job::Network(job)) => job.time_out(self, id),
             Some(Job::Endpoint(job)) => job.time_out(self, now, id),
-            None => return self.other_timed_out(now, id),
+            None => return,
         };
         self.call_goes_on(id, next);
     }
@@ -115,6 +206,7 @@ impl Registry {
     pub(super) fn hung_up(&mut self, now: Now, id: RequestId) {
         self.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {
+            Some(Job::Attached(job)) => job.hang_up(self, now, id),
             // Its DELs go on.
             Some(Job::Collect(_)) => Next::Nothing,
             Some(Job::Status(job)) => job.hang_up(self),
@@ -123,7 +215,11 @@ impl Registry {
             Some(Job::Leave(job)) => job.hang_up(self, id),
             Some(Job::Network(job)) => job.hang_up(self),
             Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
-            None => return self.other_hung_up(now, id),
+            None => {
+                // Its answer may have crossed that.
+                self.unknown += u64::from(!self.take_back_unheard(id));
+                return;
+            }
         };
         self.call_goes_on(id, next);
     }
@@ -165,7 +261,15 @@ impl Registry {
         }
     }
 
-    /// Answers a call that waits, unless its caller hung up.
+    /// Answers a call about an attachment, unless it was answered or its caller hung up.
+    pub(super) fn reply(&mut self, now: Now, id: RequestId, answer: Answer) {
+        self.timers.set(Key::Call(id), None);
+        if let Some(Job::Attached(job)) = self.jobs.by_id.remove(&id) {
+            job.answer(self, now, id, answer);
+        }
+    }
+
+    /// Answers any other call that waits, unless its caller hung up.
     pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
         if self.jobs.by_id.remove(&id).is_some() {
             self.call_goes_on(id, Next::Answers(answer));

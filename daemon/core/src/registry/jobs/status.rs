@@ -56,7 +56,7 @@ impl StatusCheck {
 }
 
 impl Registry {
-    pub(in crate::registry) fn status(&mut self, now: Now, id: RequestId, parent: Option<String>) -> Next {
+    pub(super) fn status(&mut self, now: Now, id: RequestId, parent: Option<String>) -> Next {
         self.out.write_for(Waiter::Call(id), Vec::new());
         let link = Link::parent(LOOPBACK, Mac::default());
         let want = Sockets { chaddr: Mac::default(), arp: Hears::Answers, hold_port: None };

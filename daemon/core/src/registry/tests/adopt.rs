@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::Adoptee;
+use crate::effect::{Adoptee, Call};
 use crate::grant::policy::Detection;
 use crate::link::{KernelEvent, Step};
 
@@ -28,7 +28,7 @@ fn kinds(rig: &Rig) -> Vec<u8> {
 /// Nothing waits, and nothing is kept.
 fn assert_at_rest(rig: &mut Rig) {
     assert_eq!(rig.reg.poll_timeout(), None);
-    assert!(rig.reg.adoptions.len() == 0 && rig.reg.errands.len() == 0);
+    assert!(rig.reg.adoptions.len() == 0 && rig.reg.jobs.len() == 0);
 }
 
 impl Rig {
@@ -139,7 +139,7 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
         (rig.server, rig.blind) = (Server::Up, None);
         rig.run_until(1040.0);
         assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })) || !under_way, "{:?}", rig.answers[&add]);
-        assert!(rig.not_adopted().is_empty() && rig.reg.adoptions.len() == 0 && rig.reg.errands.len() == 0);
+        assert!(rig.not_adopted().is_empty() && rig.reg.adoptions.len() == 0 && rig.reg.jobs.len() == 0);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Wanted;
-use crate::effect::{Failure, StoreCause};
+use crate::effect::{Call, Failure, RequestId, StoreCause};
 use crate::link::KernelEvent;
 
 #[test]

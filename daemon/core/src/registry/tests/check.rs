@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::Failure;
+use crate::effect::{Call, Failure};
 use crate::grant::policy::{Detection, OnChange, Policy};
 use crate::link::LinkCause;
 use crate::profile::Profile;

@@ -12,7 +12,7 @@ use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
-use crate::effect::Failure;
+use crate::effect::{Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::{Detection, Policy};
 use crate::identity::ClientId;

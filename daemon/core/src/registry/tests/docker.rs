@@ -8,7 +8,7 @@ use ipnet::Ipv4Net;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{ClientIdRule, Failure, PoolRequest, Row, StoreCause};
+use crate::effect::{Call, ClientIdRule, Failure, PoolRequest, RequestId, Row, StoreCause};
 use crate::event::EventKind;
 use crate::identity::Lan;
 use crate::link::{KernelEvent, Place};

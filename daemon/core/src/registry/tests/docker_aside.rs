@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::docker::*;
 use super::rig::*;
-use crate::effect::Failure;
+use crate::effect::{Call, Failure, RequestId};
 use crate::grant::policy::Detection;
 use crate::identity::Lan;
 use crate::link::{Link, LinkCause};

@@ -6,7 +6,7 @@ use super::super::*;
 use super::docker::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Wanted;
-use crate::effect::Failure;
+use crate::effect::{Call, Failure};
 use crate::grant::policy::Detection;
 use crate::pool::{PoolFault, PoolId, Unfit};
 

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::docker::*;
 use super::rig::*;
-use crate::effect::{ClientIdRule, Failure};
+use crate::effect::{Call, ClientIdRule, Failure};
 use crate::event::EventKind;
 use crate::identity::{AddressHolder, ClientId, Lan};
 use crate::link::KernelEvent;

@@ -6,7 +6,7 @@ use super::super::*;
 use super::docker::*;
 use super::rig::*;
 use crate::dhcpv4::profile::{ClientProfile, Servers};
-use crate::effect::{Failure, PoolRequest};
+use crate::effect::{Call, Failure, PoolRequest, RequestId};
 use crate::link::{Link, LinkCause};
 use crate::pool::{PoolFault, PoolId};
 use crate::profile::Profile;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::Failure;
+use crate::effect::{Call, Failure, RequestId};
 use crate::event::EventKind;
 use crate::record::RecordState;
 

@@ -5,13 +5,14 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Wanted;
-use crate::effect::{Failure, StoreCause};
+use crate::effect::{Call, Failure, StoreCause};
 use crate::event::EventKind;
 use crate::identity::{ClientId, Lan};
 use crate::link::{KernelEvent, Link};
 use crate::profile::Profile;
 use crate::record::{Record, RecordState};
 use crate::wire::Mac;
+use std::collections::BTreeMap;
 
 /// Attachment `a` holds a lease of an hour under the identity `pod`, which is kept for a minute.
 fn bound() -> Rig {

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::rig::*;
+use crate::effect::Call;
 use crate::grant::policy::Detection;
 use crate::link::{KernelEvent, Link};
 

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Wanted;
-use crate::effect::{Add, Adoptee, Failure, StoreCause};
+use crate::effect::{Add, Adoptee, Call, Failure, StoreCause};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
 use crate::identity::{AddressHolder, ClientId};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::lease::Times;
-use crate::effect::Failure;
+use crate::effect::{Failure, RequestId};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
 use crate::identity::ClientId;

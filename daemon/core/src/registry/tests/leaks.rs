@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Failure, StoreCause};
+use crate::effect::{Failure, RequestId, StoreCause};
 use crate::grant::policy::Detection;
 use crate::identity::ClientId;
 use crate::link::{KernelEvent, Link};

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::Failure;
+use crate::effect::{Call, Failure, RequestId};
 use crate::event::EventKind;
 use crate::grant::policy::Policy;
 use crate::identity::Lan;

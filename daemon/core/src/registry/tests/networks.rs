@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, StoreCause};
+use crate::effect::{
+    Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, RequestId, StoreCause,
+};
 use crate::grant::policy::Policy;
 use crate::identity::ClientId;
 use crate::link::{KernelEvent, Place};

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, network};
 use super::rig::*;
-use crate::effect::{EndpointAddress, EndpointRequest, NetworkCall};
+use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkCall};
 use crate::identity::Lan;
 use crate::network::{Mode, NetworkRecord, Wiring};
 use crate::wire::Mac;

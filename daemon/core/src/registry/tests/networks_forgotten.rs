@@ -3,7 +3,7 @@
 use super::super::*;
 use super::networks::{OWN, id, in_vlan, network};
 use super::rig::*;
-use crate::effect::NetworkCall;
+use crate::effect::{NetworkCall, RequestId};
 use crate::network::{NetworkFault, NetworkRecord};
 
 fn hangs_up(rig: &mut Rig, call: u64) {

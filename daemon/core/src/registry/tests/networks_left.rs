@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::*;
 use super::networks::{OWN, endpoint, id, in_vlan};
 use super::rig::*;
-use crate::effect::{NetworkAnswer, NetworkCall};
+use crate::effect::{Call, NetworkAnswer, NetworkCall, RequestId};
 use crate::event::EventKind;
 use crate::link::{KernelEvent, Place};
 use crate::network::{LinkOwner, OwnLink};

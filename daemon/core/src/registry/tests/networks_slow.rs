@@ -3,7 +3,7 @@
 use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
-use crate::effect::{EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
+use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
 use crate::link::KernelEvent;
 use crate::network::LinkOwner;
 

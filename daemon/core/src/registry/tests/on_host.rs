@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::Failure;
+use crate::effect::{Call, Failure};
 use crate::grant::policy::Policy;
 use crate::identity::Lan;
 use crate::link::{KernelEvent, Link, Place, Step};

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::Failure;
+use crate::effect::{Failure, RequestId};
 use crate::grant::policy::OnChange;
 use crate::link::{KernelEvent, Link};
 

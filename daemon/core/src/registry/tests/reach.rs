@@ -3,6 +3,7 @@
 use super::super::*;
 use super::rig::*;
 
+use crate::effect::Call;
 use crate::event::EventKind;
 use crate::identity::Lan;
 use crate::link::{KernelEvent, Link};

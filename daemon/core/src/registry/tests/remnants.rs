@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Adoptee, Failure};
+use crate::effect::{Adoptee, Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::{Detection, OnChange, OnExpiry, Policy};
 use crate::profile::Profile;

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Wanted;
-use crate::effect::{Adoptee, ClientIdRule};
+use crate::effect::{Adoptee, Call, ClientIdRule};
 use crate::identity::ClientId;
 use crate::profile::Profile;
 use crate::record::{Record, RecordState};

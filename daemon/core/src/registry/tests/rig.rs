@@ -19,7 +19,7 @@ use ipnet::IpNet;
 
 use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::{Lease, Times};
-use crate::effect::{Add, BindingState, ClientIdRule, StoreCause};
+use crate::effect::{Add, BindingState, Call, ClientIdRule, RequestId, StoreCause};
 use crate::event::Event;
 use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};

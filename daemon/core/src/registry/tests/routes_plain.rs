@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::Failure;
+use crate::effect::{Call, Failure};
 use crate::grant::policy::{ExtraRoute, Policy};
 use crate::link::{LinkRoute, Step};
 

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::Failure;
+use crate::effect::{Call, Failure};
 use crate::event::EventKind;
 use crate::identity::ClientId;
 use crate::link::{KernelEvent, Link, LinkCause};

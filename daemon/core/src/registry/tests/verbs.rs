@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Adoptee, Failure, StoreCause};
+use crate::effect::{Adoptee, Call, Failure, RequestId, StoreCause};
 use crate::identity::Lan;
 use crate::link::{Link, LinkCause};
 use crate::profile::Profile;

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::on_host::OWN;
 use super::rig::*;
-use crate::effect::Failure;
+use crate::effect::{Failure, RequestId};
 use crate::identity::Lan;
 use crate::link::{Hears, Link, Place, Sockets, Step};
 use crate::profile::Profile;

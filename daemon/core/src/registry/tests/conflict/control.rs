@@ -1,6 +1,7 @@
 //! Who claims the leased address is asked for one that nobody can have, before anything comes of it.
 
 use super::*;
+use crate::effect::Call;
 
 const PROXY: Mac = Mac([2, 0, 0, 0, 8, 8]);
 

@@ -2,6 +2,7 @@
 //! never before the store knows.
 
 use super::*;
+use crate::effect::RequestId;
 
 /// A client that takes a lease in two messages, which was offered FIRST in vain and looks on.
 fn rig_after_an_offer_in_vain() -> (Rig, u64) {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::conflict::lans::MAX_CONFLICTS;
+use crate::effect::Call;
 
 impl Rig {
     fn declines(&self) -> usize {

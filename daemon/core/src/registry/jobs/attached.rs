@@ -1,0 +1,112 @@
+//! A call about an attachment: an ADD, a DEL or a CHECK, of a door or of the core itself.
+//!
+//! It waits in its attachment's slot for its turn, and is that slot's operation then.
+
+use super::{Job, Next};
+use crate::effect::{Answer, Failure, RequestId};
+use crate::identity::Attachment;
+use crate::network::DockerId;
+use crate::record::BindingId;
+use crate::registry::Registry;
+use crate::registry::operation::{DEL_LIMIT, Operation};
+use crate::registry::slots::Asked;
+use crate::time::{Now, whole_millis};
+use crate::wire::Mac;
+
+/// A call about an attachment.
+#[derive(Debug)]
+pub(in crate::registry) struct Attached {
+    pub(super) attachment: Attachment,
+    pub(super) by: Caller,
+    /// Why an ADD failed, while the link is still there that was made for this binding's exchange.
+    pub(super) withheld: Option<(BindingId, Answer)>,
+}
+
+/// Who hears of its answer.
+#[derive(Debug)]
+pub(in crate::registry) enum Caller {
+    /// Whoever came through a front door.
+    Door,
+    /// This GC, whose DEL it is.
+    Collection(RequestId),
+    /// The adoption of a container that was running before, whose ADD it is.
+    Adoption,
+    /// An endpoint, whose ADD it is.
+    Endpoint {
+        /// The endpoint.
+        id: DockerId,
+        /// Its network.
+        network: DockerId,
+        /// The Ethernet address of its link.
+        mac: Mac,
+    },
+}
+
+impl Attached {
+    /// Tells whoever asked.
+    pub(super) fn answer(self, core: &mut Registry, now: Now, id: RequestId, answer: Answer) {
+        match self.by {
+            Caller::Door => core.out.reply(id, answer),
+            Caller::Collection(collection) => core.collected(collection, &self.attachment, answer),
+            Caller::Adoption => core.adopted(now, self.attachment, answer),
+            Caller::Endpoint { id, network, mac } => {
+                core.endpoint_leased(now, (id, network, mac), self.attachment, answer);
+            }
+        }
+    }
+
+    pub(super) fn time_out(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+        let Some(slot) = core.slots.get_mut(&self.attachment) else { return Next::Waits(Job::Attached(self)) };
+        if let Some(at) = slot.waiting.iter().position(|waiting| waiting.id == id) {
+            let waited = slot.waiting.remove(at).map_or(now.boot, |waiting| waiting.since);
+            let waited = whole_millis(now.boot.saturating_since(waited));
+            let waiting_for = "the operation before it on the same attachment";
+            self.answer(core, now, id, Answer::Failed(Failure::TimedOut { waiting_for, waited }));
+            return Next::Nothing;
+        }
+        match &mut slot.operation {
+            Some(Operation::Deleting(requests, _)) => {
+                requests.retain(|request| *request != id);
+                let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: DEL_LIMIT };
+                self.answer(core, now, id, Answer::Failed(failure));
+            }
+            Some(Operation::Adding(admission)) if admission.request == id => {
+                let failure = admission.timed_out(now.boot);
+                self.fail_looking(core, now, id, failure);
+            }
+            Some(Operation::Checking(check)) if check.request == id => {
+                let failure = check.timed_out();
+                self.fail_looking(core, now, id, failure);
+            }
+            _ => return Next::Waits(Job::Attached(self)),
+        }
+        Next::Nothing
+    }
+
+    /// Fails an operation that looks at its link.
+    fn fail_looking(self, core: &mut Registry, now: Now, id: RequestId, failure: Failure) {
+        let attachment = self.attachment.clone();
+        core.forget_look(&attachment);
+        self.answer(core, now, id, Answer::Failed(failure));
+        core.end(now, &attachment);
+    }
+
+    /// Gives up what it waits for, but for a DEL.
+    pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+        let attachment = &self.attachment;
+        let Some(slot) = core.slots.get_mut(attachment) else { return Next::Nothing };
+        slot.waiting.retain(|waiting| waiting.id != id || matches!(waiting.asked, Asked::Del));
+        match &mut slot.operation {
+            Some(Operation::Adding(admission)) if admission.request == id => core.cancel_add(now, attachment, None),
+            Some(Operation::Acquiring(request, _)) if *request == id => core.cancel_add(now, attachment, None),
+            Some(Operation::Checking(check)) if check.request == id => {
+                core.forget_look(attachment);
+                core.end(now, attachment);
+            }
+            Some(Operation::Deleting(requests, _)) => requests.retain(|request| *request != id),
+            _ => {}
+        }
+        core.next_call(now, attachment);
+        Next::Nothing
+    }
+}
