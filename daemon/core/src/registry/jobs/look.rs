@@ -12,7 +12,7 @@ use fastrand::Rng;
 use super::{Job, Next};
 use crate::dhcpv4::look::{Look, Sight};
 use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::profile::Profile;
+use crate::dhcpv4::profile::ClientProfile;
 use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId};
 use crate::identity::ClientId;
 use crate::link::{Hears, Link, LinkCause, LinkView, Sockets};
