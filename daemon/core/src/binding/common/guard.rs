@@ -395,8 +395,12 @@ impl Common {
         if cause == LinkCause::Down && self.reopens(cx) {
             return None;
         }
-        if !is_lost && self.is_in_doubt() {
-            return self.believe_claim();
+        // Where all that claim the address have answered for one that nobody can have, nobody is known to use it.
+        if !is_lost
+            && self.is_in_doubt()
+            && let Some(found) = self.believe_claim()
+        {
+            return Some(found);
         }
         let waits = self.guard.as_mut().map(|guard| std::mem::take(&mut guard.waits)).unwrap_or_default();
         self.close_guard(cx);

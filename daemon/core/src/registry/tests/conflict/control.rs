@@ -271,3 +271,18 @@ fn where_the_control_cannot_be_asked_for_the_claim_stands() {
     assert_eq!(rig.state("a"), ["INIT"]);
     assert!(rig.kinds_of_events().contains(&EventKind::Declined));
 }
+
+#[test]
+fn a_lease_goes_on_without_sockets_where_all_that_claim_it_have_answered_the_control() {
+    let mut rig = rig(Detection::Optimistic);
+    rig.add("a", 1, "a");
+    rig.appears(FIRST);
+    rig.run_until(1000.5);
+    rig.stations.insert(ANY, PROXY);
+    rig.claim(PROXY, FIRST);
+    let exchange = *rig.open.keys().next().expect("its sockets");
+    rig.input(Input::Broken { exchange, cause: LinkCause::refused("open a packet socket", "no buffers") });
+    assert!(rig.open.is_empty());
+    rig.run_until(1020.0);
+    assert_eq!((rig.state("a"), rig.messages()), (vec!["BOUND"], vec![1, 3]));
+}
