@@ -45,7 +45,8 @@ impl Registry {
         let attachment = add.attachment.clone();
         let step = Ready::Preparing(prepare(&mut self.out, &self.pacing, &add));
         let (adopts, known_by, came_up) = (None, None, None);
-        let admission = Admission { request, add, began, step, cleared: false, adopts, known_by, ran_with, came_up };
+        let (latest, cleared) = (self.bindings.latest(), false);
+        let admission = Admission { request, add, began, latest, step, cleared, adopts, known_by, ran_with, came_up };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -75,7 +76,8 @@ impl Registry {
         let (step, adopts) = (Ready::Preparing(op), Some(address));
         self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
         let (began, ran_with, came_up) = (now.boot, None, None);
-        let admission = Admission { request, add, began, step, cleared: false, adopts, known_by, ran_with, came_up };
+        let (latest, cleared) = (self.bindings.latest(), false);
+        let admission = Admission { request, add, began, latest, step, cleared, adopts, known_by, ran_with, came_up };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 

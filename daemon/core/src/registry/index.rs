@@ -38,6 +38,11 @@ impl Index {
         BindingId(self.last)
     }
 
+    /// Returns the last id that a binding has had.
+    pub(super) fn latest(&self) -> BindingId {
+        BindingId(self.last)
+    }
+
     pub(super) fn get(&self, id: BindingId) -> Option<&Binding> {
         self.bindings.get(&id).map(|binding| &**binding)
     }

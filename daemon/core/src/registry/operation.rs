@@ -44,6 +44,8 @@ pub(super) struct Admission {
     pub(super) request: RequestId,
     pub(super) add: Box<Add>,
     pub(super) began: Instant,
+    /// The last binding that was there when it began.
+    pub(super) latest: BindingId,
     pub(super) step: Ready,
     /// What the attachment had on the interface before was taken off it.
     pub(super) cleared: bool,

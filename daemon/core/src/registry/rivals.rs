@@ -24,6 +24,7 @@ impl Registry {
             self.bindings.note_host(&admission.add.lan, &view);
         }
         let (link, identity, cleared) = (admission.link(&view), admission.identity(&view), admission.cleared);
+        let latest = admission.latest;
         let (wanted, netns) = (admission.add.wanted, admission.add.place.netns().map(Path::to_owned));
         let waited = whole_millis(now.boot.saturating_since(admission.began));
         let pool = admission.add.pool.clone();
@@ -71,8 +72,12 @@ impl Registry {
                 self.displace(now, rival, &identity);
                 continue;
             }
-            // That its interface has not been found does not mean that it is nowhere.
+            // That its interface has not been found does not mean that it is nowhere. Of one that came later it is still to come.
             if binding.sought().is_some() {
+                if rival > latest {
+                    let failure = held_by(binding, false);
+                    return self.refuse(now, attachment, failure);
+                }
                 if let Some(Operation::Adding(admission)) = self.operation(attachment) {
                     admission.step = Ready::AwaitingSearch(rival, view);
                 }

@@ -346,6 +346,21 @@ fn an_identity_whose_interface_is_nowhere_is_the_next_ones_with_its_lease() {
 }
 
 #[test]
+fn an_add_that_waited_takes_no_identity_from_one_that_came_later() {
+    let mut rig = leased();
+    rig.hold_seeks = true;
+    let first = rig.add_endpoint(OTHER, "a");
+    rig.release_endpoint(OWN);
+    let next = rig.add_endpoint(Mac([2, 0, 0, 0, 7, 7]), "a");
+    assert!(matches!(rig.answers[&next], Answer::Leased { .. }), "{:?}", rig.answers[&next]);
+    rig.hold_seeks = false;
+    let (op, outcome) = rig.held_seeks.pop_front().unwrap();
+    rig.input(Input::Done { op, outcome });
+    assert!(matches!(rig.answers[&first], Answer::Failed(Failure::Held { .. })), "{:?}", rig.answers[&first]);
+    assert_eq!(rig.rows()[0].attachment, endpoint(Mac([2, 0, 0, 0, 7, 7])));
+}
+
+#[test]
 fn an_identity_whose_interface_is_there_stays_its_holders() {
     let mut rig = moved_in();
     let next = rig.add_endpoint(OTHER, "a");
