@@ -313,9 +313,12 @@ impl Registry {
     }
 
     fn make_link(&mut self, now: Now, record: EndpointRecord) {
+        if let Some(endpoint) = self.endpoints.by_id.get_mut(&record.id) {
+            (endpoint.record, endpoint.stage) = (Some(Box::new(record.clone())), Stage::Making);
+        }
         let network = match self.wired.networks.get(&record.network) {
             Ok(network) => network.clone(),
-            Err(fault) => return self.endpoint_over(&record.id, Err(Failure::Network(fault))),
+            Err(fault) => return self.forget_and_answer(now, &record.id, Some(Failure::Network(fault))),
         };
         self.end_strays_beside(now, &record, &network.wiring);
         let (mtu, holder) = self.lease_of(&record, now.boot).map(|(grant, of)| (grant.mtu, of.id)).unzip();
@@ -327,10 +330,7 @@ impl Registry {
         if let Some(vlan) = network.wiring.vlan() {
             self.out.make(Waiter::Nobody, vlan);
         }
-        self.out.make(Waiter::Endpoint(record.id.clone()), link);
-        if let Some(endpoint) = self.endpoints.by_id.get_mut(&record.id) {
-            (endpoint.record, endpoint.stage) = (Some(Box::new(record)), Stage::Making);
-        }
+        self.out.make(Waiter::Endpoint(record.id), link);
     }
 
     /// Lets a lease give its interface the MTU of its network, which was not known when it was asked for.

@@ -522,3 +522,16 @@ fn a_network_is_kept_with_the_time_at_which_it_was_created() {
     assert_eq!(record.since, created);
     assert_eq!(rig.wired.networks[&id("n1")].since, created, "in the store too");
 }
+
+#[test]
+fn what_was_leased_for_a_network_that_went_meanwhile_goes_back() {
+    let mut rig = with_network();
+    rig.server = Server::Silent;
+    let create = rig.create_endpoint("e1", OWN);
+    let delete = rig.network_call(NetworkCall::Delete(id("n1")));
+    assert!(rig.is_done(delete), "{:?}", rig.answers);
+    rig.server = Server::Up;
+    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    assert!(matches!(rig.fault(create), NetworkFault::Unknown(_)), "{:?}", rig.answers);
+    assert_eq!((rig.rows().len(), rig.sends(7), rig.stored.len()), (0, 1, 0));
+}
