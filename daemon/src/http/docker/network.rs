@@ -223,8 +223,17 @@ pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Ho
         None if shared => host.ethernet(&network.wiring.on),
         None => passing(host.number),
     };
+    // No IPAM driver gave it, so the user chose it, and no lease is behind it.
+    let is_chosen = !network.leases && network.pool.prefix_len() == 0;
     let origin = match address.as_str() {
         "" => EndpointAddress::Leased(Box::new(add(&id, mac, chosen.is_some(), network, host)?)),
+        text if is_chosen => {
+            return Err(refused(format!(
+                "--ip {}: with --ipam-driver null the server chooses the address: leave --ip out, or make the network with \
+                 --ipam-driver leasehold and --subnet",
+                quoted(text)
+            )));
+        }
         text => EndpointAddress::Told(
             text.parse().map_err(|_| refused(format!("{} is not an IPv4 address with a prefix", quoted(text))))?,
         ),

@@ -383,7 +383,7 @@ fn an_endpoint_of_a_bridge_asks_over_the_bridge_and_one_of_ipvlan_as_its_parent(
 
 #[test]
 fn an_endpoint_with_an_address_has_that() {
-    let net = network(r#"{"parent":"eth0"}"#);
+    let net = NetworkRecord { leases: true, ..network(r#"{"parent":"eth0"}"#) };
     let interface = r#"{"Address":"10.7.1.5/16","MacAddress":"02:42:c0:ff:ee:01"}"#;
     let (request, form) = requested(of(&net, interface, "{}"));
     let mac = Mac([2, 0x42, 0xc0, 0xff, 0xee, 1]);
@@ -416,6 +416,10 @@ fn an_endpoint_with_an_address_has_that() {
 #[test]
 fn what_no_endpoint_can_be_is_refused() {
     let net = network(r#"{"parent":"eth0"}"#);
+    // The null driver gives no address, so this is one that the user chose, and no lease is behind it.
+    let chosen = said(of(&net, r#"{"Address":"10.7.1.5/16"}"#, "{}"));
+    assert!(chosen.starts_with(r#"--ip "10.7.1.5/16": "#) && chosen.contains("--ipam-driver leasehold"), "{chosen}");
+    let net = NetworkRecord { leases: true, ..net };
     for (interface, options, why) in [
         (r#"{"Address":"10.7.1.5"}"#, "{}", "not an IPv4 address with a prefix"),
         (r#"{"AddressIPv6":"2001:db8::1/64"}"#, "{}", "--ip6"),
