@@ -47,5 +47,5 @@ pub use packet::{Arp, Dhcp, Packet};
 pub use process::{DEADLINE, Log, Process};
 pub use sandbox::Sandbox;
 pub use shim::{CallError, CniError, Shim, ShimCall};
-pub use systemd::Systemd;
+pub use systemd::{Systemd, installed_unit};
 pub use wait::{until_file, until_found, until_link};

@@ -13,6 +13,7 @@ use std::process::Command;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::binaries::binary;
 use crate::cgroup;
 use crate::daemon::{listen, until_ready};
 use crate::error::{Doing, Error};
@@ -41,6 +42,13 @@ const START: &str = r#"
     exec env -i PATH="$PATH" container=sandbox NOTIFY_SOCKET="$NOTIFY_SOCKET" SYSTEMD_UNIT_PATH="$0" \
         systemd --system --unit="$1"
 "#;
+
+/// Returns the text of a unit of ours as it is installed, for the daemon that is built here.
+pub fn installed_unit(name: &str) -> Result<String, Error> {
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist")).join(name);
+    let text = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
+    Ok(text.replace("/usr/local/bin/leasehold", &binary("leasehold")?.to_string_lossy()))
+}
 
 /// systemd, running.
 #[derive(Debug)]
@@ -78,7 +86,12 @@ impl Systemd {
 
     /// Returns the processes of a service.
     pub fn processes(&self, service: &str) -> Vec<u32> {
-        let group = format!("0::/{}/system.slice/{service}", self.cgroup);
+        self.of_group(&format!("system.slice/{service}"))
+    }
+
+    /// Returns the processes of one of its control groups.
+    fn of_group(&self, group: &str) -> Vec<u32> {
+        let group = format!("0::/{}/{group}", self.cgroup);
         let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
         let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let is_of_it = |id: &u32| {
@@ -86,6 +99,27 @@ impl Systemd {
             groups.lines().any(|line| line == group)
         };
         ids.filter(is_of_it).collect()
+    }
+
+    /// Runs systemctl to its end, as an administrator of that host would, and returns what it printed.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] with all its output if it ends with a code other than 0.
+    pub fn control(&self, args: &[&str]) -> Result<String, Error> {
+        let own = first("systemd", &self.of_group("init.scope"))?;
+        // By its number here: no sandbox shows another's processes.
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &own.to_string(), "--mount", "--pid", "--cgroup", "systemctl"]).args(args);
+        let output = command.output().doing(|| "run systemctl".to_owned())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => Err(Error::Failed {
+                command: format!("systemctl {}", args.join(" ")),
+                status: output.status,
+                said: text(&output.stdout) + &text(&output.stderr),
+            }),
+        }
     }
 
     /// Kills the first process of a service, and returns its number.
@@ -99,12 +133,7 @@ impl Systemd {
     }
 
     fn signal(&self, service: &str, signal: Signal) -> Result<u32, Error> {
-        let processes = self.processes(service);
-        let first = *processes
-            .first()
-            .ok_or(io::ErrorKind::NotFound)
-            .map_err(io::Error::from)
-            .doing(|| format!("find {service}"))?;
+        let first = first(service, &self.processes(service))?;
         kill(Pid::from_raw(first as i32), signal).doing(|| format!("send {signal} to {service}"))?;
         Ok(first)
     }
@@ -112,6 +141,12 @@ impl Systemd {
     fn write(&self, name: &str, text: &str) -> Result<(), Error> {
         fs::write(self.units.join(name), text).doing(|| format!("write {name}"))
     }
+}
+
+/// Returns the first of the processes of `what`.
+fn first(what: &str, processes: &[u32]) -> Result<u32, Error> {
+    let first = processes.first().copied().ok_or(io::ErrorKind::NotFound);
+    first.map_err(io::Error::from).doing(|| format!("find {what}"))
 }
 
 impl Drop for Systemd {

@@ -7,17 +7,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{CallError, DEADLINE, Error, Lan, Need, Sandbox, Shim, Systemd, binary, sandbox, until_found};
+use netns_fixtures::{
+    CallError, DEADLINE, Error, Lan, Need, Sandbox, Shim, Systemd, installed_unit, sandbox, until_found,
+};
 
 /// The highest allowed exposure of the service, in tenths: see systemd-analyze(1).
 const MOST_EXPOSED: u32 = 43;
 
-const UNITS: [&str; 2] = ["leasehold.service", "leasehold.socket"];
+pub(crate) const UNITS: [&str; 2] = ["leasehold.service", "leasehold.socket"];
 
 /// A unit of earlier versions, which has systemd listen for Docker.
-const OLD_DOCKER_UNIT: (&str, &str) = (
+pub(crate) const OLD_DOCKER_UNIT: (&str, &str) = (
     "leasehold-docker.socket",
-    "[Socket]\nListenStream=/run/docker/plugins/leasehold.sock\nFileDescriptorName=docker\nService=leasehold.service\n",
+    "[Socket]\nListenStream=/run/docker/plugins/leasehold.sock\nFileDescriptorName=docker\nService=leasehold.service\n\
+     RemoveOnStop=yes\n",
 );
 
 /// Returns the text of a unit as it is installed.
@@ -26,22 +29,17 @@ fn unit(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns its text for the daemon that is built here.
-fn unit_here(name: &str) -> Result<String, Error> {
-    Ok(unit(name).replace("/usr/local/bin/leasehold", &binary("leasehold")?.to_string_lossy()))
-}
-
-/// Returns the text of the service for that daemon, if Docker's plugins are used.
-fn service_for_docker() -> Result<String, Error> {
+/// Returns the text of the service for the daemon that is built here, where Docker's plugins are used.
+pub(crate) fn service_for_docker() -> Result<String, Error> {
     let setting = "[Service]\nEnvironment=LEASEHOLD_DOCKER_PLUGIN_DIR=/run/docker/plugins";
-    Ok(unit_here(UNITS[0])?.replace("[Service]", setting))
+    Ok(installed_unit(UNITS[0])?.replace("[Service]", setting))
 }
 
 /// Writes the units into their own directory, for the daemon built here.
 fn installed(sandbox: &Sandbox) -> Result<PathBuf, CallError> {
     let dir = sandbox.dir("units")?;
     for name in UNITS {
-        fs::write(dir.join(name), unit_here(name)?).expect("an empty directory takes a file");
+        fs::write(dir.join(name), installed_unit(name)?).expect("an empty directory takes a file");
     }
     Ok(dir)
 }
@@ -88,7 +86,7 @@ fn prepare_tries(dir: &Path) -> std::io::Result<()> {
 
 /// Asks a plugin of Docker's what it is. Fails if there is no socket, or nobody behind it; a caller that is kept waiting panics,
 /// as it would keep dockerd from starting.
-fn capabilities(plugin: &str) -> io::Result<String> {
+pub(crate) fn capabilities(plugin: &str) -> io::Result<String> {
     let mut caller = UnixStream::connect(format!("/run/docker/plugins/{plugin}.sock"))?;
     caller.set_read_timeout(Some(DEADLINE))?;
     caller.write_all(b"POST /IpamDriver.GetCapabilities HTTP/1.1\r\nHost: \r\nContent-Length: 0\r\n\r\n")?;
@@ -101,7 +99,7 @@ fn capabilities(plugin: &str) -> io::Result<String> {
 }
 
 /// Waits until the plugin answers.
-fn wait_for_docker() -> Result<(), Error> {
+pub(crate) fn wait_for_docker() -> Result<(), Error> {
     until_found("answer to Docker", DEADLINE, || Ok(capabilities("leasehold").ok())).map(drop)
 }
 
@@ -134,7 +132,7 @@ fn systemd_finds_no_fault_with_the_units() -> Result<(), CallError> {
     let write = |path: PathBuf, text: &str| fs::write(path, text).expect("a directory takes a file");
     write(others.join("docker.service"), "[Service]\nType=simpel\nExecStart=/nowhere\n");
     assert_eq!(faults(&dir, &others), Vec::<String>::new());
-    let service = unit_here(UNITS[0])?;
+    let service = installed_unit(UNITS[0])?;
     for fault in ["ExecStart=/nowhere\n", "Unheard=of\n"] {
         write(dir.join(UNITS[0]), &service.replace("[Service]\n", &format!("[Service]\n{fault}")));
         assert!(!faults(&dir, &others).is_empty(), "{fault}");
@@ -178,7 +176,7 @@ fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(
         ("confined.service", tries("confined", &service)),
         ("free.service", tries("free", "[Service]\n")),
         (UNITS[0], service),
-        (UNITS[1], unit_here(UNITS[1])?),
+        (UNITS[1], installed_unit(UNITS[1])?),
     ];
     let systemd = Systemd::start(&lan.host, &units)?;
     let [daemon] = systemd.processes(UNITS[0])[..] else { panic!("no daemon, or several") };
@@ -220,7 +218,7 @@ fn docker_is_never_kept_waiting_by_a_daemon_that_is_killed_or_hangs() -> Result<
     let service = service_for_docker()?.replace("WatchdogSec=30s", "WatchdogSec=1s");
     // The one with an earlier version's unit finds systemd at its path.
     for old in [None, Some(OLD_DOCKER_UNIT)] {
-        let mut units = vec![(UNITS[0], service.clone()), (UNITS[1], unit_here(UNITS[1])?)];
+        let mut units = vec![(UNITS[0], service.clone()), (UNITS[1], installed_unit(UNITS[1])?)];
         units.extend(old.map(|(name, text)| (name, text.to_owned())));
         let systemd = Systemd::start(&lan.host, &units)?;
         for end in [Systemd::kill, Systemd::freeze, Systemd::kill] {
@@ -252,7 +250,7 @@ fn docker_finds_no_socket_of_a_daemon_that_cannot_start() -> Result<(), CallErro
     {
         for old in [None, Some(OLD_DOCKER_UNIT)] {
             let _ = fs::remove_file(&starts);
-            let mut units = vec![(UNITS[0], service.replace(from, to)), (UNITS[1], unit_here(UNITS[1])?)];
+            let mut units = vec![(UNITS[0], service.replace(from, to)), (UNITS[1], installed_unit(UNITS[1])?)];
             units.extend(old.map(|(name, text)| (name, text.to_owned())));
             let _systemd = Systemd::start(&lan.host, &units)?;
             until_found("third start, or an answer", DEADLINE, || {
