@@ -61,6 +61,15 @@ impl Protocol {
         }
     }
 
+    /// Returns the unit that an earlier leasehold had systemd listen with, if it is Docker's.
+    fn earlier_unit(self) -> Option<&'static str> {
+        match self {
+            Self::Control => None,
+            Self::Docker => Some("leasehold-docker.socket"),
+            Self::DockerIpvlan => Some("leasehold-docker-ipvlan.socket"),
+        }
+    }
+
     /// Returns the flag that says where the socket is.
     fn flag(self) -> &'static str {
         match self {
@@ -153,8 +162,8 @@ pub(crate) fn listen(
     for (name, fd) in inherited {
         let protocol = Protocol::of_name(&name);
         let (listener, path) = activated(fd).map_err(ListenError::Activation)?;
-        if protocol.is_docker() {
-            take_over(&path);
+        if let Some(unit) = protocol.earlier_unit() {
+            take_over(&path, unit);
             docker.retain(|(other, at)| *other != protocol && *at != path);
             docker.push((protocol, path));
         } else if control.replace((listener, Place::of_systemd(path))).is_some() {
@@ -172,13 +181,13 @@ pub(crate) fn listen(
     Ok((listener, std::iter::once(control).chain(docker).collect()))
 }
 
-/// Removes Docker's socket on which systemd listens, so that this daemon can bind its own there: systemd's would accept callers
-/// even when the daemon fails.
-fn take_over(path: &Path) {
+/// Removes Docker's socket on which systemd listens by a unit of an earlier leasehold, for this daemon to bind its own there:
+/// systemd's would accept while the daemon fails.
+fn take_over(path: &Path, unit: &str) {
     tracing::warn!(
         "systemd listens at {}, and dockerd would hang there whenever this daemon fails: the daemon binds its own socket in its \
-         place. Remove the units: `systemctl disable --now leasehold-docker.socket leasehold-docker-ipvlan.socket`, and put \
-         LEASEHOLD_DOCKER_PLUGIN_DIR={} into /etc/default/leasehold",
+         place. Remove the unit: `systemctl disable --now {unit}`, and put LEASEHOLD_DOCKER_PLUGIN_DIR={} into \
+         /etc/default/leasehold",
         path.display(),
         parent(path).display(),
     );

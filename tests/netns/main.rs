@@ -24,6 +24,7 @@ mod parent;
 mod played;
 mod reasons;
 mod release;
+mod remedies;
 mod renewals;
 mod resolver;
 mod routes;
