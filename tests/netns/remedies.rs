@@ -112,3 +112,27 @@ fn an_earlier_versions_unit_for_docker_goes_by_the_command_that_the_log_names() 
     assert!(!log.contains("systemd listens at"), "{log}");
     Ok(())
 }
+
+/// A service that is killed, and is not started again.
+fn leaves_nothing_in(dir: &str) -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&NEEDS) else { return Ok(()) };
+    let lan = Lan::new(&sandbox)?;
+    let service = service_for_docker()?.replace("/run/docker/plugins\n", &format!("{dir}\n"));
+    let units = [(UNITS[0], service.replace("Restart=always", "Restart=no")), (UNITS[1], installed_unit(UNITS[1])?)];
+    let systemd = Systemd::start(&lan.host, &units)?;
+    let sockets = ["leasehold.sock", "leasehold-ipvlan.sock"].map(|name| Path::new(dir).join(name));
+    until_found("Docker's sockets", DEADLINE, || Ok(sockets.iter().all(|path| path.exists()).then_some(())))?;
+    systemd.kill(UNITS[0])?;
+    until_found("their end", DEADLINE, || Ok(sockets.iter().all(|path| !path.exists()).then_some(())))?;
+    Ok(())
+}
+
+#[test]
+fn what_a_crash_leaves_of_dockers_sockets_goes() -> Result<(), CallError> {
+    leaves_nothing_in("/run/docker/plugins")
+}
+
+#[test]
+fn what_a_crash_leaves_in_another_directory_of_plugins_goes_too() -> Result<(), CallError> {
+    leaves_nothing_in("/run/elsewhere/plugins")
+}
