@@ -415,6 +415,51 @@ fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
 }
 
 #[test]
+fn a_name_whose_container_ended_while_no_daemon_ran_is_free_for_the_next() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut lab = docker_lab(&sandbox)?;
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let docker = play(&lab, Release::V29)?;
+    let network = docker.network_create(&macvlan())?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    let address = web.address;
+    lab.kill9()?;
+    // dockerd gives up: nobody is told.
+    docker.leave(&web)?;
+    drop(web);
+    lab.start_daemon()?;
+    let again = docker.run(&network, "web", RunPlan::default())?;
+    assert_eq!(again.address, address);
+    assert_eq!(server.leases()?.len(), 1);
+    docker.stop(again)?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()
+}
+
+/// No ARP tells of it: a macvlan does not reach its parent's host.
+#[test]
+fn an_address_of_the_host_itself_is_neither_given_back_nor_taken() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let lab = docker_lab(&sandbox)?;
+    let own = Ipv4Addr::new(10, 7, 1, 1);
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { pool: own..=own, ..DnsmasqConfig::default() })?;
+    let docker = play(&lab, Release::V29)?;
+    let mut plan = macvlan();
+    plan.options["timeout"] = "3".into();
+    let network = docker.network_create(&plan)?;
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    assert_eq!(web.address.addr(), own);
+    lab.lan.host.add_address(Lan::IFNAME, web.address)?;
+    docker.stop(web)?;
+    lab.daemon().wait_for_event("address_held")?;
+    lab.daemon().wait_until_empty()?;
+    assert_eq!(server.leases()?.len(), 1, "no RELEASE");
+    let error = docker.run(&network, "web", RunPlan::default()).expect_err("it is the host's").to_string();
+    assert!(error.contains("which this host itself (eth0) has"), "{error}");
+    Ok(())
+}
+
+#[test]
 fn ten_containers_come_and_go_at_once() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let lab = docker_lab(&sandbox)?;
