@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use netns_fixtures::model::{Kind, code};
-use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
 use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 
 use crate::docker::{Host, LAN, MAC, kill_in, needs, only};
@@ -40,6 +40,42 @@ fn containers_that_outlive_dockerd_keep_their_links_and_leases() -> Result<(), E
     server.wait_until_free()?;
     host.lab.daemon().wait_until_empty()?;
     host.only_links(&before)
+}
+
+/// dockerd finds a container's interface by the address that it knows, and leaves one with another in the container.
+#[test]
+fn what_dockerd_leaves_inside_when_it_disconnects_has_no_address_that_goes_back() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let timers = Some((Duration::from_secs(4), Duration::from_secs(8)));
+    let grants = |last| Grants {
+        pool: Ipv4Addr::new(10, 7, last, 1)..=Ipv4Addr::new(10, 7, last, 99),
+        lease_time: Duration::from_secs(120),
+        timers,
+        ..Grants::default()
+    };
+    let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::from(grants(1)))?;
+    host.docker.stop()?;
+    host.docker.launch(&["--live-restore"])?;
+    host.wire("ours", &["-o", "grace=0"])?;
+    host.create(&[])?;
+    for (last, network) in [(2, "ours"), (3, "lan")] {
+        host.docker.keep("web", &["--network", network])?;
+        let inside = host.docker.netns("web")?;
+        server.restart(Some(grants(last).into()))?;
+        until_link(&inside, "the next address", DEADLINE, || {
+            let addresses = inside.addresses("eth0")?;
+            Ok((addresses.len() == 1 && addresses[0].addr().octets()[2] == last).then_some(()))
+        })?;
+        host.docker.kill9()?;
+        host.docker.launch(&["--live-restore"])?;
+        host.docker.docker(&["network", "disconnect", network, "web"])?;
+        server.wait_until_free()?;
+        assert_eq!(inside.addresses("eth0")?, [], "{network}: it is still there, and carries nothing");
+        host.docker.docker(&["rm", "--force", "web"])?;
+        host.lab.daemon().wait_until_empty()?;
+    }
+    Ok(())
 }
 
 #[test]

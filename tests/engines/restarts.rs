@@ -89,6 +89,27 @@ fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Resul
     host.lab.daemon().wait_until_empty()
 }
 
+/// What a container is known by stays, and its Ethernet address does not, as by its name from version 29 on.
+#[test]
+fn a_container_that_ended_while_our_daemon_was_away_keeps_its_successor_from_nothing() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    host.create(&["--ipam-opt", "client-id=text:web"])?;
+    host.docker.keep("web", &LAN)?;
+    let address = host.address("web")?;
+    host.lab.kill9()?;
+    host.docker.docker(&["kill", "web"])?;
+    host.docker.wait_for_line("Failed to release ip address")?;
+    host.lab.start_daemon()?;
+    host.docker.docker(&["start", "web"])?;
+    assert_eq!(host.address("web")?, address);
+    host.pings("web")?;
+    only(&server, &[address])?;
+    host.docker.docker(&["rm", "--force", "web"])?;
+    server.wait_until_free()
+}
+
 #[test]
 fn containers_of_a_host_that_lost_power_have_their_addresses_again() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
