@@ -3,6 +3,7 @@
 mod docker;
 mod dockerd;
 mod documents;
+mod hang;
 mod journeys;
 mod network;
 mod network_faults;
