@@ -52,10 +52,7 @@ impl Netns {
     pub(crate) fn at(sandbox: &Sandbox, name: &str, path: PathBuf) -> Result<Self, Error> {
         let make = || -> Result<OwnedFd, Error> {
             unshare(CloneFlags::CLONE_NEWNET).doing(|| format!("make network namespace {name}"))?;
-            let own = "/proc/thread-self/ns/net";
-            File::create_new(&path).doing(|| format!("make {}", path.display()))?;
-            let none: Option<&str> = None;
-            mount(Some(own), &path, none, MsFlags::MS_BIND, none).doing(|| format!("mount {}", path.display()))?;
+            mount_own(&path)?;
             File::open(&path).map(OwnedFd::from).doing(|| format!("open {}", path.display()))
         };
         let fd = thread::scope(|s| s.spawn(make).join().expect("making a namespace does not panic"))?;
@@ -63,6 +60,18 @@ impl Netns {
         let netns = Self { inner, sandbox: sandbox.clone() };
         netns.set_up("lo")?;
         Ok(netns)
+    }
+
+    /// Takes its path away until [`Netns::show`], as long as an engine has not mounted it yet.
+    pub(crate) fn hide(&self) -> Result<(), Error> {
+        let path = self.path();
+        umount2(path, MntFlags::MNT_DETACH).doing(|| format!("unmount {}", path.display()))?;
+        std::fs::remove_file(path).doing(|| format!("remove {}", path.display()))
+    }
+
+    /// Mounts it where it is to be.
+    pub(crate) fn show(&self) -> Result<(), Error> {
+        self.run(|| mount_own(self.path()))
     }
 
     /// Opens a namespace that an engine has made. It lives on until the last clone is dropped.
@@ -144,6 +153,14 @@ impl Netns {
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.inner.fd
     }
+}
+
+/// Mounts the calling thread's namespace at a path where nothing is.
+fn mount_own(path: &Path) -> Result<(), Error> {
+    File::create_new(path).doing(|| format!("make {}", path.display()))?;
+    let none: Option<&str> = None;
+    mount(Some("/proc/thread-self/ns/net"), path, none, MsFlags::MS_BIND, none)
+        .doing(|| format!("mount {}", path.display()))
 }
 
 /// Writes `input` to the child and closes the pipe. A child may stop reading early.

@@ -1,4 +1,4 @@
-//! Docker's IPAM driver, as dockerd 28 and 29 call it.
+//! Docker's IPAM driver, as dockerd 25 to 29 call it.
 
 use std::net::Ipv4Addr;
 use std::thread;
@@ -16,7 +16,6 @@ use crate::witness;
 
 const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox")];
 const ADDRESS: &str = "IpamDriver.RequestAddress";
-const RELEASES: [Release; 2] = [Release::V28, Release::V29];
 
 /// The number of the Ethernet address in a bare call, far from those of the LAN.
 const NUMBER: u32 = 1000;
@@ -72,7 +71,7 @@ fn a_macvlan_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), 
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    RELEASES.into_iter().try_for_each(|release| lives(&lab, &server, release, &macvlan()))
+    Release::ALL.into_iter().try_for_each(|release| lives(&lab, &server, release, &macvlan()))
 }
 
 #[test]
@@ -82,7 +81,7 @@ fn a_bridged_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), 
     lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let plan = NetworkPlan { gateway: Some(Lan::SERVER), ..plan(Driver::Bridge(Lan::BRIDGE.to_owned())) };
-    RELEASES.into_iter().try_for_each(|release| lives(&lab, &server, release, &plan))
+    Release::ALL.into_iter().try_for_each(|release| lives(&lab, &server, release, &plan))
 }
 
 #[test]
@@ -91,7 +90,7 @@ fn a_server_in_a_macvlan_beside_the_containers_serves_them() -> Result<(), Error
     let lab = docker_lab(&sandbox)?;
     let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
     let server = Dnsmasq::start_in(&machine, DnsmasqConfig::default())?;
-    for release in RELEASES {
+    for release in Release::ALL {
         let docker = play(&lab, release)?;
         let network = docker.network_create(&NetworkPlan { subnet: None, gateway: Some(Lan::SERVER), ..macvlan() })?;
         assert_eq!(network.pool, Lan::SUBNET);

@@ -1,4 +1,4 @@
-//! Docker's network driver, as dockerd 28 and 29 call it: each call in its order, twice, at the wrong time, and with the
+//! Docker's network driver, as dockerd 25 to 29 call it: each call in its order, twice, at the wrong time, and with the
 //! daemon's end before it. No link is left.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,6 @@ use crate::witness;
 pub(crate) const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox"), Need::Program("ip")];
 /// How long Docker may say nothing about what it has forgotten.
 pub(crate) const UNSAID: Duration = Duration::from_secs(60);
-const RELEASES: [Release; 2] = [Release::V28, Release::V29];
 
 /// A host whose daemon is a plugin of Docker's, and a server.
 pub(crate) struct Host {
@@ -94,7 +93,7 @@ impl Host {
 
 #[test]
 fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_lease_gives() -> Result<(), Error> {
-    for release in RELEASES {
+    for release in Release::ALL {
         let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
         let host = Host::new(&sandbox, release)?;
         let options = json!({ "parent": Lan::IFNAME, "grace": "0" });

@@ -78,17 +78,56 @@ fn a_played_docker_calls_and_moves_links_as_docker_does() -> Result<(), Error> {
     let made = std::mem::take(&mut *calls.lock().expect("nobody panics"));
     let methods: Vec<_> = made.iter().map(|(method, _)| &**method).collect();
     let (asking, giving) = ("RequestAddress", "ReleaseAddress");
+    let spaces = "GetDefaultAddressSpaces";
     let expected = [
-        ["/Plugin.Activate", "GetCapabilities", "GetDefaultAddressSpaces", "RequestPool", asking],
-        [asking, giving, asking, giving, "ReleasePool"],
+        &["/Plugin.Activate", "GetCapabilities", spaces, spaces, "RequestPool"][..],
+        &[asking, asking, giving, asking, giving, "ReleasePool"],
     ];
     assert_eq!(methods, expected.concat());
     let endpoint = json!({
         "com.docker.network.endpoint.macaddress": mac_text(address),
         "com.docker.network.endpoint.name": "c1",
     });
-    assert_eq!(made[5].1, json!({ "PoolID": "p", "Address": "", "Options": endpoint }));
-    assert_eq!(made[6].1, json!({ "PoolID": "p", "Address": "10.7.1.1" }));
+    assert_eq!(made[6].1, json!({ "PoolID": "p", "Address": "", "Options": endpoint }));
+    assert_eq!(made[7].1, json!({ "PoolID": "p", "Address": "10.7.1.1" }));
+    Ok(())
+}
+
+#[test]
+fn each_played_docker_calls_in_its_own_order_and_mounts_a_namespace_in_its_own_time() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let lan = Lan::new(&sandbox)?;
+    let calls = plugin();
+    let plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned()));
+    let (spaces, asking, giving) = ("GetDefaultAddressSpaces", "RequestAddress", "ReleaseAddress");
+    for (release, at_start, of_a_network, mounts_late) in [
+        (Release::V25, &[spaces][..], &["RequestPool", asking][..], true),
+        (Release::V27, &[], &[spaces, spaces, "RequestPool", asking], true),
+        (Release::V28, &[], &[spaces, spaces, "RequestPool", asking], false),
+        (Release::V29, &[], &[spaces, spaces, "RequestPool"], false),
+    ] {
+        let docker = Played::start(&lan.host, release, "one")?;
+        let network = docker.network_create(&plan)?;
+        let c1 = docker.request(&network, "c1", RunPlan::default())?;
+        let path = c1.container.netns.path().to_owned();
+        assert_eq!(path.exists(), !mounts_late, "{release:?}");
+        docker.join(&c1)?;
+        assert!(path.exists() && c1.container.addresses()? == [c1.address], "{release:?}");
+        docker.stop(c1)?;
+        docker.network_rm(network)?;
+        let made = std::mem::take(&mut *calls.lock().expect("nobody panics"));
+        let methods: Vec<_> = made.iter().map(|(method, _)| &**method).collect();
+        let gateway = &[giving][..usize::from(release < Release::V29)];
+        let expected = [
+            &["/Plugin.Activate", "GetCapabilities"],
+            at_start,
+            of_a_network,
+            &[asking, giving],
+            gateway,
+            &["ReleasePool"],
+        ];
+        assert_eq!(methods, expected.concat(), "{release:?}");
+    }
     Ok(())
 }
 
@@ -107,7 +146,7 @@ fn a_played_docker_puts_containers_on_a_bridge() -> Result<(), Error> {
 
     let made = std::mem::take(&mut *calls.lock().expect("nobody panics"));
     let gateway = json!({ "RequestAddressType": "com.docker.network.gateway" });
-    assert_eq!(made[4].1, json!({ "PoolID": "p", "Address": "", "Options": gateway }));
-    assert_eq!(made[5].1, json!({ "PoolID": "p", "Address": "10.7.0.8", "Options": null }));
+    assert_eq!(made[5].1, json!({ "PoolID": "p", "Address": "", "Options": gateway }));
+    assert_eq!(made[6].1, json!({ "PoolID": "p", "Address": "10.7.0.8", "Options": null }));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! dockerd 28 and 29 as an IPAM plugin sees them: their calls in their order, and the links that they make and move.
+//! dockerd 25, 27, 28 and 29 as an IPAM plugin sees them: their calls in their order, and the links that they make and move.
 //!
 //! Only what reaches a plugin or the kernel is played. The drivers are macvlan and bridge.
 
@@ -19,10 +19,19 @@ use crate::netns::Netns;
 /// Which dockerd is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Release {
+    /// 25: as 27, but it asks only once which address spaces there are.
+    V25,
+    /// 27: as 28, but a container's namespace is mounted, and its link moved, when it has been joined to its networks.
+    V27,
     /// 28: it asks for a gateway for every network, and passes no name.
     V28,
     /// 29: it asks for a gateway for bridges alone, and passes the container's name.
     V29,
+}
+
+impl Release {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::V25, Self::V27, Self::V28, Self::V29];
 }
 
 /// Which of Docker's drivers makes the links, and on which link of the host.
@@ -41,6 +50,8 @@ pub struct Played {
     /// The plugin that it calls.
     pub plugin: Plugin,
     release: Release,
+    /// The plugin's address space, as far as it knows that since its start.
+    space: Value,
 }
 
 /// What `docker network create` is told.
@@ -126,12 +137,15 @@ impl Driver {
 impl Played {
     /// Starts to play, with the plugin of that name in [`Dockerd::PLUGINS`].
     pub fn start(host: &Netns, release: Release, plugin: &str) -> Result<Self, Error> {
-        let played = Self::without_calls(host, release, plugin)?;
+        let mut played = Self::without_calls(host, release, plugin)?;
         let manifest = played.plugin.call("Plugin.Activate", &Value::Null)?;
         if !manifest["Implements"].as_array().is_some_and(|all| all.contains(&json!("IpamDriver"))) {
             return Err(Error::Unreadable { what: "a plugin's manifest", text: manifest.to_string() });
         }
         played.plugin.call("IpamDriver.GetCapabilities", &Value::Null)?;
+        if release < Release::V27 {
+            played.space = played.address_space()?;
+        }
         Ok(played)
     }
 
@@ -139,7 +153,7 @@ impl Played {
     pub fn without_calls(host: &Netns, release: Release, plugin: &str) -> Result<Self, Error> {
         fs::create_dir_all(Dockerd::NETNS).doing(|| format!("make {}", Dockerd::NETNS))?;
         let socket = Path::new(Dockerd::PLUGINS).join(format!("{plugin}.sock"));
-        Ok(Self { host: host.clone(), plugin: Plugin::new(&socket), release })
+        Ok(Self { host: host.clone(), plugin: Plugin::new(&socket), release, space: Value::Null })
     }
 
     /// Ends it, and the next one asks what the plugin is.
@@ -152,13 +166,42 @@ impl Played {
         &self.host
     }
 
+    /// Returns whether it is this dockerd, or a later one.
+    pub(super) fn is_at_least(&self, release: Release) -> bool {
+        self.release >= release
+    }
+
     /// Returns whether it passes the container's name.
     pub(super) fn says_names(&self) -> bool {
-        self.release >= Release::V29
+        self.is_at_least(Release::V29)
+    }
+
+    /// Returns whether a container has its namespace only after it has joined its networks.
+    pub(super) fn mounts_late(&self) -> bool {
+        !self.is_at_least(Release::V28)
+    }
+
+    /// Returns a new container's namespace, at its path or, where that comes late, without one.
+    pub(super) fn sandbox(&self, name: &str, number: u32) -> Result<Netns, Error> {
+        let path = Path::new(Dockerd::NETNS).join(format!("{number:012x}"));
+        let netns = Netns::at(self.host.sandbox(), name, path)?;
+        if self.mounts_late() {
+            netns.hide()?;
+        }
+        Ok(netns)
+    }
+
+    /// Asks for the plugin's address space.
+    fn address_space(&self) -> Result<Value, Error> {
+        let spaces = self.plugin.call("IpamDriver.GetDefaultAddressSpaces", &Value::Null)?;
+        Ok(spaces["LocalDefaultAddressSpace"].clone())
     }
 
     /// Makes a network. After a failure it gives back what it had taken.
     pub fn network_create(&self, plan: &NetworkPlan) -> Result<PlayedNetwork, Error> {
+        if self.is_at_least(Release::V27) {
+            self.address_space()?;
+        }
         let mut network = self.request_pool(plan)?;
         match self.reserve(plan, &mut network) {
             Ok(()) => Ok(network),
@@ -171,10 +214,10 @@ impl Played {
 
     /// Asks only for a network's pool, as dockerd does for each of its networks when it starts.
     pub fn request_pool(&self, plan: &NetworkPlan) -> Result<PlayedNetwork, Error> {
-        let spaces = self.plugin.call("IpamDriver.GetDefaultAddressSpaces", &Value::Null)?;
+        let space = if self.is_at_least(Release::V27) { self.address_space()? } else { self.space.clone() };
         let text = |net: Option<Ipv4Net>| net.map_or(String::new(), |net| net.to_string());
         let ask = json!({
-            "AddressSpace": spaces["LocalDefaultAddressSpace"],
+            "AddressSpace": space,
             "Pool": text(plan.subnet),
             "SubPool": text(plan.range),
             "Options": plan.options,
@@ -199,7 +242,7 @@ impl Played {
     /// Reserves a network's gateway and auxiliary addresses.
     fn reserve(&self, plan: &NetworkPlan, network: &mut PlayedNetwork) -> Result<(), Error> {
         let wants_gateway = match plan.driver {
-            Driver::Macvlan(_) => self.release == Release::V28,
+            Driver::Macvlan(_) => !self.is_at_least(Release::V29),
             Driver::Bridge(_) => true,
         };
         if plan.gateway.is_some() || wants_gateway && network.gateway.is_none() {
@@ -235,12 +278,11 @@ impl Played {
         }
     }
 
-    /// Mounts a container's namespace and asks for its address. It has no interface yet.
+    /// Asks for a container's address. It has no interface yet, and up to version 27 no namespace.
     pub fn request(&self, network: &PlayedNetwork, name: &str, plan: RunPlan) -> Result<PlayedContainer, Error> {
         let number = self.host.sandbox().number();
         let mac = plan.mac.unwrap_or_else(|| mac(number));
-        let path = Path::new(Dockerd::NETNS).join(format!("{number:012x}"));
-        let netns = Netns::at(self.host.sandbox(), name, path)?;
+        let netns = self.sandbox(name, number)?;
         let mut options = json!({ "com.docker.network.endpoint.macaddress": mac_text(mac) });
         if self.says_names() {
             options["com.docker.network.endpoint.name"] = name.into();
@@ -254,14 +296,17 @@ impl Played {
     /// the container's.
     pub fn join(&self, endpoint: &PlayedContainer) -> Result<(), Error> {
         let Container { netns, ifname, mac, .. } = &endpoint.container;
-        let link = &endpoint.link;
+        let (link, made_up) = (&endpoint.link, crate::link::mac(self.host.sandbox().number()));
+        let show = || if self.mounts_late() { netns.show() } else { Ok(()) };
         match &endpoint.network.driver {
             Driver::Macvlan(parent) => {
-                self.host.add_macvlan(parent, &self.host, link, crate::link::mac(self.host.sandbox().number()))?;
+                self.host.add_macvlan(parent, &self.host, link, made_up)?;
+                show()?;
                 self.host.move_link(link, netns)?;
             }
             Driver::Bridge(bridge) => {
-                netns.add_veth(link, crate::link::mac(self.host.sandbox().number()), &self.host, link)?;
+                show()?;
+                netns.add_veth(link, made_up, &self.host, link)?;
                 self.host.add_port(bridge, link)?;
             }
         }

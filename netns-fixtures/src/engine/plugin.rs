@@ -39,7 +39,7 @@ pub struct PluginCall {
 const WAITS: [u64; 4] = [1, 2, 4, 8];
 
 impl Plugin {
-    /// Returns a plugin that is called as dockerd 28 and 29 do.
+    /// Returns a plugin that is called as dockerd 25 to 29 do.
     pub fn new(socket: &Path) -> Self {
         Self { socket: socket.to_owned(), host: "plugin.moby.localhost" }
     }

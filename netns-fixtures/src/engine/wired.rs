@@ -1,18 +1,14 @@
-//! dockerd 28 and 29 as a network driver sees them: their calls in their order, and the links that they move.
+//! dockerd 25, 27, 28 and 29 as a network driver sees them: their calls in their order, and the links that they move.
 //!
 //! The driver makes the links. Each call is one method, so that a test can leave one out, repeat it, or end somebody before it.
-
-use std::path::Path;
 
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 
-use super::dockerd::Dockerd;
-use super::played::Played;
+use super::played::{Played, Release};
 use crate::container::Container;
 use crate::error::Error;
 use crate::link::{Mac, mac, mac_text};
-use crate::netns::Netns;
 
 /// A network of the plugin's own driver.
 #[derive(Clone, Debug)]
@@ -44,9 +40,13 @@ impl Played {
     /// Makes a network with these `-o`, with the null IPAM driver or, given these `--ipam-opt`, with the plugin's.
     pub fn wire(&self, options: Value, ipam: Option<Value>) -> Result<WiredNetwork, Error> {
         self.plugin.call("NetworkDriver.GetCapabilities", &Value::Null)?;
-        self.plugin.call("NetworkDriver.GwAllocCheck", &json!({ "Options": { GENERIC: options } }))?;
+        let is_new = self.is_at_least(Release::V28);
+        if is_new {
+            self.plugin.call("NetworkDriver.GwAllocCheck", &json!({ "Options": { GENERIC: options } }))?;
+        }
         let (pool_id, data) = match ipam {
-            None => (None, json!({ "AddressSpace": "null", "Pool": "0.0.0.0/0" })),
+            None if is_new => (None, json!({ "AddressSpace": "null", "Pool": "0.0.0.0/0" })),
+            None => (None, json!({ "AddressSpace": "null", "Pool": "0.0.0.0/0", "Gateway": "0.0.0.0/0" })),
             Some(options) => {
                 let ask =
                     json!({ "AddressSpace": "leasehold", "Pool": "", "SubPool": "", "Options": options, "V6": false });
@@ -57,7 +57,10 @@ impl Played {
             }
         };
         let id = self.wire_id();
-        let options = json!({ "com.docker.network.enable_ipv4": true, "com.docker.network.enable_ipv6": false, GENERIC: options });
+        let mut options = json!({ "com.docker.network.enable_ipv6": false, GENERIC: options });
+        if is_new {
+            options["com.docker.network.enable_ipv4"] = true.into();
+        }
         let body = json!({ "NetworkID": id, "Options": options, "IPv4Data": [data], "IPv6Data": [] });
         let network = WiredNetwork { id, body, pool_id };
         self.create_wired(&network)?;
@@ -101,7 +104,7 @@ impl Played {
         self.release_wired(endpoint)
     }
 
-    /// Mounts a container's namespace.
+    /// Makes a container's namespace, and mounts it if it is time.
     pub fn prepare_wired(
         &self,
         network: &WiredNetwork,
@@ -109,8 +112,7 @@ impl Played {
         chosen: Option<Mac>,
     ) -> Result<WiredContainer, Error> {
         let number = self.host().sandbox().number();
-        let path = Path::new(Dockerd::NETNS).join(format!("{number:012x}"));
-        let netns = Netns::at(self.host().sandbox(), name, path)?;
+        let netns = self.sandbox(name, number)?;
         let own = chosen.or(network.pool_id.is_some().then(|| mac(number)));
         Ok(WiredContainer {
             container: Container::new(name, netns, "eth0", own.unwrap_or_default()),
@@ -154,6 +156,10 @@ impl Played {
         let answer = self.ask_join(endpoint)?;
         let name = answer["InterfaceName"]["SrcName"].as_str().ok_or_else(|| bad("a link", &answer))?;
         let Container { netns, ifname, mac, .. } = &endpoint.container;
+        if self.mounts_late() {
+            self.tell_joined(endpoint)?;
+            netns.show()?;
+        }
         self.host().move_link(name, netns)?;
         netns.rename(name, ifname)?;
         netns.set_mac_of_down(ifname, *mac)?;
@@ -171,6 +177,11 @@ impl Played {
         if answer["Gateway"] != "" {
             netns.add_default_route(parsed("a router", &answer["Gateway"], &answer)?)?;
         }
+        if self.mounts_late() { Ok(()) } else { self.tell_joined(endpoint) }
+    }
+
+    /// Tells the driver what it is told of an endpoint that is joined.
+    fn tell_joined(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let named = endpoint.named();
         self.plugin.call("NetworkDriver.ProgramExternalConnectivity", &named)?;
         self.plugin.call("NetworkDriver.EndpointOperInfo", &named).map(drop)
