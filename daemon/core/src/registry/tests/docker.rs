@@ -113,7 +113,7 @@ impl Rig {
     }
 
     /// Has the lease end in another address.
-    fn change_lease(&mut self) {
+    pub(super) fn change_lease(&mut self) {
         let t1 = self.t1();
         self.give = NEXT;
         self.granted.clear();

@@ -333,6 +333,25 @@ fn the_end_of_an_endpoint_is_answered_when_its_link_is_gone() {
     assert!(rig.is_done(again) && rig.sends(7) == 1 && rig.stored.is_empty());
 }
 
+/// As after live-restore, where the lease has changed since.
+#[test]
+fn the_address_of_an_endpoint_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_goes_back() {
+    let mut rig = with_endpoint();
+    rig.inside.insert(OWN, 1);
+    rig.link_leaves(&endpoint());
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.configure(LEASED);
+    rig.change_lease();
+    assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
+    rig.hold_changes = true;
+    let delete = rig.delete_endpoint("e1");
+    rig.run_until(rig.at.as_secs_f64() + 1.0);
+    assert_eq!((rig.is_done(delete), rig.sends(7), rig.rows().len()), (true, 0, 1));
+    rig.change_late();
+    rig.run_until(rig.at.as_secs_f64() + 10.0);
+    assert_eq!((rig.on_link(), rig.sends(7), rig.stored.len()), (Vec::new(), 1, 0));
+}
+
 #[test]
 fn a_link_that_docker_leaves_in_the_hosts_namespace_goes_after_ten_minutes_with_its_lease() {
     for restarts in [false, true] {
