@@ -161,7 +161,8 @@ impl Record {
 }
 
 /// One change of the store. Changes of one transaction happen together or not at all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Writes a binding's record, replacing what was there.
     Put(BindingId, Box<Record>),
@@ -173,6 +174,20 @@ pub enum Change {
     PutDocker(Box<DockerRecord>),
     /// Forgets something of Docker's.
     RemoveDocker(DockerKey),
+}
+
+impl Change {
+    /// Returns the change that a copy of the store takes with this one: it has what nobody but the store remembers, which is Docker's.
+    /// A copy may be older than the store, so its leases are to be confirmed.
+    pub fn copied(&self) -> Option<Self> {
+        match self {
+            Self::Put(id, record) if matches!(record.attachment, Attachment::Docker { .. }) => {
+                Some(Self::Put(*id, Box::new(Record { unconfirmed: true, ..(**record).clone() })))
+            }
+            Self::Put(..) | Self::Note(_) => None,
+            Self::Remove(_) | Self::PutDocker(_) | Self::RemoveDocker(_) => Some(self.clone()),
+        }
+    }
 }
 
 /// Returns the binding that a transaction ends, if it does nothing else except report that. A transaction that replaces a record
@@ -189,7 +204,8 @@ pub fn ended_by(changes: &[Change]) -> Option<BindingId> {
 }
 
 /// Something of Docker's that survives a restart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DockerRecord {
     /// A pool of addresses.
     Pool(PoolRecord),
@@ -202,7 +218,8 @@ pub enum DockerRecord {
 }
 
 /// The key of something of Docker's.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DockerKey {
     /// A pool of addresses.
     Pool(PoolId),

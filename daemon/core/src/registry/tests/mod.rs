@@ -12,6 +12,7 @@ mod docker_aside;
 mod docker_fit;
 mod docker_held;
 mod docker_look;
+mod docker_lost;
 mod docker_silence;
 mod elsewhere;
 mod events;
