@@ -1,10 +1,11 @@
 //! The store: every lease on disk before anyone hears of it.
 //!
-//! One redb file in the state directory, written by one thread. The thread takes all waiting transactions and makes them durable
-//! in one commit (group commit): under load they share the cost of a flush, and a lone record waits for nobody. The store holds
-//! no lease state and decides nothing. [`journal`] keeps the events that come with the records, [`ends`] the ends of leases
-//! while the file cannot be written.
+//! One redb file in the state directory, written by one thread. The thread takes all transactions that wait and makes
+//! them durable in one commit (group commit): under load the cost of a flush is shared, and a lone record waits for
+//! nobody. The store holds no lease state and decides nothing. [`journal`] keeps the events that come with the records,
+//! [`ends`] what lets leases go while the file cannot be written, [`copy`] what nobody would remember if the file were lost.
 
+mod copy;
 mod docker;
 mod ends;
 mod file;
@@ -120,6 +121,15 @@ pub(crate) struct Stored {
     pub(crate) docker: Vec<DockerRecord>,
 }
 
+impl Stored {
+    /// Returns what a copy has of all this.
+    fn copied(&self) -> Vec<Change> {
+        let leases = self.records.iter().map(|(id, record)| Change::Put(*id, Box::new(record.clone())));
+        let docker = self.docker.iter().map(|record| Change::PutDocker(Box::new(record.clone())));
+        leases.chain(docker).filter_map(|change| change.copied()).collect()
+    }
+}
+
 /// The open store.
 pub(crate) struct Store {
     jobs: mpsc::Sender<Job>,
@@ -132,22 +142,26 @@ pub(crate) struct Store {
 impl Store {
     /// Opens the store in `dir`, which is locked, and reads everything that it holds.
     ///
-    /// A damaged file is set aside and an empty one begun; a record that does not parse stays in the file but is not returned.
-    /// The results of transactions go to `events`. While the file cannot be written, the ends of bindings are kept beside
-    /// `socket`.
+    /// A damaged file is set aside and another begun, with what was copied of it beside `socket`, as where there is none; a record
+    /// that does not parse stays in the file but is not returned. The results of transactions go to `events`. While the file cannot
+    /// be written, what ends a binding is kept beside `socket`.
     pub(crate) fn open(
         dir: &Path,
         socket: &Path,
         events: UnboundedSender<Persisted>,
     ) -> Result<(Self, Stored), StoreError> {
-        let (file, mut stored) = file::LeaseFile::open(dir)?;
+        let (file, mut stored) = file::LeaseFile::open(dir, socket)?;
         let ends = Ends::open(socket, file.id(), &mut stored);
+        let copied = stored.copied();
         let (jobs, queue) = mpsc::channel();
         let (last_event, last) = watch::channel(file.last_event());
         let journal = Journal::new(jobs.clone(), last);
         let (id, is_whole) = (file.id(), file.is_whole());
-        let writer = Writer { file, ends, events, last_event };
-        let writer = thread::Builder::new().name("store".to_owned()).spawn(move || writer.run(&queue));
+        let mut writer = Writer { file, ends, events, last_event };
+        let writer = thread::Builder::new().name("store".to_owned()).spawn(move || {
+            writer.file.copy.begin(id, copied);
+            writer.run(&queue);
+        });
         let writer = writer.map_err(|source| StoreError::Directory {
             doing: "start a thread for",
             path: dir.to_owned(),
@@ -161,7 +175,7 @@ impl Store {
         self.id
     }
 
-    /// Returns whether every record that was in the file was returned when it was opened.
+    /// Returns whether every record was returned when the file was opened: it was there, and all that was in it could be read.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }

@@ -1,5 +1,5 @@
 //! The spool: DELs that came while no daemon ran, as files beside the socket, and ends of leases that the daemon's store could
-//! not record.
+//! not record. Beside it is a copy of what is lost with that store.
 //!
 //! A spooled call is [`del`]'s request as JSON, in a file that appears whole under its name or not at all. Shims write,
 //! the daemon reads, and both forget the file once the call is done. The file's name and content are defined here, so
@@ -65,6 +65,11 @@ pub fn unfinished_end(socket: &Path, store: u64, binding: u64) -> PathBuf {
 /// Returns the binding of this store whose end the file `name` keeps, `None` if it keeps none.
 pub fn ended(socket: &Path, store: u64, name: &OsStr) -> Option<u64> {
     kind_of(socket, name, ".end-")?.strip_prefix(&format!("{store:016x}-"))?.parse().ok()
+}
+
+/// Returns the directory in which the daemon at `socket` keeps a copy of what nobody but its store remembers.
+pub fn copy(socket: &Path) -> PathBuf {
+    socket.with_file_name(name(socket, ".copy", ""))
 }
 
 /// Returns where the daemon puts the spool file `name` when it cannot read it, or `None` if `name` is not a spool file.

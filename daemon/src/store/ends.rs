@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use leasehold_api::spool;
 use leasehold_core::event::Event;
 use leasehold_core::record::{BindingId, Change, Record};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
 
@@ -46,7 +47,7 @@ impl Ends {
                 remove(&path);
                 continue;
             };
-            match read(&path) {
+            match read::<Entry>(&path) {
                 Ok(entry) => {
                     match &entry.record {
                         Some(record) => stored.records[at].1 = (**record).clone(),
@@ -115,8 +116,8 @@ impl Ends {
     }
 }
 
-/// Reads an entry, through no link and without waiting.
-fn read(path: &Path) -> io::Result<Entry> {
+/// Reads a file's JSON, through no link and without waiting.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     Ok(serde_json::from_reader(io::BufReader::new(file))?)

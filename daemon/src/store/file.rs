@@ -13,8 +13,12 @@ use leasehold_core::effect::StoreCause;
 use leasehold_core::event::Event;
 use leasehold_core::record::{BindingId, Change};
 use redb::backends::InMemoryBackend;
-use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{
+    Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend,
+    TableDefinition, WriteTransaction,
+};
 
+use super::copy::Copied;
 use super::docker::{self, DockerTable};
 use super::journal::{self, Reading, Runs};
 use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
@@ -102,12 +106,14 @@ pub(super) struct LeaseFile {
     database: Option<Database>,
     /// What keeps the file's contents should somebody delete it.
     on_disk: OnDisk,
+    /// What keeps a part of them should the file be lost while no daemon runs.
+    pub(super) copy: Copied,
     /// The last commit, if it failed.
     failure: Option<Failure>,
     id: u64,
     last_event: u64,
     runs: Runs,
-    /// Whether every record that was in it at the start was read.
+    /// Whether it was there at the start, and every record in it was read.
     is_whole: bool,
     /// Whether it did not exist at the start and could not be created.
     is_missing: bool,
@@ -130,18 +136,18 @@ enum Unusable {
 }
 
 impl LeaseFile {
-    /// Opens or makes the file in `dir`, and reads its records.
-    pub(super) fn open(dir: &Path) -> Result<(Self, Stored), StoreError> {
-        let path = dir.join("leases.redb");
+    /// Opens or makes the file in `dir`, and reads its records. A new one has what was copied of the one before.
+    pub(super) fn open(dir: &Path, socket: &Path) -> Result<(Self, Stored), StoreError> {
+        let (path, copy) = (dir.join("leases.redb"), Copied::beside(socket));
         let new_id = RandomState::new().build_hasher().finish();
-        let opened = match open_checked(&path, new_id) {
+        let opened = match open_checked(&path, new_id, &copy) {
             Err(Unusable::Damaged(reason)) => {
                 let aside = set_aside(&path)?;
                 tracing::error!(
                     file = %path.display(), %reason, kept = %aside.display(),
-                    "lease file damaged: set aside; starting without leases",
+                    "lease file damaged: set aside; starting without it",
                 );
-                open_checked(&path, new_id)
+                open_checked(&path, new_id, &copy)
             }
             other => other,
         };
@@ -156,15 +162,16 @@ impl LeaseFile {
                     file = %path.display(), %error,
                     "lease file cannot be written: until it can be, leases are held as they stand and ADDs refused",
                 );
-                let (_copy, contents) = read_copy(&path, new_id).map_err(|why| refuse(&path, why))?;
+                let (_in_memory, contents) = read_only(&path, new_id, &copy).map_err(|why| refuse(&path, why))?;
                 (None, contents)
             }
             Err(why) => return Err(refuse(&path, why)),
         };
-        let Contents { stored, unreadable, id, last_event } = contents;
-        let (is_whole, is_missing) = (unreadable.is_empty(), database.is_none() && !path.exists());
+        let Contents { stored, unreadable, is_new, id, last_event } = contents;
+        let (is_whole, is_missing) = (unreadable.is_empty() && !is_new, database.is_none() && !path.exists());
         let (on_disk, runs) = (OnDisk::of(&path), Runs::default());
-        let mut file = Self { path, database, on_disk, failure: None, id, last_event, runs, is_whole, is_missing };
+        let mut file =
+            Self { path, database, on_disk, copy, failure: None, id, last_event, runs, is_whole, is_missing };
         file.keep_aside(unreadable)?;
         Ok((file, stored))
     }
@@ -179,7 +186,7 @@ impl LeaseFile {
         self.last_event
     }
 
-    /// Returns whether every record that was in it at the start was read.
+    /// Returns whether it was there at the start, and every record in it was read.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -244,7 +251,7 @@ impl LeaseFile {
         let database = match self.database.take() {
             Some(database) => database,
             None if self.is_missing => {
-                let database = make(&self.path, self.id)?;
+                let database = make(&self.path, self.id, &self.copy)?;
                 (self.on_disk, self.is_missing) = (OnDisk::of(&self.path), false);
                 database
             }
@@ -288,12 +295,14 @@ impl LeaseFile {
 struct Contents {
     stored: Stored,
     unreadable: Vec<(u64, Vec<u8>)>,
+    /// The file was not there.
+    is_new: bool,
     id: u64,
     last_event: u64,
 }
 
 /// Opens or creates, checks and reads the file. Leaves no file that could not be created whole.
-fn open_checked(path: &Path, new_id: u64) -> Result<(Database, Contents), Unusable> {
+fn open_checked(path: &Path, new_id: u64, copy: &Copied) -> Result<(Database, Contents), Unusable> {
     let was_there = path.exists();
     if fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0) {
         return Err(Unusable::Damaged("it is empty".to_owned()));
@@ -301,7 +310,7 @@ fn open_checked(path: &Path, new_id: u64) -> Result<(Database, Contents), Unusab
     if let Some(format) = later_redb(path) {
         return Err(Unusable::Newer(FormatOf::Redb, format));
     }
-    let opened = checked(path, new_id, || {
+    let opened = checked(path, new_id, copy, || {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let file = file.map_err(|e| Unusable::Failed(Box::new(redb::Error::Io(e))))?;
         Builder::new().set_cache_size(CACHE).create_file(file).map_err(judge)
@@ -322,10 +331,10 @@ fn later_redb(path: &Path) -> Option<u64> {
 }
 
 /// Creates the file that could not be created at the start. Fails if somebody has put one there since.
-fn make(path: &Path, id: u64) -> Result<Database, StoreCause> {
+fn make(path: &Path, id: u64, copy: &Copied) -> Result<Database, StoreCause> {
     let failed = |error: &dyn std::error::Error| StoreCause::Failed(crate::log::chain(error));
-    match open_checked(path, id).map_err(|why| refuse(path, why)) {
-        Ok((_, contents)) if contents.stored != Stored::default() || !contents.unreadable.is_empty() => {
+    match open_checked(path, id, copy).map_err(|why| refuse(path, why)) {
+        Ok((_, contents)) if !contents.is_new => {
             Err(StoreCause::Failed(format!("{} appeared after the start: restart the daemon", path.display())))
         }
         Ok((database, _)) => sync_dir(path).map(|()| database).map_err(|error| failed(&error)),
@@ -334,17 +343,17 @@ fn make(path: &Path, id: u64) -> Result<Database, StoreCause> {
     }
 }
 
-/// Reads a file that cannot be written, from a copy in memory: redb writes even when it only reads.
-fn read_copy(path: &Path, new_id: u64) -> Result<(Database, Contents), Unusable> {
-    checked(path, new_id, || {
+/// Reads a file that cannot be written, in memory: redb writes even when it only reads.
+fn read_only(path: &Path, new_id: u64, copy: &Copied) -> Result<(Database, Contents), Unusable> {
+    checked(path, new_id, copy, || {
         let bytes = match fs::read(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
             read => read.map_err(|error| Unusable::Failed(Box::new(redb::Error::Io(error))))?,
         };
-        let copy = InMemoryBackend::new();
-        let copied = copy.set_len(bytes.len() as u64).and_then(|()| copy.write(0, &bytes));
-        copied.map_err(|error| Unusable::Failed(Box::new(redb::Error::Io(error))))?;
-        Builder::new().set_cache_size(CACHE).create_with_backend(copy).map_err(judge)
+        let memory = InMemoryBackend::new();
+        let loaded = memory.set_len(bytes.len() as u64).and_then(|()| memory.write(0, &bytes));
+        loaded.map_err(|error| Unusable::Failed(Box::new(redb::Error::Io(error))))?;
+        Builder::new().set_cache_size(CACHE).create_with_backend(memory).map_err(judge)
     })
 }
 
@@ -360,6 +369,7 @@ fn is_for_want_of_writing(error: &redb::Error) -> bool {
 fn checked(
     path: &Path,
     new_id: u64,
+    copy: &Copied,
     open: impl FnOnce() -> Result<Database, Unusable>,
 ) -> Result<(Database, Contents), Unusable> {
     let work = || -> Result<_, Unusable> {
@@ -371,8 +381,8 @@ fn checked(
         if format > FORMAT {
             return Err(Unusable::Newer(FormatOf::Leasehold, format));
         }
-        let id = agree_on_id(&database, new_id).map_err(judge)?;
-        let contents = read(&database, id).map_err(judge)?;
+        let named = agree_on_id(&database, new_id, copy).map_err(judge)?;
+        let contents = read(&database, named).map_err(judge)?;
         Ok((database, contents))
     };
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
@@ -402,20 +412,25 @@ fn agree_on_format(database: &Database) -> Result<u64, redb::Error> {
     }
 }
 
-/// Returns the name of the file; one that has none gets this.
-fn agree_on_id(database: &Database, new_id: u64) -> Result<u64, redb::Error> {
+/// Returns the name of the file, and whether it is new. One that has none gets this; a new one takes that of the copy instead, if
+/// there is one, and in the same transaction what was copied.
+fn agree_on_id(database: &Database, new_id: u64, copy: &Copied) -> Result<(u64, bool), redb::Error> {
     let txn = database.begin_write()?;
     let found = txn.open_table(META)?.get(ID_KEY)?.map(|id| id.value());
     if let Some(id) = found {
         txn.abort()?;
-        return Ok(id);
+        return Ok((id, false));
     }
-    txn.open_table(META)?.insert(ID_KEY, new_id)?;
+    // A file of the first daemons has leases and no name.
+    let is_new = txn.open_table(LEASES)?.is_empty()?;
+    let (id, changes) = if is_new { copy.read() } else { None }.unwrap_or((new_id, Vec::new()));
+    make_all(&txn, &changes.into_iter().map(Encoded::new).filter_map(Result::ok).collect::<Vec<_>>())?;
+    txn.open_table(META)?.insert(ID_KEY, id)?;
     txn.commit()?;
-    Ok(new_id)
+    Ok((id, is_new))
 }
 
-fn read(database: &Database, id: u64) -> Result<Contents, redb::Error> {
+fn read(database: &Database, (id, is_new): (u64, bool)) -> Result<Contents, redb::Error> {
     let txn = database.begin_read()?;
     let (mut records, mut unreadable) = (Vec::new(), Vec::new());
     for row in txn.open_table(LEASES)?.iter()? {
@@ -429,29 +444,33 @@ fn read(database: &Database, id: u64) -> Result<Contents, redb::Error> {
         }
     }
     let stored = Stored { records, docker: docker::read(&txn)? };
-    Ok(Contents { stored, unreadable, id, last_event: journal::last(database)? })
+    Ok(Contents { stored, unreadable, is_new, id, last_event: journal::last(database)? })
 }
 
 /// Makes changes durable. Returns the number of the last event, if there was one.
 fn transact(database: &Database, changes: &[Encoded], runs: &mut Runs) -> Result<Option<u64>, redb::Error> {
     let mut txn = database.begin_write()?;
     txn.set_durability(Durability::Immediate)?;
-    {
-        let mut leases = txn.open_table(LEASES)?;
-        for change in changes {
-            match change {
-                Encoded::Put(id, json) => leases.insert(*id, json.as_slice()).map(drop)?,
-                Encoded::Remove(id) => leases.remove(*id).map(drop)?,
-                Encoded::PutDocker(table, key, json) => docker::put(&txn, *table, key, json)?,
-                Encoded::RemoveDocker(table, key) => docker::remove(&txn, *table, key)?,
-                Encoded::Note(_) => {}
-            }
-        }
-    }
+    make_all(&txn, changes)?;
     let events: Vec<&Event> = changes.iter().filter_map(Encoded::event).collect();
     let last_event = if events.is_empty() { None } else { Some(journal::append(&txn, &events, runs)?) };
     txn.commit()?;
     Ok(last_event)
+}
+
+/// Makes all changes but events.
+fn make_all(txn: &WriteTransaction, changes: &[Encoded]) -> Result<(), redb::Error> {
+    let mut leases = txn.open_table(LEASES)?;
+    for change in changes {
+        match change {
+            Encoded::Put(id, json) => leases.insert(*id, json.as_slice()).map(drop)?,
+            Encoded::Remove(id) => leases.remove(*id).map(drop)?,
+            Encoded::PutDocker(table, key, json) => docker::put(txn, *table, key, json)?,
+            Encoded::RemoveDocker(table, key) => docker::remove(txn, *table, key)?,
+            Encoded::Note(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Runs work on the database. A panic in it is a failure like any other: the database is reopened after it.

@@ -19,6 +19,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::file::LeaseFile;
 use super::*;
 
+mod copy;
+
 fn record(n: u64) -> Record {
     let mac = Mac([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
     Record {
@@ -61,6 +63,10 @@ fn open_beside(dir: &Path, run: &Path) -> (Store, Vec<(BindingId, Record)>, Unbo
     let (events, ends) = unbounded_channel();
     let (store, stored) = Store::open(dir, &run.join("dhcp.sock"), events).unwrap();
     (store, stored.records, ends)
+}
+
+fn opened(dir: &TempDir) -> (LeaseFile, Stored) {
+    LeaseFile::open(dir.path(), &dir.path().join("dhcp.sock")).unwrap()
 }
 
 fn ids(records: &[(BindingId, Record)]) -> Vec<u64> {
@@ -199,7 +205,7 @@ fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
     let written = RECORDS.lines().take(112).map(|line| serde_json::from_str(line).unwrap());
     let mut written: Vec<(BindingId, Record)> = written.collect();
     written.sort_by_key(|(id, _)| *id);
-    let (file, Stored { records, docker }) = LeaseFile::open(dir.path()).unwrap();
+    let (file, Stored { records, docker }) = opened(&dir);
     assert_eq!((records, docker), (written, Vec::new()));
     assert_eq!((file.last_event(), file.is_whole()), (112, true));
     assert!(damaged_files(dir.path()).is_empty());
@@ -223,7 +229,7 @@ fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
     store.persist(OpId(1), vec![put("a"), put("b")]);
     store.persist(OpId(2), vec![Change::RemoveDocker(DockerKey::Pool(pool("a").id))]);
     store.close();
-    let (_, Stored { records, docker }) = LeaseFile::open(dir.path()).unwrap();
+    let (_, Stored { records, docker }) = opened(&dir);
     assert_eq!((records.len(), docker), (112, vec![DockerRecord::Pool(pool("b"))]));
 }
 
@@ -281,14 +287,14 @@ fn a_record_of_dockers_that_does_not_parse_is_named_and_stays() {
     drop(database);
     let key = DockerKey::Network(DockerId::try_from("4f00".to_owned()).unwrap());
     for _ in 0..2 {
-        let (file, Stored { docker, .. }) = LeaseFile::open(dir.path()).unwrap();
+        let (file, Stored { docker, .. }) = opened(&dir);
         assert_eq!(docker, [DockerRecord::Unread(key.clone())]);
         drop(file);
     }
     let (store, _, _ends) = open(dir.path());
     store.persist(OpId(1), vec![Change::RemoveDocker(key)]);
     store.close();
-    assert_eq!(LeaseFile::open(dir.path()).unwrap().1.docker, []);
+    assert_eq!(opened(&dir).1.docker, []);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The writer thread: takes all waiting jobs, commits them as one, answers each; then carries out the reads.
+//! The writer thread: takes all waiting jobs, commits them as one, answers each; then carries out the reads, and copies what was
+//! committed.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
@@ -49,6 +50,7 @@ impl Writer {
             }
             self.last_event.send_if_modified(|last| std::mem::replace(last, self.file.last_event()) != *last);
             readings.into_iter().for_each(|reading| self.file.read(reading));
+            self.file.copy.follow();
             if closing {
                 return;
             }
@@ -60,7 +62,10 @@ impl Writer {
         while !self.ends.is_empty() {
             match queue.recv_timeout(AGAIN) {
                 Ok(job) => return Some(job),
-                Err(RecvTimeoutError::Timeout) => drop(self.commit(Vec::new())),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.commit(Vec::new());
+                    self.file.copy.follow();
+                }
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
@@ -72,8 +77,10 @@ impl Writer {
     fn commit(&mut self, group: Vec<(OpId, Vec<Change>)>) -> Vec<Persisted> {
         let mut answers = Vec::with_capacity(group.len());
         let mut encoded: Vec<_> = self.ends.changes().map(Encoded::new).filter_map(Result::ok).collect();
+        let mut copied: Vec<_> = self.ends.changes().filter_map(|change| change.copied()).collect();
         for (op, changes) in group {
             let ends = record::ended_by(&changes).map(|binding| (binding, changes.clone()));
+            let copies: Vec<_> = changes.iter().filter_map(Change::copied).collect();
             let result = match changes.into_iter().map(Encoded::new).collect::<Result<Vec<_>, _>>() {
                 // A transaction without changes asks whether writing is possible.
                 Ok(nothing) if nothing.is_empty() => {
@@ -82,6 +89,7 @@ impl Writer {
                 }
                 Ok(mut changes) => {
                     encoded.append(&mut changes);
+                    copied.extend(copies);
                     Ok(())
                 }
                 Err(error) => Err(StoreCause::Failed(format!("cannot write the record as JSON: {error}"))),
@@ -89,7 +97,10 @@ impl Writer {
             answers.push((Persisted { op, result }, ends));
         }
         match self.file.commit(&encoded) {
-            Ok(()) => self.ends.recorded(),
+            Ok(()) => {
+                self.ends.recorded();
+                self.file.copy.owe(copied);
+            }
             Err(cause) => {
                 tracing::error!(%cause, transactions = answers.len(), "nothing written");
                 for (answer, ends) in answers.iter_mut().filter(|(answer, _)| answer.result.is_ok()) {

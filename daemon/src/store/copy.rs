@@ -1,0 +1,137 @@
+//! A copy, beside the socket, of what would be lost for good with the store: Docker's leases, pools, networks and endpoints.
+//!
+//! A runtime's cache tells of CNI's containers. Docker tells once, and never again. So each of its records is in a file of its own,
+//! which is read where the store is missing or was set aside. The copy follows the store by a moment, and nothing waits for it. Like
+//! the store, it may be of an earlier boot: each lease says of which it is.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use leasehold_api::spool;
+use leasehold_core::record::{Change, DockerKey};
+use redb::TableHandle;
+use serde::{Deserialize, Serialize};
+use tracing::{error, warn};
+
+use super::{docker, ends};
+
+/// The file that is being written.
+const UNFINISHED: &str = "unfinished";
+
+/// The copy.
+pub(super) struct Copied {
+    directory: PathBuf,
+    /// The name of the store that it is of.
+    store: u64,
+    /// Changes that the store has made and the copy has not.
+    due: Vec<Change>,
+    /// One could not be made, which was said.
+    fails: bool,
+}
+
+/// A file.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    /// The name of the store.
+    store: u64,
+    /// What puts the record there.
+    change: Change,
+}
+
+impl Copied {
+    /// Returns the copy beside a socket.
+    pub(super) fn beside(socket: &Path) -> Self {
+        Self { directory: spool::copy(socket), store: 0, due: Vec::new(), fails: false }
+    }
+
+    /// Returns the name of the store that was lost, and what gives another one its records; `None` where there is no copy.
+    pub(super) fn read(&self) -> Option<(u64, Vec<Change>)> {
+        let mut entries = Vec::new();
+        for path in self.files().filter(|path| !path.ends_with(UNFINISHED)) {
+            match ends::read::<Entry>(&path) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => {
+                    error!(file = %path.display(), %error, "cannot read what was copied of the lost store: a record is lost")
+                }
+            }
+        }
+        let store = entries.first()?.store;
+        warn!(copy = %self.directory.display(), records = entries.len(), "the store is new: taking up what was copied of the one before");
+        Some((store, entries.into_iter().filter(|of| of.store == store).map(|of| of.change).collect()))
+    }
+
+    /// Has the copy hold what a store holds, and nothing else.
+    pub(super) fn begin(&mut self, store: u64, copied: Vec<Change>) {
+        self.store = store;
+        let kept: BTreeSet<_> = copied.iter().filter_map(|change| self.path(change)).collect();
+        self.owe(copied);
+        self.follow();
+        let others: Vec<_> = self.files().filter(|path| !kept.contains(path)).collect();
+        others.iter().for_each(|path| self.warn_once(path, remove(path)));
+    }
+
+    /// Has changes be due: the store has made them.
+    pub(super) fn owe(&mut self, copied: impl IntoIterator<Item = Change>) {
+        self.due.extend(copied);
+    }
+
+    /// Makes the changes that are due.
+    pub(super) fn follow(&mut self) {
+        for change in std::mem::take(&mut self.due) {
+            let Some(path) = self.path(&change) else { continue };
+            let made = match change {
+                Change::Remove(_) | Change::RemoveDocker(_) => remove(&path),
+                change => self.write(&path, &Entry { store: self.store, change }),
+            };
+            self.warn_once(&path, made);
+        }
+    }
+
+    fn warn_once(&mut self, path: &Path, made: io::Result<()>) {
+        if let Err(error) = made
+            && !std::mem::replace(&mut self.fails, true)
+        {
+            warn!(file = %path.display(), %error, "cannot copy the store: what is Docker's would be lost with it");
+        }
+    }
+
+    /// Writes a file, which is there whole or not at all. It need not outlive the host.
+    fn write(&self, path: &Path, entry: &Entry) -> io::Result<()> {
+        let unfinished = self.directory.join(UNFINISHED);
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        file.write_all(&serde_json::to_vec(entry)?)?;
+        fs::rename(&unfinished, path)
+    }
+
+    /// Returns the file of the record that a change is about.
+    fn path(&self, change: &Change) -> Option<PathBuf> {
+        let docker = |key: &DockerKey| {
+            let (table, name) = docker::place_of(key);
+            let mut hasher = DefaultHasher::new();
+            name.hash(&mut hasher);
+            // A pool's name is a path, and may be longer than a file's.
+            format!("{}-{:016x}", table.name(), hasher.finish())
+        };
+        let name = match change {
+            Change::Put(id, _) | Change::Remove(id) => format!("lease-{}", id.0),
+            Change::PutDocker(record) => docker(&record.key()),
+            Change::RemoveDocker(key) => docker(key),
+            Change::Note(_) => return None,
+        };
+        Some(self.directory.join(name))
+    }
+
+    fn files(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        fs::read_dir(&self.directory).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
+    }
+}
+
+/// Removes a file that may not be there.
+fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path).or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}

@@ -1,0 +1,253 @@
+//! The store is lost, and with it nothing that nobody else remembers.
+
+use std::collections::BTreeMap;
+
+use leasehold_core::identity::Attachment;
+use leasehold_core::network::{EndpointRecord, Mode, NetworkRecord, Source, Wiring};
+
+use super::*;
+
+/// A state directory, and the socket's.
+struct Host {
+    state: TempDir,
+    run: TempDir,
+}
+
+/// All that a store is opened with but for its leases of CNI's.
+#[derive(Debug, PartialEq)]
+struct Found {
+    id: u64,
+    is_whole: bool,
+    leases: BTreeMap<BindingId, Record>,
+    docker: Vec<DockerRecord>,
+}
+
+impl Host {
+    fn new() -> Self {
+        Self { state: TempDir::new().unwrap(), run: TempDir::new().unwrap() }
+    }
+
+    /// Lets a daemon make changes, one transaction after the other. Returns what it found at its start.
+    fn runs(&self, changes: Vec<Change>) -> Found {
+        let (events, mut ends) = unbounded_channel();
+        let (store, stored) = Store::open(self.state.path(), &self.run.path().join("dhcp.sock"), events).unwrap();
+        let (id, is_whole) = (store.id(), store.is_whole());
+        for change in changes {
+            store.persist(OpId(1), vec![change]);
+            assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+        }
+        store.close();
+        let (leases, mut docker) = (stored.records.into_iter().collect(), stored.docker);
+        docker.sort_by_key(DockerRecord::key);
+        Found { id, is_whole, leases, docker }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.state.path().join("leases.redb")
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.run.path().join("dhcp.sock.copy")
+    }
+
+    fn loses_its_store(&self) {
+        fs::remove_file(self.store()).unwrap();
+    }
+
+    /// Returns the files of the copy, in order.
+    fn copied(&self) -> Vec<PathBuf> {
+        let mut files: Vec<_> = fs::read_dir(self.copy()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+}
+
+fn dockers(n: u64) -> Record {
+    let pool = pool().id.to_string();
+    Record { attachment: Attachment::Docker { pool, endpoint: format!("02:42:00:00:00:{n:02x}") }, ..record(n) }
+}
+
+fn put_dockers(id: u64) -> Change {
+    Change::Put(BindingId(id), Box::new(dockers(id)))
+}
+
+fn since() -> WallTime {
+    WallTime::from_epoch(Duration::from_secs(1))
+}
+
+fn pool() -> PoolRecord {
+    PoolRecord {
+        // Longer than the name of a file.
+        id: PoolId::new("a/b".repeat(200), "192.0.2.0/24".parse().unwrap(), None),
+        lan: None,
+        gateway: None,
+        reserved: ["192.0.2.9".parse().unwrap()].into(),
+        automatic: true,
+        since: since(),
+    }
+}
+
+fn network() -> NetworkRecord {
+    NetworkRecord {
+        id: DockerId::try_from("4f00".to_owned()).unwrap(),
+        definition: "parent=eth0".to_owned(),
+        wiring: Wiring { mode: Mode::Ipvlan, on: "eth0".to_owned(), vlan: 0, mtu: None },
+        gateway: None,
+        pool: "0.0.0.0/0".parse().unwrap(),
+        leases: false,
+        since: since(),
+        unused: false,
+    }
+}
+
+fn endpoint() -> EndpointRecord {
+    EndpointRecord {
+        id: DockerId::try_from("e000".to_owned()).unwrap(),
+        network: network().id,
+        mac: Mac([2, 0, 0, 0, 0, 1]),
+        address: "192.0.2.7/24".parse().unwrap(),
+        source: Source::Leased(dockers(1).attachment),
+        since: since(),
+    }
+}
+
+/// Returns what Docker told, in the order of its keys.
+fn told() -> Vec<DockerRecord> {
+    vec![DockerRecord::Pool(pool()), DockerRecord::Network(network()), DockerRecord::Endpoint(endpoint())]
+}
+
+/// Returns changes after which a store holds two leases of Docker's, one of CNI's, and what Docker told.
+fn life() -> Vec<Change> {
+    let told = told().into_iter().map(|record| Change::PutDocker(Box::new(record)));
+    [put_dockers(1), put(2, 2), put_dockers(3)].into_iter().chain(told).collect()
+}
+
+/// Returns leases that were copied: they are to be confirmed.
+fn unconfirmed(ids: &[u64]) -> BTreeMap<BindingId, Record> {
+    ids.iter().map(|id| (BindingId(*id), Record { unconfirmed: true, ..dockers(*id) })).collect()
+}
+
+#[test]
+fn what_is_dockers_outlives_a_store_that_is_missing_or_damaged() {
+    for damage in [None, Some("no database"), Some("")] {
+        let host = Host::new();
+        let first = host.runs(life());
+        assert_eq!((first.is_whole, first.leases.len()), (false, 0), "what runs is to be looked for");
+        match damage {
+            None => host.loses_its_store(),
+            Some(bytes) => fs::write(host.store(), bytes).unwrap(),
+        }
+        let found = host.runs(vec![]);
+        // Links bear the store's name.
+        let expected = Found { id: first.id, is_whole: false, leases: unconfirmed(&[1, 3]), docker: told() };
+        assert_eq!(found, expected);
+        // It is in the new store, too.
+        fs::remove_dir_all(host.copy()).unwrap();
+        assert_eq!(host.runs(vec![]), Found { is_whole: true, ..expected });
+    }
+}
+
+#[test]
+fn the_copy_follows_each_change_of_the_store() {
+    let host = Host::new();
+    host.runs(life());
+    let changed = Record { state: RecordState::Past, ..dockers(3) };
+    let endpoint = Change::RemoveDocker(DockerKey::Endpoint(endpoint().id));
+    host.runs(vec![
+        Change::Remove(BindingId(1)),
+        Change::Remove(BindingId(2)),
+        Change::Put(BindingId(3), Box::new(changed.clone())),
+        Change::RemoveDocker(DockerKey::Pool(pool().id)),
+        endpoint,
+        put_dockers(4),
+    ]);
+    host.loses_its_store();
+    let found = host.runs(vec![]);
+    let mut leases = unconfirmed(&[4]);
+    leases.insert(BindingId(3), Record { unconfirmed: true, ..changed });
+    assert_eq!((found.leases, found.docker), (leases, vec![DockerRecord::Network(network())]));
+}
+
+#[test]
+fn a_whole_store_is_told_nothing_by_a_copy_and_makes_it_its_own() {
+    let (host, other) = (Host::new(), Host::new());
+    let id = host.runs(vec![put_dockers(1)]).id;
+    other.runs(vec![put_dockers(1), put_dockers(5)]);
+    other.copied().iter().for_each(|file| _ = fs::copy(file, host.copy().join(file.file_name().unwrap())).unwrap());
+    let leases = BTreeMap::from([(BindingId(1), dockers(1))]);
+    assert_eq!(host.runs(vec![]), Found { id, is_whole: true, leases, docker: vec![] });
+    host.loses_its_store();
+    assert_eq!(host.runs(vec![]), Found { id, is_whole: false, leases: unconfirmed(&[1]), docker: vec![] });
+}
+
+#[test]
+fn a_store_of_cnis_alone_has_no_copy_and_one_that_is_deleted_with_its_copy_is_forgotten() {
+    let host = Host::new();
+    host.runs(vec![put(1, 1), Change::Remove(BindingId(1))]);
+    assert!(!host.copy().exists());
+    let id = host.runs(life()).id;
+    fs::remove_dir_all(host.copy()).unwrap();
+    host.loses_its_store();
+    let found = host.runs(vec![]);
+    assert!(found.id != id && found.leases.is_empty() && found.docker.is_empty(), "{found:?}");
+}
+
+#[test]
+fn a_file_of_the_copy_that_cannot_be_read_is_left_out() {
+    let host = Host::new();
+    host.runs(life());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let files = host.copied();
+    assert!(mode(&host.copy()) == 0o700 && files.iter().all(|file| mode(file) == 0o600));
+    assert_eq!(files.len(), 5);
+    fs::write(host.copy().join("lease-1"), "{\"half\":").unwrap();
+    // A daemon was killed over this one.
+    fs::write(host.copy().join("unfinished"), "{").unwrap();
+    host.loses_its_store();
+    let found = host.runs(vec![]);
+    assert_eq!((found.leases, found.docker), (unconfirmed(&[3]), told()));
+    assert_eq!(host.copied().len(), 4);
+}
+
+#[test]
+fn a_copy_that_cannot_be_written_harms_nothing_and_one_that_goes_is_begun_again() {
+    let host = Host::new();
+    fs::write(host.copy(), "in the way").unwrap();
+    host.runs(life());
+    assert_eq!(host.runs(vec![]).leases.len(), 3);
+    fs::remove_file(host.copy()).unwrap();
+    host.runs(vec![put_dockers(4)]);
+    host.loses_its_store();
+    assert_eq!(host.runs(vec![]).leases, unconfirmed(&[1, 3, 4]));
+}
+
+#[test]
+#[ignore = "the child of what_was_copied_is_held_while_no_store_can_be_written_and_then_written, on a tmpfs"]
+fn child_without_a_store() {
+    let state = PathBuf::from(std::env::var("LEASEHOLD_TEST_DIR").unwrap());
+    let remount = |how: &str| Command::new("mount").args(["-o", how]).arg(&state).status().unwrap().success();
+    let run = TempDir::new().unwrap();
+    let (store, _, _ends) = open_beside(&state, run.path());
+    life().into_iter().for_each(|change| store.persist(OpId(1), vec![change]));
+    store.close();
+    fs::remove_file(state.join("leases.redb")).unwrap();
+    assert!(remount("remount,ro"));
+    let (store, records, mut ends) = open_beside(&state, run.path());
+    assert_eq!(ids(&records), [1, 3]);
+    // What ends now goes with what is written later.
+    store.persist(OpId(2), vec![Change::Remove(BindingId(3))]);
+    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+    assert!(remount("remount,rw"));
+    store.persist(OpId(3), vec![put_dockers(4)]);
+    assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
+    store.close();
+    fs::remove_dir_all(run.path().join("dhcp.sock.copy")).unwrap();
+    let (store, records, _ends) = open_beside(&state, run.path());
+    assert_eq!(ids(&records), [1, 4]);
+    store.close();
+}
+
+#[test]
+fn what_was_copied_is_held_while_no_store_can_be_written_and_then_written() {
+    on_a_tmpfs("what_was_copied_is_held_while_no_store_can_be_written_and_then_written", "copy::child_without_a_store");
+}
