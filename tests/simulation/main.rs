@@ -165,6 +165,7 @@ fn must_have_happened(stats: &Stats) {
         "adopted",
         "answers of denied rogues",
         "attachments with a station that is not heard",
+        "bindings that outlived their store",
         "calls of the network driver that came twice",
         "carrier lost",
         "clients that share a chaddr",

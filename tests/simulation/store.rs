@@ -82,6 +82,19 @@ impl Store {
         count
     }
 
+    /// Loses the file: what was copied of it is in the next one. Returns how many bindings are lost, and how many are not.
+    pub(crate) fn lose(&mut self) -> (usize, usize) {
+        self.beside.clear();
+        let before = std::mem::take(&mut self.durable);
+        let count = before.len();
+        for (id, record) in before {
+            if let Some(Change::Put(id, record)) = Change::Put(id, Box::new(record)).copied() {
+                self.durable.insert(id, *record);
+            }
+        }
+        (count - self.durable.len(), self.durable.len())
+    }
+
     /// Records that the daemon has heard the result of a transaction.
     pub(crate) fn heard(&mut self, op: OpId) {
         self.replaced.remove(&op);

@@ -173,8 +173,11 @@ impl World {
         for id in self.requests.keys().copied().collect::<Vec<_>>() {
             self.after(0, 5 * MILLI, Event::Cut(id));
         }
-        self.damage();
+        let damaged = self.damage();
         if happens(&mut self.rng, self.plan.reboots) {
+            if damaged {
+                self.copy_is_lost();
+            }
             self.reboot();
         }
         let down = self.downtime();

@@ -1,4 +1,4 @@
-//! A store that is set aside: the daemon starts without leases, and adopts what runs.
+//! A store that is set aside: the daemon starts with what was copied of it, which is Docker's, and adopts what else runs.
 
 use std::time::Duration;
 
@@ -16,32 +16,30 @@ use crate::watch::Rule;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl World {
-    /// The store may be found damaged by the next start.
-    pub(super) fn damage(&mut self) {
+    /// The store may be found damaged by the next start. Returns whether it is.
+    pub(super) fn damage(&mut self) -> bool {
         if !happens(&mut self.rng, self.plan.damages) || self.store.durable.is_empty() {
-            return;
+            return false;
         }
         self.note(|| "STORE DAMAGED".to_owned());
         self.stats.count("damaged stores");
-        self.stats.count_many("bindings that were lost with their store", self.store.durable.len());
         let plan = &self.plan;
         let sure = !plan.may_lapse() && plan.store_faults == 0 && plan.store_full.is_none() && self.crashes.is_empty();
-        for actor in self.actors.iter_mut().filter(|actor| actor.phase == Phase::Live) {
+        for actor in self.actors.iter_mut().filter(|actor| actor.phase == Phase::Live && !actor.docker) {
             // Without its address on the interface nothing shows that it runs, and its runtime knows nothing of an address that
             // came after its ADD.
             let told = actor.told.as_ref().map(|told| told.address);
             let known = |record: &Record| record.state == RecordState::Bound && Some(record.lease.address) == told;
             let is_known = |record: &Record| record.attachment == actor.attachment && known(record);
-            let must = sure && !actor.meddled && !actor.docker && self.store.durable.values().any(is_known);
+            let must = sure && !actor.meddled && self.store.durable.values().any(is_known);
             actor.stranded = Some(must && actor.stranded != Some(false));
             // A container that is not adopted gets another lease by its next ADD.
             actor.excused |= actor.stranded == Some(false);
         }
         // An answer that is still on its way also reports a lease that is lost: nobody will know of its end.
-        let tells = |role: &Role| matches!(role, Role::Add | Role::Join);
-        let on_its_way = self.requests.values().filter(|asked| tells(&asked.role) && asked.answered);
+        let on_its_way = self.requests.values().filter(|asked| matches!(asked.role, Role::Add) && asked.answered);
         for (index, generation) in on_its_way.filter_map(|asked| asked.by) {
-            let Some(actor) = self.actors.get_mut(index) else { continue };
+            let Some(actor) = self.actors.get_mut(index).filter(|actor| !actor.docker) else { continue };
             if (actor.generation, actor.phase) == (generation, Phase::Adding) {
                 (actor.stranded, actor.excused) = (Some(false), true);
             }
@@ -51,15 +49,18 @@ impl World {
             // that is the same client to a server.
             self.watch.holders.clear();
         }
-        self.store.durable.clear();
-        self.store.recorded();
-        self.docker_is_lost();
+        let (lost, copied) = self.store.lose();
+        self.stats.count_many("bindings that were lost with their store", lost);
+        self.stats.count_many("bindings that outlived their store", copied);
         self.was_damaged = true;
-        self.leave_all(Excuse::StoreLost, false);
+        self.leave_all(Excuse::StoreLost, true);
+        true
     }
 
-    /// Docker's networks and endpoints are lost too. Links with the alias of the store that was set aside belong to a stranger.
-    fn docker_is_lost(&mut self) {
+    /// The host reboots before a start finds the store damaged: what was copied of it is lost too. What bears the alias of the store
+    /// that was set aside is a stranger's.
+    pub(super) fn copy_is_lost(&mut self) {
+        self.store.durable.clear();
         self.store.docker.clear();
         self.store.number += 1;
         for actor in self.actors.iter().filter(|actor| actor.docker) {
@@ -67,11 +68,13 @@ impl World {
         }
         self.networks.iter_mut().for_each(|network| *network = super::Network::default());
         self.wired.store_lost();
+        self.docker_was_lost = true;
+        self.leave_all(Excuse::StoreLost, true);
     }
 
     /// Returns the containers that run with an address, for a daemon that knows of no lease.
     pub(super) fn adoptees(&self) -> Vec<Adoptee> {
-        if !self.store.durable.is_empty() {
+        if self.store.durable.values().any(|record| record.attachment.container().is_some()) {
             return Vec::new();
         }
         let runs = self.actors.iter().filter(|actor| actor.phase == Phase::Live && !actor.docker);

@@ -254,6 +254,8 @@ pub(crate) struct World {
     store_fails: bool,
     /// Whether a daemon has started without the leases of the one before.
     was_damaged: bool,
+    /// So has one without what was copied of it.
+    docker_was_lost: bool,
     /// Whether a lease may end because its holder cannot reach its server in time.
     may_lapse: bool,
     /// Whether a client is heard soon after its link is back.
@@ -328,6 +330,7 @@ impl World {
             links_fail: plan.link_faults > 0,
             store_fails: plan.store_faults > 0 || plan.store_full.is_some() || plan.damages > 0,
             was_damaged: false,
+            docker_was_lost: false,
             may_lapse: plan.may_lapse(),
             heard_soon: plan.is_heard_soon(),
             breach: None,

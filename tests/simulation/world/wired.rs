@@ -374,7 +374,7 @@ impl World {
             return self.stats.count("networks that were made anew while containers were on them");
         }
         let (stage, unsure) = self.wired.networks[lan];
-        if !unsure && !self.was_damaged {
+        if !unsure && !self.docker_was_lost {
             return self.fail(Rule::Wired, format!("the network of LAN {lan} is not known, and is {stage:?}"));
         }
         if stage == Stage::There {
