@@ -10,6 +10,7 @@ mod conflict;
 mod crash;
 mod demo;
 mod docker;
+mod docker_lost;
 mod endurance;
 mod fixtures;
 mod grace;

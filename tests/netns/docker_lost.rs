@@ -1,0 +1,118 @@
+//! The store is lost under containers of Docker's, which go on: nobody but the daemon ever knew of their leases and networks.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use netns_fixtures::engine::played::{Driver, NetworkPlan, Played, Release, RunPlan};
+use netns_fixtures::model::{Kind, code};
+use netns_fixtures::server::{Dnsmasq, Grants};
+use netns_fixtures::{Capture, DEADLINE, Dhcp, Error, Lab, Lan, Mac, sandbox};
+use serde_json::json;
+
+use crate::network::NEEDS;
+
+/// What becomes of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// Its directory is deleted.
+    Missing,
+    /// Its file is damaged.
+    Damaged,
+}
+
+/// Loses the store while no daemon runs, and starts the next one.
+fn lose(lab: &mut Lab, loss: Loss) -> Result<(), Error> {
+    lab.kill9()?;
+    let state = lab.home().state_dir();
+    match loss {
+        Loss::Missing => fs::remove_dir_all(&state).expect("the state directory is there"),
+        Loss::Damaged => fs::write(state.join("leases.redb"), [0xa5; 8192]).expect("the store can be written"),
+    }
+    lab.start_daemon()?;
+    lab.wait_for_line("taking up what was copied")
+}
+
+/// Waits until the server has confirmed a container's address, and then renewed it.
+fn goes_on(seen: &mut Capture, mac: Mac, address: Ipv4Addr) -> Result<(), Error> {
+    let own = |m: &Dhcp| m.chaddr == mac;
+    let asked = seen.rewind().wait_for_dhcp(Kind::Request, DEADLINE, own)?;
+    let asks = (asked.address_option(code::REQUESTED), asked.option(code::SERVER));
+    assert_eq!(asks, (Some(address), None), "INIT-REBOOT: {asked:?}");
+    for kind in [Kind::Ack, Kind::Request, Kind::Ack] {
+        seen.wait_for_dhcp(kind, DEADLINE, own)?;
+    }
+    Ok(())
+}
+
+fn outlive(loss: Loss) -> Result<(), Error> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_docker()?;
+    lab.start_daemon()?;
+    let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
+    let server =
+        Dnsmasq::start(&lab.lan, Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() })?;
+    let docker = Played::start(&lab.lan.host, Release::V29, "leasehold")?;
+    let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
+    let aux = Ipv4Addr::new(10, 7, 0, 8);
+    let plan = NetworkPlan {
+        options: options.clone(),
+        reserved: vec![aux],
+        ..NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned()))
+    };
+    // Docker's own driver, and ours.
+    let theirs = docker.network_create(&plan.with_subnet(Lan::SUBNET))?;
+    let ours = docker.wire(options, None)?;
+    let web = docker.run(&theirs, "web", RunPlan::default())?;
+    let db = docker.run_wired(&ours, "db", None)?;
+    let mut late = docker.prepare_wired(&ours, "late", None)?;
+    docker.create_endpoint(&mut late)?;
+
+    let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
+    lose(&mut lab, loss)?;
+    let address = |of: Option<ipnet::Ipv4Net>| of.expect("an endpoint has an address").addr();
+    let held = [
+        (web.container.mac, web.address.addr()),
+        (db.container.mac, address(db.address)),
+        (late.container.mac, address(late.address)),
+    ];
+    for (mac, address) in held {
+        goes_on(&mut seen, mac, address)?;
+    }
+    assert!(
+        !seen.dhcp()?.iter().any(|m| matches!(m.kind, Kind::Discover | Kind::Release)),
+        "no lease was lost:\n{seen}"
+    );
+    let rows = lab.daemon().list()?;
+    assert!(rows.len() == 3 && rows.iter().all(|row| row["state"] == "BOUND"), "{rows:?}");
+    let refused = docker.run(&theirs, "aux", RunPlan { address: Some(aux), ..RunPlan::default() });
+    assert!(refused.is_err_and(|error| error.to_string().contains("reserved")), "it is reserved still");
+
+    // All of them go on to their end, and so does the network.
+    docker.join_wired(&late)?;
+    let new = docker.run_wired(&ours, "new", None)?;
+    let ping = ["ping", "-c", "1", "-W", "10", &Lan::SERVER.to_string()];
+    for container in [&web.container, &db.container, &late.container, &new.container] {
+        container.netns.run_command("busybox", &ping, "")?;
+    }
+    docker.stop(web)?;
+    [&db, &late, &new].into_iter().try_for_each(|wired| docker.stop_wired(wired))?;
+    server.wait_until_free()?;
+    lab.daemon().wait_until_empty()?;
+    for wired in [&db, &late, &new] {
+        assert!(lab.lan.host.index(&wired.link_name()).is_err(), "its link is left");
+    }
+    docker.unwire(&ours)?;
+    docker.network_rm(theirs)
+}
+
+#[test]
+fn dockers_containers_outlive_a_store_that_is_deleted() -> Result<(), Error> {
+    outlive(Loss::Missing)
+}
+
+#[test]
+fn dockers_containers_outlive_a_store_that_is_damaged() -> Result<(), Error> {
+    outlive(Loss::Damaged)
+}
