@@ -254,7 +254,7 @@ pub(crate) struct World {
     store_fails: bool,
     /// Whether a daemon has started without the leases of the one before.
     was_damaged: bool,
-    /// So has one without what was copied of it.
+    /// Whether one has also started without the copy of these.
     docker_was_lost: bool,
     /// Whether a lease may end because its holder cannot reach its server in time.
     may_lapse: bool,
