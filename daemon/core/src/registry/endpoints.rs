@@ -450,7 +450,7 @@ impl Registry {
         endpoint.deleting.into_iter().for_each(|call| self.answer(call, Answer::Network(NetworkAnswer::Done)));
     }
 
-    /// Lets a call wait for an endpoint no more. One that nobody waits for ends.
+    /// Removes a call that waits for an endpoint, and ends an endpoint that no call waits for any more.
     pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DockerId) {
         let Some(endpoint) = self.endpoints.by_id.get_mut(name) else { return };
         let was_creating = endpoint.creating.contains(&id);

@@ -18,11 +18,11 @@ use crate::wire::Mac;
 pub(in crate::registry) struct Attached {
     pub(super) attachment: Attachment,
     pub(super) by: Caller,
-    /// Why an ADD failed, while the link is still there that was made for this binding's exchange.
+    /// Why an ADD failed, while the temporary link of this binding's exchange is still there.
     pub(super) withheld: Option<(BindingId, Answer)>,
 }
 
-/// Who hears of its answer.
+/// Who hears the answer.
 #[derive(Debug)]
 pub(in crate::registry) enum Caller {
     /// Whoever came through a front door.
@@ -43,7 +43,7 @@ pub(in crate::registry) enum Caller {
 }
 
 impl Attached {
-    /// Tells whoever asked.
+    /// Gives the answer to the caller.
     pub(super) fn answer(self, core: &mut Registry, now: Now, id: RequestId, answer: Answer) {
         match self.by {
             Caller::Door => core.out.reply(id, answer),
@@ -91,7 +91,7 @@ impl Attached {
         core.end(now, &attachment);
     }
 
-    /// Gives up what it waits for, but for a DEL.
+    /// Gives up the operation that it waits for, unless that is a DEL.
     pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
         let attachment = &self.attachment;
         let Some(slot) = core.slots.get_mut(attachment) else { return Next::Nothing };

@@ -34,7 +34,7 @@ impl EndpointCall {
         Next::Answers(Answer::Failed(failure))
     }
 
-    /// Ends what nobody waits for.
+    /// Ends the endpoint if nobody else waits for it.
     pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
         core.await_endpoint_no_more(now, id, &self.endpoint);
         Next::Nothing

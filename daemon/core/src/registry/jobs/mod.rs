@@ -1,7 +1,7 @@
 //! The calls that are not answered yet, each as a job: what becomes of one is read here.
 //!
-//! A job is what one kind of call waits for. It says what it does when an effect of its own is over, at its time-out, and when
-//! its caller hangs up; for as long as it says that, it is not in the table.
+//! Each kind of call has a type of its own. It says what to do when one of its effects is done, at its time-out, and when its
+//! caller hangs up. Meanwhile the job is out of the table; what it returns puts it back, answers the call, or does neither.
 
 mod attached;
 mod collect;
@@ -47,9 +47,9 @@ pub(super) enum Job {
     Pool(PoolChange),
     /// An address that Docker gives back.
     Leave(Leaving),
-    /// A network that comes or goes.
+    /// A network that is being made or forgotten.
     Network(NetworkChange),
-    /// What waits for an endpoint.
+    /// A wait for an endpoint.
     Endpoint(EndpointCall),
 }
 
@@ -60,7 +60,7 @@ pub(super) enum Next {
     Waits(Job),
     /// It is answered.
     Answers(Answer),
-    /// Nothing more: nobody is to hear of it, or that is seen to already.
+    /// Nothing more happens: no caller listens, or the job is already in the table.
     Nothing,
 }
 
@@ -68,11 +68,11 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     by_id: BTreeMap<RequestId, Job>,
-    /// How many the core has made of itself.
+    /// How many calls the core has made itself.
     errands: u64,
 }
 
-/// The ids of those begin here: nobody else makes so many.
+/// The ids of the core's own calls begin here. Nobody else makes so many.
 const FIRST_ERRAND: u64 = 1 << 63;
 
 impl Jobs {
@@ -86,7 +86,7 @@ impl Jobs {
         self.by_id.insert(id, Job::Attached(Attached { attachment, by, withheld: None }));
     }
 
-    /// Adds one that the core makes of itself, and returns its id.
+    /// Adds a call about an attachment that the core makes itself, and returns its id.
     pub(super) fn errand(&mut self, by: Caller, attachment: Attachment) -> RequestId {
         let id = RequestId(FIRST_ERRAND + self.errands);
         self.errands += 1;
@@ -113,14 +113,14 @@ impl Jobs {
         self.attached(id).map(|job| &job.by)
     }
 
-    /// Keeps the answer to an ADD until the link is gone that was made for its binding's exchange.
+    /// Withholds the answer to an ADD until the temporary link of its binding's exchange is gone.
     pub(super) fn withhold(&mut self, id: RequestId, binding: BindingId, answer: Answer) {
         if let Some(Job::Attached(job)) = self.by_id.get_mut(&id) {
             job.withheld = Some((binding, answer));
         }
     }
 
-    /// Takes out the answer that waits for the end of a binding's link, with the call.
+    /// Returns the answer that waits for a binding's temporary link to go, with the call.
     pub(super) fn take_withheld(&mut self, binding: BindingId) -> Option<(RequestId, Answer)> {
         self.by_id.iter_mut().find_map(|(id, job)| {
             let Job::Attached(job) = job else { return None };
@@ -129,7 +129,7 @@ impl Jobs {
         })
     }
 
-    /// Returns the networks that come or go.
+    /// Returns the networks that are being made or forgotten.
     pub(super) fn networks(&self) -> impl Iterator<Item = &NetworkChange> {
         self.by_id.values().filter_map(|job| if let Job::Network(change) = job { Some(change) } else { None })
     }
@@ -172,7 +172,7 @@ impl Registry {
         self.call_goes_on(id, next);
     }
 
-    /// Goes on with a call one of whose effects is over.
+    /// Goes on with a call after one of its effects is done.
     pub(super) fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
         let Some(job) = self.jobs.by_id.remove(&id) else { return };
         let next = match job {
@@ -216,7 +216,7 @@ impl Registry {
             Some(Job::Network(job)) => job.hang_up(self),
             Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
             None => {
-                // Its answer may have crossed that.
+                // The answer may have left at the same moment.
                 self.unknown += u64::from(!self.take_back_unheard(id));
                 return;
             }
@@ -224,17 +224,17 @@ impl Registry {
         self.call_goes_on(id, next);
     }
 
-    /// A frame came in over a call's sockets.
+    /// A frame has arrived on the sockets of a call.
     pub(super) fn call_hears(&mut self, now: Now, id: RequestId, frame: (&[u8], FrameMeta)) {
         self.at_look(id, |core, look| look.hears(core, now, id, frame));
     }
 
-    /// A call's sockets failed.
+    /// The sockets of a call have failed.
     pub(super) fn call_broken(&mut self, now: Now, id: RequestId, cause: LinkCause) {
         self.at_look(id, |core, look| look.broken(core, now, id, cause));
     }
 
-    /// The link did not take a call's message.
+    /// The link has not taken a message of a call.
     pub(super) fn call_unsent(&mut self, id: RequestId, cause: &LinkCause) {
         self.at_look(id, |_, look| look.unsent(cause));
     }
@@ -276,7 +276,7 @@ impl Registry {
         }
     }
 
-    /// Sets until when a call may wait, or when its job next has something to do.
+    /// Sets the time-out of a call.
     pub(super) fn time_call(&mut self, id: RequestId, at: Instant) {
         self.timers.set(Key::Call(id), Some((at, Why::Call)));
     }

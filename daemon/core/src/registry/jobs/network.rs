@@ -17,12 +17,12 @@ use crate::time::Now;
 /// How long a call about a network may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A network that comes or goes.
+/// A network that is being made or forgotten.
 #[derive(Debug)]
 pub(in crate::registry) struct NetworkChange {
     record: Box<NetworkRecord>,
     step: Step,
-    /// Its caller went away.
+    /// Its caller has hung up.
     unheard: bool,
 }
 
@@ -167,7 +167,7 @@ impl NetworkChange {
         next
     }
 
-    /// Takes back what came of it; what is forgotten is forgotten.
+    /// Undoes what has been made so far. A network that is being forgotten stays forgotten.
     pub(super) fn hang_up(mut self, core: &mut Registry) -> Next {
         match self.step {
             Step::Looking(op) | Step::Unmaking(op) => core.out.forget(op),
