@@ -138,13 +138,16 @@ fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
             r#","parnet":"eth1""#,
             "--ipam-opt parnet: unknown option; the options are parent, client-id, hostname, timeout, ",
         ),
-        (r#","parent":"eth 0""#, "--ipam-opt parent=eth 0: expected the name of a link of the host"),
+        (r#","parent":"eth 0""#, "--ipam-opt parent=eth 0: expected the name of a host link"),
         (r#","client-id":"pod""#, "--ipam-opt client-id=pod: expected auto, mac, duid, hex:… or text:…"),
         (r#","client-id":"hex:1""#, "--ipam-opt client-id=hex:1: expected hex: and the bytes of option 61"),
         (r#","client-id":"text:""#, "--ipam-opt client-id=text:: expected text: and 1 to 254 bytes"),
         (r#","timeout":"21""#, "--ipam-opt timeout=21: expected whole seconds, from 1 to 20"),
         (r#","timeout":"0""#, "--ipam-opt timeout=0: expected whole seconds, from 1 to 20"),
-        (r#","servers-allow":"dhcp.lan""#, "--ipam-opt servers-allow=dhcp.lan: expected IPv4 addresses"),
+        (
+            r#","servers-allow":"dhcp.lan""#,
+            "--ipam-opt servers-allow=dhcp.lan: expected comma-separated IPv4 addresses",
+        ),
         (r#","release":"no""#, "--ipam-opt release=no: expected true or false"),
         (r#","grace":"1m""#, "--ipam-opt grace=1m: expected a number of seconds"),
         (r#","hostname":"a b""#, "--ipam-opt hostname=a b: expected a host name"),
@@ -317,7 +320,7 @@ fn the_host_name_is_the_networks_or_the_containers() {
     assert_eq!(of(",hostname={name}.docker", MAC_AND_NAME).as_deref(), Some("web.docker"));
     let body = address(&format!("{POOL},hostname={{name}}.docker"), "", MAC_ONLY);
     let why = said(false, Method::RequestAddress, &body);
-    assert!(why.contains("Docker tells it from version 29 on, and only to --ipam-driver leasehold"), "{why}");
+    assert!(why.contains("Docker passes it from version 29 on, and only to --ipam-driver leasehold"), "{why}");
 }
 
 #[test]

@@ -219,7 +219,7 @@ fn what_no_network_can_be_is_refused_with_its_option_and_the_way_out() {
         (r#"{"mode":"bridge","parent":"eth0"}"#, "-o bridge="),
         (r#"{"mode":"macvlan","bridge":"br7"}"#, "-o parent="),
         (r#"{"parent":"eth0","bridge":"br7"}"#, "-o parent="),
-        (r#"{"parent":"eth0123456789012"}"#, "-o parent=eth0123456789012: expected the name of a link of the host"),
+        (r#"{"parent":"eth0123456789012"}"#, "-o parent=eth0123456789012: expected the name of a host link"),
         (r#"{"bridge":"a/b"}"#, "-o bridge=a/b: expected"),
         (r#"{"parent":"eth0","vlan":"0"}"#, "-o vlan=0: expected the number of a VLAN, from 1 to 4094"),
         (r#"{"parent":"eth0","vlan":4095}"#, "-o vlan=4095: expected"),
