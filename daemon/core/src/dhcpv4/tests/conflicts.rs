@@ -51,6 +51,23 @@ fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_so
 }
 
 #[test]
+fn a_server_that_offers_what_is_in_use_twice_in_a_row_waits_for_anothers_offer() {
+    let (mut stage, mut xid) = requesting();
+    for round in 1..=2 {
+        let now = stage.deadline().0 - Duration::from_millis(500);
+        stage.event(now, CONFLICT);
+        assert_declined(&stage.answer(now, &Reply::new(ACK, xid, 600)));
+        let (now, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+        xid = sent(&output.frames[0]).xid();
+        let offered = stage.answer(now, &Reply::new(OFFER, xid, 600));
+        assert_eq!(names(&offered).is_empty(), round == 2, "an address that is in use does not make a bad server");
+    }
+    let now = stage.deadline().0 - Duration::from_millis(1);
+    let good = Reply { yiaddr: [192, 0, 2, 60].into(), ..Reply::new(OFFER, xid, 600) }.with(54, &[192, 0, 2, 9]);
+    assert_eq!(sent(&stage.answer(now, &good).frames[0]).option(54), Some(&[192, 0, 2, 9][..]));
+}
+
+#[test]
 fn the_conflict_is_not_forgotten_when_the_request_has_to_be_sent_again() {
     let (mut stage, xid) = requesting();
     stage.event(at(0.0), CONFLICT);
