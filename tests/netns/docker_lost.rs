@@ -64,10 +64,11 @@ fn outlive(loss: Loss) -> Result<(), Error> {
     // Docker's own driver, and ours.
     let theirs = docker.network_create(&plan.with_subnet(Lan::SUBNET))?;
     let ours = docker.wire(options, None)?;
-    let web = docker.run(&theirs, "web", RunPlan::default())?;
-    let db = docker.run_wired(&ours, "db", None)?;
+    // The copy may be a commit behind: those that come after show that it has this one.
     let mut late = docker.prepare_wired(&ours, "late", None)?;
     docker.create_endpoint(&mut late)?;
+    let web = docker.run(&theirs, "web", RunPlan::default())?;
+    let db = docker.run_wired(&ours, "db", None)?;
 
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
     lose(&mut lab, loss)?;

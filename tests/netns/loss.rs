@@ -78,7 +78,7 @@ fn an_address_that_somebody_took_off_is_not_put_back_and_its_lease_kept_by_init_
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
 
     ip(&member, &format!("addr del {} dev eth0", Lan::on_lan(member.address)))?;
-    lab.wait_for_line("was taken off the interface")?;
+    lab.wait_for_line("somebody took the leased address off the interface")?;
     // At T1, and not by a RENEW, whose answer would reach nobody.
     is_confirmed(&mut seen, &member)?;
     let error = lab.check(&member).expect_err("the address is not there").cni();

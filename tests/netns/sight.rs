@@ -95,7 +95,7 @@ fn a_container_to_whose_namespace_no_path_leads_keeps_its_lease_until_it_ends() 
 fn a_server_in_a_macvlan_beside_hears_of_a_container_to_whose_namespace_no_path_leads() -> Result<(), CallError> {
     let needs = [Need::Program("dnsmasq"), Need::Program("umount")];
     let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
-    let lab = Lab::new(&sandbox)?;
+    let mut lab = Lab::new(&sandbox)?;
     let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
     let _server = Dnsmasq::start_in(&machine, short::<netns_fixtures::server::DnsmasqProgram>())?;
     let member = lab.attach("c1")?;
