@@ -1,5 +1,6 @@
 //! Links: where a binding's packets go, what the shell finds there, what it may do there, and how that fails.
 
+mod beside;
 mod cause;
 mod step;
 
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+pub use self::beside::Beside;
 pub use self::cause::LinkCause;
 pub use self::step::{LinkRoute, Step};
 use crate::identity::Lan;
@@ -91,12 +93,6 @@ impl Link {
     pub fn parent_of(lan: &Lan, found: &LinkView, mac: Mac) -> Self {
         let link = Self::of_lan(found.ifindex, lan, mac);
         if found.has_ports_for(mac) { link.by_port() } else { link }
-    }
-
-    /// Returns whether macvlans beside it could reach more than it does: on a link of the host that is not a bridge, and
-    /// untagged, because no macvlan hears what is tagged there.
-    pub fn has_beside(&self, found: &LinkView) -> bool {
-        matches!(self, Self::Parent { vlan: 0, port: false, .. }) && !found.bridge
     }
 
     /// Returns the Ethernet address that frames of this link bear.

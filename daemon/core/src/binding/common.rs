@@ -25,7 +25,7 @@ use crate::dhcpv4::message::Sender;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::interface::{Interfaces, Presence, Seat, Work};
-use crate::link::{Link, LinkCause, LinkView, Sockets};
+use crate::link::{Beside, Link, LinkCause, LinkView, Sockets};
 use crate::profile::Profile;
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{Instant, WallTime};
@@ -297,7 +297,8 @@ impl Common {
             false => view.mac,
         };
         let found = Link::parent_of(&self.identity.lan, view, mac);
-        let is_beside = self.is_hidden && !self.no_port && !self.profile.on_parent && found.has_beside(view);
+        let beside = Beside::of(&found, view, self.profile.on_parent);
+        let is_beside = self.is_hidden && !self.no_port && beside == Beside::Possible;
         let found = if is_beside { found.by_port() } else { found };
         if self.is_on_host() {
             self.link = found.clone();

@@ -20,7 +20,6 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::aside::Aside;
 pub(crate) use self::begin::Known;
 use self::offers::Misses;
 use self::survey::Reason;
@@ -36,7 +35,7 @@ use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::grant::policy::Policy;
 use crate::interface::News;
-use crate::link::{Hears, LinkCause, Sockets, Target};
+use crate::link::{Beside, Hears, LinkCause, Sockets, Target};
 use crate::pool::Limits;
 use crate::record::{BindingId, Former, Record, RecordState};
 use crate::time::Instant;
@@ -90,7 +89,7 @@ pub(crate) struct Acquire {
     /// Since when the only address that will do has been seen in a kept lease, and when it was last seen so.
     blocked: Option<(Instant, Instant)>,
     /// Whether it speaks from beside the LAN's link.
-    aside: Aside,
+    beside: Beside,
     /// Why it has no offer.
     reason: Reason,
     /// Whether the MTU waits for another change of the interface to end.
@@ -468,7 +467,7 @@ impl Living for Acquire {
                 Err(cause) => self.fail_link(common, cause, cx),
             },
             // Its probes have no other sockets.
-            Stage::Probing if self.aside == Aside::Now && common.probes_first() => self.fail_link(common, cause, cx),
+            Stage::Probing if self.beside == Beside::Now && common.probes_first() => self.fail_link(common, cause, cx),
             _ => SAME,
         }
     }

@@ -15,7 +15,7 @@ use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::ClientProfile;
 use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId};
 use crate::identity::ClientId;
-use crate::link::{Hears, Link, LinkCause, LinkView, Sockets};
+use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets};
 use crate::outbox::{Outbox, Waiter};
 use crate::pool::{PoolFault, PoolId};
 use crate::registry::Registry;
@@ -139,7 +139,7 @@ impl Looking {
             }
             (Outcome::Inspected(Ok(view)), Stage::Finding(_)) => {
                 let link = self.request.place().link(&view, &self.request.lan);
-                self.goes_aside = link.has_beside(&view) && !self.request.profile.on_parent;
+                self.goes_aside = Beside::of(&link, &view, self.request.profile.on_parent) == Beside::Possible;
                 self.link = Some(link.clone());
                 self.open(id, link, &mut core.out);
             }

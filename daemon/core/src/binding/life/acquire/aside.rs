@@ -1,47 +1,23 @@
-//! Asking from beside the LAN's link, if nobody answers what is sent from the link itself.
+//! Asking from a macvlan beside the LAN's link, if nobody answers what is sent from the link itself (see `link::Beside`).
 //!
-//! What the parent of macvlans sends leaves by the wire and reaches none of them, so that a server in one of them, such as one
-//! in a container of the same network, does not hear it. What a macvlan sends reaches the others and the wire. So an ADD that
-//! speaks from the LAN's link, after a first message without an answer, sends the next one a second later from a temporary
-//! macvlan, with the Ethernet address of the interface that is to come.
+//! An ADD that speaks from the LAN's link, after a first message without an answer, sends the next one a second later from a
+//! temporary macvlan, with the Ethernet address of the interface that is to come.
 //!
 //! The macvlan must be gone before the ADD is answered, with a lease or without one: Docker's own macvlan gets that address, and
 //! the kernel sets no two with one address up (EADDRINUSE). If it cannot be made, or fails, the ADD goes on from the LAN's link.
-//! In a VLAN for which the LAN's link has no interface there is none: no macvlan hears what is tagged.
 
 use super::{Acquire, Stage};
-use crate::binding::{Common, Cx, Holder, Next, SAME};
+use crate::binding::{Common, Cx, Next, SAME};
 use crate::dhcpv4::Event;
-use crate::link::{LinkCause, LinkView};
-
-/// Whether an acquisition speaks from beside the LAN's link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aside {
-    /// It does not, and will not.
-    Never,
-    /// It will, without an answer.
-    Possible,
-    /// It does.
-    Now,
-}
-
-impl Aside {
-    /// Returns what is possible for this holder, whose link was found like this.
-    pub(super) fn of(holder: &Holder, view: &LinkView) -> Self {
-        match holder.link.has_beside(view) && !holder.profile.on_parent {
-            true => Self::Possible,
-            false => Self::Never,
-        }
-    }
-}
+use crate::link::{Beside, LinkCause};
 
 impl Acquire {
     /// Goes on from there with the first message that would be sent again.
     pub(super) fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let asks = self.stage == Stage::Exchanging && self.client.asked_in_vain(cx.now.boot) > 0;
-        if asks && self.aside == Aside::Possible {
+        if asks && self.beside == Beside::Possible {
             tracing::debug!(attachment = %common.attachment, "no answer on the LAN's link: asking from a macvlan beside it");
-            self.aside = Aside::Now;
+            self.beside = Beside::Now;
             common.go_aside(cx);
             self.client.reopens();
         }
@@ -54,11 +30,11 @@ impl Acquire {
         cause: LinkCause,
         cx: &mut Cx<'_>,
     ) -> Result<Next, LinkCause> {
-        if self.aside != Aside::Now {
+        if self.beside != Beside::Now {
             return Err(cause);
         }
         tracing::info!(attachment = %common.attachment, %cause, "no macvlan to ask from beside the LAN's link");
-        self.aside = Aside::Never;
+        self.beside = Beside::Never;
         self.client.reopens();
         Ok(self.event(common, Event::Clock, cx))
     }

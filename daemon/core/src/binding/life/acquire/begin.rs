@@ -7,12 +7,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use super::{Acquire, Aside, Misses, Reason, Stage};
+use super::{Acquire, Misses, Reason, Stage};
 use crate::binding::Holder;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
-use crate::link::LinkView;
+use crate::link::{Beside, LinkView};
 use crate::pool::Limits;
 use crate::record::BindingId;
 use crate::time::Instant;
@@ -96,7 +96,7 @@ impl Acquire {
             insists,
             room_at: None,
             blocked: None,
-            aside: Aside::of(holder, view),
+            beside: Beside::of(&holder.link, view, holder.profile.on_parent),
             reason: Reason::NotLookedFor(view.received),
             awaits_change: false,
             sized: None,

@@ -15,7 +15,7 @@ use crate::conflict::stations::{Question, Turn};
 use crate::dhcpv4::release as dhcp;
 use crate::dhcpv4::release::ReleaseStep;
 use crate::event::EventKind;
-use crate::link::{Hears, Link, LinkCause, LinkView, Sockets, Target};
+use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets, Target};
 use crate::wire::Mac;
 use crate::wire::frame::Frame;
 
@@ -153,14 +153,14 @@ impl Release {
             Ok(view) if view.has_ports_for(Way::BridgePort.asker(common)) => {
                 self.open_on_host(common, Way::BridgePort, view.ifindex, cx);
             }
-            // The wire's end: what its VLAN interfaces send leaves with their tag, and so does what is sent for one of them. No
-            // macvlan hears that. Nor can one be made where children have the parent's own Ethernet address.
-            Ok(view)
-                if view.carrier && (view.bridge || common.identity.lan.vlan() != 0 || common.profile.on_parent) =>
-            {
-                self.open_on_host(common, Way::Parent, view.ifindex, cx);
+            Ok(view) if view.carrier => {
+                let link = Link::of_lan(view.ifindex, &common.identity.lan, common.identity.chaddr);
+                let way = match Beside::of(&link, &view, common.profile.on_parent) {
+                    Beside::Possible => Way::Macvlan(view.ifindex),
+                    Beside::Never | Beside::Now => Way::Parent,
+                };
+                self.open_on_host(common, way, view.ifindex, cx);
             }
-            Ok(view) if view.carrier => self.open_on_host(common, Way::Macvlan(view.ifindex), view.ifindex, cx),
             // What is sent would be lost without a word.
             Ok(_) => self.no_way_by_host(common, "has no carrier: plug it in, or set it up", cx),
             Err(LinkCause::NoLink(_)) => {
