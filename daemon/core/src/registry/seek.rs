@@ -97,7 +97,14 @@ impl Registry {
             return;
         }
         let pause = long.saturating_sub(FIRST_LOOK);
-        let awaited = Awaited { next: now.boot + FIRST_LOOK, looks: 0, pause, is_last: false, went: None };
+        self.await_anew(id, Awaited { next: now.boot + FIRST_LOOK, looks: 0, pause, is_last: false, went: None });
+    }
+
+    /// Waits for it from now on: a search under way, which may come too early, is not the last one.
+    fn await_anew(&mut self, id: BindingId, awaited: Awaited) {
+        for search in self.seeking.searches.values_mut() {
+            search.last_for.remove(&id);
+        }
         self.seeking.awaited.insert(id, awaited);
         self.time_seeking();
     }
@@ -113,9 +120,7 @@ impl Registry {
             return;
         }
         let (looks, pause) = (LOOKS - 1, AGAIN);
-        let awaited = Awaited { next: now.boot + DEL_WAIT, looks, pause, is_last: false, went: Some(event) };
-        self.seeking.awaited.insert(id, awaited);
-        self.time_seeking();
+        self.await_anew(id, Awaited { next: now.boot + DEL_WAIT, looks, pause, is_last: false, went: Some(event) });
         self.seek(Some(mac), None);
     }
 

@@ -122,3 +122,21 @@ fn a_stray_link_goes_at_once_for_a_new_endpoint_with_its_ethernet_address() {
         assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "told: {told}");
     }
 }
+
+/// The container was where the daemon could not look, until Docker took its link back for a moment.
+#[test]
+fn a_link_that_comes_back_during_the_last_search_keeps_its_lease() {
+    let mut rig = with_network();
+    rig.create_endpoint("e1", OWN);
+    let link = rig.link_of(&endpoint()).cloned().unwrap();
+    rig.link_leaves(&endpoint());
+    let left = rig.at.as_secs_f64();
+    rig.run_until(left + 59.0);
+    rig.hold_seeks = true;
+    rig.run_until(left + 61.0);
+    rig.link_returns(link);
+    rig.hold_seeks = false;
+    let (op, outcome) = rig.held_seeks.pop_front().expect("the last search");
+    rig.input(Input::Done { op, outcome });
+    assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
+}
