@@ -82,16 +82,12 @@ impl Registry {
 
     pub(super) fn end(&mut self, now: Now, attachment: &Attachment) {
         let ended = self.slots.get_mut(attachment).and_then(|slot| slot.operation.take());
+        // What its look finds says nothing to the next.
+        ended.as_ref().and_then(Operation::op).into_iter().for_each(|op| self.out.forget(op));
         if let Some(Operation::Adding(admission)) = ended {
             self.restore(now, attachment, &admission);
         }
         self.next_call(now, attachment);
-    }
-
-    /// Forgets the look at an attachment's link that is under way.
-    pub(super) fn forget_look(&mut self, attachment: &Attachment) {
-        let op = self.slots.operation(attachment).and_then(Operation::op);
-        op.into_iter().for_each(|op| self.out.forget(op));
     }
 
     pub(super) fn operation_done(&mut self, now: Now, attachment: Attachment, look: Look, outcome: Outcome) {

@@ -53,7 +53,6 @@ impl Registry {
         match self.operation(attachment) {
             Some(Operation::Adding(admission)) => {
                 let request = admission.request;
-                self.forget_look(attachment);
                 if let Some(failure) = why {
                     self.reply(now, request, Answer::Failed(failure));
                 }

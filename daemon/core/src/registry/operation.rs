@@ -38,6 +38,17 @@ pub(super) enum Operation {
     Checking(Box<Check>),
 }
 
+impl Operation {
+    /// Returns the look at a link that is under way for it.
+    pub(super) fn op(&self) -> Option<OpId> {
+        match self {
+            Self::Adding(admission) => admission.op(),
+            Self::Checking(check) => check.op(),
+            Self::Acquiring(..) | Self::Ending(_) | Self::Deleting(..) => None,
+        }
+    }
+}
+
 /// An ADD before it has a binding.
 #[derive(Debug)]
 pub(super) struct Admission {
@@ -83,20 +94,8 @@ pub(super) enum Ready {
     AwaitingChange(LinkView),
 }
 
-impl Operation {
-    /// Returns the look at a link that is under way.
-    pub(super) fn op(&self) -> Option<OpId> {
-        match self {
-            Self::Adding(admission) => admission.op(),
-            Self::Checking(check) => check.op(),
-            Self::Acquiring(..) | Self::Ending(_) | Self::Deleting(..) => None,
-        }
-    }
-}
-
 impl Admission {
-    /// Returns the look at a link that is under way.
-    pub(super) fn op(&self) -> Option<OpId> {
+    fn op(&self) -> Option<OpId> {
         match &self.step {
             Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
             Ready::AwaitingCarrier { look, .. } => *look,
@@ -175,8 +174,7 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Returns the look that is under way.
-    pub(super) fn op(&self) -> Option<OpId> {
+    fn op(&self) -> Option<OpId> {
         self.look.map(|(op, _)| op)
     }
 

@@ -86,7 +86,6 @@ impl Attached {
     /// Fails an operation that looks at its link.
     fn fail_looking(self, core: &mut Registry, now: Now, id: RequestId, failure: Failure) {
         let attachment = self.attachment.clone();
-        core.forget_look(&attachment);
         self.answer(core, now, id, Answer::Failed(failure));
         core.end(now, &attachment);
     }
@@ -99,10 +98,7 @@ impl Attached {
         match &mut slot.operation {
             Some(Operation::Adding(admission)) if admission.request == id => core.cancel_add(now, attachment, None),
             Some(Operation::Acquiring(request, _)) if *request == id => core.cancel_add(now, attachment, None),
-            Some(Operation::Checking(check)) if check.request == id => {
-                core.forget_look(attachment);
-                core.end(now, attachment);
-            }
+            Some(Operation::Checking(check)) if check.request == id => core.end(now, attachment),
             Some(Operation::Deleting(requests, _)) => requests.retain(|request| *request != id),
             _ => {}
         }

@@ -149,6 +149,21 @@ fn carrier_that_comes_while_the_look_is_on_its_way_is_not_missed() {
 }
 
 #[test]
+fn a_look_of_an_add_whose_namespace_died_says_nothing_to_the_next() {
+    let mut rig = Rig::new(8);
+    rig.carrier = false;
+    let first = rig.add("a", 1, "a");
+    rig.hold_looks = true;
+    rig.tell_carrier(true);
+    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    assert!(matches!(rig.failure(first), Failure::Link { .. }));
+    rig.add("a", 2, "a");
+    let (op, outcome) = rig.looks.pop_front().unwrap();
+    rig.input(Input::Done { op, outcome });
+    assert_eq!(rig.looks.len(), 1, "its own");
+}
+
+#[test]
 fn nothing_is_left_of_an_attachment_whose_identity_went_to_another() {
     let mut rig = Rig::new(8);
     for n in 1..9 {
