@@ -1,6 +1,5 @@
 //! A daemon that does not see the namespaces of running containers.
 
-use std::net::Ipv4Addr;
 use std::process::Command;
 
 use netns_fixtures::model::Kind;
@@ -89,25 +88,4 @@ fn a_container_to_whose_namespace_no_path_leads_keeps_its_lease_until_it_ends() 
     lab.check(&other)?;
     lab.detach(&other)?;
     Ok(server.wait_until_free()?)
-}
-
-#[test]
-fn a_server_in_a_macvlan_beside_hears_of_a_container_to_whose_namespace_no_path_leads() -> Result<(), CallError> {
-    let needs = [Need::Program("dnsmasq"), Need::Program("umount")];
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
-    let mut lab = Lab::new(&sandbox)?;
-    let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
-    let _server = Dnsmasq::start_in(&machine, short::<netns_fixtures::server::DnsmasqProgram>())?;
-    let member = lab.attach("c1")?;
-    let mut sleep = Command::new("sleep");
-    sleep.arg("600");
-    let _inside = Process::start(&member.container.netns, "a process inside", sleep)?;
-    let path = member.container.netns.path().to_string_lossy().into_owned();
-    lab.lan.host.run_command("umount", &["-l", &path], "")?;
-    lab.wait_for_line("extending the lease from the host's link")?;
-    let mut seen = Capture::start(&machine, Lan::IFNAME)?;
-    for _ in 0..2 {
-        seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == member.address)?;
-    }
-    Ok(())
 }

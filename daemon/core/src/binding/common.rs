@@ -25,7 +25,7 @@ use crate::dhcpv4::message::Sender;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::interface::{Interfaces, Presence, Seat, Work};
-use crate::link::{Beside, Link, LinkCause, LinkView, Sockets};
+use crate::link::{Link, LinkCause, LinkView, Sockets};
 use crate::profile::Profile;
 use crate::record::{BindingId, Record, RecordState};
 use crate::time::{Instant, WallTime};
@@ -59,10 +59,8 @@ pub(crate) struct Common {
     pub(crate) link: Link,
     /// The address that Docker was told, or is about to be.
     pub(crate) answered: Option<Ipv4Net>,
-    /// No path leads to its interface's namespace any more, which lives: it speaks from the LAN's link, or a macvlan beside.
+    /// No path leads any more to its interface's namespace, which lives: it speaks from the LAN's link.
     pub(crate) is_hidden: bool,
-    /// No such macvlan could be made the last time.
-    no_port: bool,
     /// The host's link over which broadcasts, or all messages, go; set once it is found.
     pub(super) parent: Option<Box<Link>>,
     pub(super) exchange: Exchange,
@@ -116,7 +114,7 @@ impl Common {
     pub(super) fn new(id: BindingId, holder: Holder) -> Self {
         let Holder { attachment, identity, profile, link, answered } = holder;
         let (exchange, persistence, permit) = (Exchange::default(), Persistence::default(), Permit::default());
-        let (is_hidden, no_port, parent, guard, told) = (false, false, None, None, Told::default());
+        let (is_hidden, parent, guard, told) = (false, None, None, Told::default());
         Self {
             id,
             attachment,
@@ -125,7 +123,6 @@ impl Common {
             link,
             answered,
             is_hidden,
-            no_port,
             parent,
             exchange,
             persistence,
@@ -193,12 +190,10 @@ impl Common {
         self.plain_sender().from_station(station)
     }
 
-    /// Returns the Ethernet address that the leased address belongs to. While it is asked for that is the chaddr, which
-    /// the interface may have to get yet. Beside an interface that is there it is another: the kernel sets no two macvlans of one
-    /// address up.
+    /// Returns the Ethernet address that the leased address belongs to. While the address is being requested, that is the
+    /// chaddr, which the interface may still have to get.
     pub(super) fn station(&self) -> Mac {
         match &self.link {
-            Link::InNetns { mac, .. } if self.is_hidden => mac.stand_in(),
             Link::InNetns { mac, .. } => *mac,
             Link::Parent { .. } => self.identity.chaddr,
         }
@@ -291,25 +286,12 @@ impl Common {
 
     /// Records the LAN's link that was looked for.
     pub(super) fn found_line(&mut self, view: &LinkView) {
-        let mac = match self.is_hidden {
-            true => self.station(),
-            false if self.is_on_host() => self.link.mac(),
-            false => view.mac,
-        };
+        let mac = if self.is_outside() { self.link.mac() } else { view.mac };
         let found = Link::parent_of(&self.identity.lan, view, mac);
-        let beside = Beside::of(&found, view, self.profile.on_parent);
-        let is_beside = self.is_hidden && !self.no_port && beside == Beside::Possible;
-        let found = if is_beside { found.by_port() } else { found };
         if self.is_on_host() {
             self.link = found.clone();
         }
         self.parent = Some(Box::new(found));
-    }
-
-    /// Goes by the LAN's link itself where sockets on a macvlan beside failed, or the other way round. Returns whether the first.
-    pub(super) fn goes_without_port(&mut self) -> bool {
-        self.no_port = self.is_hidden && !self.no_port;
-        self.no_port
     }
 
     /// Closes the binding's sockets.

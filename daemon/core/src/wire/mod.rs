@@ -24,13 +24,6 @@ pub struct Mac(pub [u8; 6]);
 impl Mac {
     /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
-
-    /// Returns one for a link that speaks for the interface with this one, beside it: nobody's, and locally administered
-    /// (IEEE 802 §8.4).
-    pub fn stand_in(self) -> Self {
-        let [a, b, c, d, e, f] = self.0;
-        Self([a ^ 0x40 | 2, b, c, d, e, f])
-    }
 }
 
 impl fmt::Display for Mac {

@@ -492,10 +492,6 @@ impl Living for Hold {
         if self.is_lost(common, &cause, cx) {
             return self.on_gone(common, cause, cx);
         }
-        if common.goes_without_port() {
-            self.client.reopens();
-            return self.event(common, Event::Clock, cx);
-        }
         match cause.is_unseen() {
             true => tracing::debug!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
             false => tracing::warn!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
@@ -536,7 +532,7 @@ impl Living for Hold {
             News::Up => self.on_set_up(cx.now.boot),
             News::Free => self.has_work(),
             News::CarrierBack(lost) => self.on_carrier_back(common, lost, cx),
-            News::Ethernet(_) => self.on_ethernet(common, cx),
+            News::Ethernet(mac) => self.on_ethernet(common, mac, cx),
             News::AddressAdded(address) => {
                 if self.expected_address(common, cx.interfaces).map(IpAddr::V4) == Some(address) {
                     self.on_address(common, true, cx);

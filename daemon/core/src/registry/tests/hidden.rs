@@ -5,7 +5,6 @@ use super::rig::*;
 use crate::effect::Call;
 use crate::grant::policy::Detection;
 use crate::link::{KernelEvent, Link};
-use crate::wire::Mac;
 
 /// The namespace of `a` has lost its path a while after its ADD, and lives.
 fn hidden() -> Rig {
@@ -43,28 +42,6 @@ fn a_lease_is_extended_from_the_host_while_no_path_leads_to_its_namespace() {
     assert_eq!((rig.state("a"), rig.sends(7)), (vec!["BOUND"], 0));
     assert!(rig.sent.len() > 3 && rig.sent.iter().all(|sent| *sent == (3, ANY)), "INIT-REBOOT: {:?}", rig.sent);
     assert!(rig.speaks_from_host(), "{:?}", rig.opened);
-}
-
-#[test]
-fn a_server_in_a_macvlan_beside_hears_of_a_lease_whose_namespace_has_no_path() {
-    let mut rig = hidden();
-    (rig.beside, rig.server) = (true, Server::AnswersFlag);
-    rig.run_until(1400.0);
-    assert_eq!((rig.state("a"), rig.sends(7)), (vec!["BOUND"], 0));
-    // The container's macvlan has its Ethernet address, and the kernel sets no two of one up.
-    let is_beside =
-        |link: &Link| matches!(link, Link::Parent { port: true, mac, .. } if *mac != Mac([2, 0, 0, 0, 1, 1]));
-    assert!(rig.opened.iter().all(is_beside), "{:?}", rig.opened);
-}
-
-#[test]
-fn where_no_macvlan_can_be_made_it_is_extended_from_the_lans_link_itself() {
-    let mut rig = hidden();
-    rig.no_port = Some(LinkCause::refused("make a macvlan", "Device or resource busy"));
-    let t1 = rig.t1();
-    rig.run_until(t1 + 1.0);
-    assert!(rig.t1() > t1, "at once");
-    assert!(matches!(rig.opened.last(), Some(Link::Parent { port: false, .. })), "{:?}", rig.opened);
 }
 
 /// What is left of a phase, and how soon the lease is asked for again.

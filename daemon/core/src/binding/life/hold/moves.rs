@@ -1,5 +1,5 @@
-//! A held lease that moves: from the LAN's link onto the interface that it is for, once that is found, and back when that goes; and
-//! to the LAN's link, or a macvlan beside it, for as long as no path leads to the interface's namespace.
+//! A held lease that moves: from the LAN's link onto its interface, once that is found, and back when that goes; and to the
+//! LAN's link while no path leads to the interface's namespace.
 //!
 //! Lease, timers and identity stay. What was under way over the old sockets begins anew in the new place.
 
@@ -175,7 +175,6 @@ impl Hold {
         if std::mem::replace(&mut common.is_hidden, true) {
             return SAME;
         }
-        self.client.set_station(common.station());
         tracing::info!(attachment = %common.attachment, %cause, "extending the lease from the host's link");
         self.talk_anew(common, cx)
     }
@@ -185,7 +184,6 @@ impl Hold {
         if !std::mem::take(&mut common.is_hidden) {
             return SAME;
         }
-        self.client.set_station(common.station());
         tracing::info!(attachment = %common.attachment, "a path leads to the network namespace again");
         self.talk_anew(common, cx)
     }

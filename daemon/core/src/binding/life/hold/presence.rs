@@ -15,6 +15,7 @@ use crate::link::{LinkCause, LinkRoute, LinkView};
 use crate::outbox::Report;
 use crate::plan;
 use crate::time::Instant;
+use crate::wire::Mac;
 
 /// After this time nobody looks what the ADD's caller made of its answer: the link may stay down.
 const SETTLED: Duration = Duration::from_secs(600);
@@ -66,8 +67,8 @@ impl Hold {
     }
 
     /// Records that the interface has another Ethernet address.
-    pub(super) fn on_ethernet(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        self.client.set_station(common.station());
+    pub(super) fn on_ethernet(&mut self, common: &Common, mac: Mac, cx: &mut Cx<'_>) {
+        self.client.set_station(mac);
         cx.interfaces.seat(&common.link, common.id).into_iter().for_each(Seat::moves);
     }
 

@@ -50,7 +50,11 @@ impl Way {
         match self {
             Self::Inside | Self::Parent => self.station(common),
             Self::BridgePort if !common.profile.returns() => self.station(common),
-            Self::BridgePort | Self::Macvlan(_) => common.identity.chaddr.stand_in(),
+            Self::BridgePort | Self::Macvlan(_) => {
+                let [a, b, c, d, e, f] = common.identity.chaddr.0;
+                // Locally administered (IEEE 802 §8.4).
+                Mac([a ^ 0x40 | 2, b, c, d, e, f])
+            }
         }
     }
 }
