@@ -161,8 +161,16 @@ impl Judge {
     }
 
     /// Records that the clients restarted: they need not remember a NAK, nor what they asked before, whose answers belong to
-    /// another client for them (RFC 2131 §4.4.1: the xid is not theirs), nor, if they could not record it, that they declined.
+    /// another client for them (RFC 2131 §4.4.1: the xid is not theirs), nor whether what they asked a server to commit was
+    /// granted, nor, if they could not record it, that they declined.
     pub fn clients_restarted(&mut self, forgetful: bool) {
+        for (key, client) in &self.clients {
+            for (server, address) in &client.selected {
+                let asked =
+                    Grant { servers: vec![*server], known: None, until: None, given_back: None, refused: false };
+                self.grants.entry((key.clone(), *address)).or_insert(asked);
+            }
+        }
         for grant in self.grants.values_mut() {
             grant.refused = false;
             grant.given_back.take_if(|purpose| *purpose == Purpose::Decline && forgetful);
