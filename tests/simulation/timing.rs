@@ -71,6 +71,8 @@ pub(crate) struct Timing {
     clients: BTreeMap<(usize, ClientKey), Client>,
     /// Since when nothing goes wrong any more.
     healed: Option<u64>,
+    /// When the host last awoke: what was due before is said then.
+    awoke: u64,
 }
 
 impl Timing {
@@ -82,6 +84,11 @@ impl Timing {
     /// Records that from now on nothing keeps clients from their servers.
     pub(crate) fn healed(&mut self, now: u64) {
         self.healed = Some(now);
+    }
+
+    /// Records that the host has slept.
+    pub(crate) fn awakes(&mut self, now: u64) {
+        self.awoke = now;
     }
 
     /// Records that a client knows of a lease: by an ACK that it hears, or by its record.
@@ -139,15 +146,15 @@ impl Timing {
         waited_for: bool,
         early: bool,
     ) -> Result<(), String> {
-        let healed = self.healed;
+        let (healed, awoke) = (self.healed, self.awoke);
         let client = self.clients.entry(who).or_default();
         let before = client.last.filter(|(kind, ..)| *kind == purpose);
         let same_xid = before.filter(|(_, other, ..)| *other == asked);
         let nth = same_xid.map_or(1, |(.., nth)| nth + 1);
         let gap = before.map(|(_, _, at, _)| now - at);
         let is_first = matches!(purpose, Purpose::Discover | Purpose::Reboot) && nth == 2;
-        let soon =
-            is_first && client.fresh && gap.is_some_and(|gap| gap + GRAIN >= SOON && gap + GRAIN < backoff(1, 8));
+        let is_in_time = |gap: u64| gap + GRAIN < backoff(1, 8) || awoke > now - gap;
+        let soon = is_first && client.fresh && gap.is_some_and(|gap| gap + GRAIN >= SOON && is_in_time(gap));
         client.fresh &= !soon;
         client.last = Some((purpose, asked, now, if soon { 1 } else { nth }));
         client.claimed = matches!(purpose, Purpose::Reboot | Purpose::Rebind).then_some(now);

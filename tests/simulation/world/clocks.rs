@@ -63,6 +63,7 @@ impl World {
         self.now += asleep;
         self.resumed = self.now;
         self.watch.resumed(asleep);
+        self.timing.awakes(self.now);
         // Dockerd may move a link just as the daemon finds that it was left too long, and ends its lease.
         let late = self.kernel.own().filter(|(own, _)| self.now - own.came >= may_stay(own));
         let late = late.map(|(own, _)| own.owner.clone()).collect::<Vec<_>>();
