@@ -28,9 +28,9 @@ const ROOM: Micros = 5 * SECOND;
 /// Clients whose leases must be kept, or that live on another host.
 #[derive(Debug, Default)]
 pub(super) struct Returning {
-    /// Until when no RELEASE may leave, by LAN and client. An expired entry stays until its container is made again: a late DEL
-    /// begins no new time.
-    kept: BTreeMap<(usize, ClientKey), Micros>,
+    /// The address that no RELEASE may give back, and until when, by LAN and client. An expired entry stays until its container is
+    /// made again: a late DEL begins no new time.
+    kept: BTreeMap<(usize, ClientKey), (Ipv4Addr, Micros)>,
     /// The stations on other hosts that have a client's address, and since when.
     elsewhere: BTreeMap<(usize, Ipv4Addr), (Mac, Micros)>,
     /// When the LAN was last asked who has an address.
@@ -50,8 +50,8 @@ impl Returning {
     /// Ends all grace on a LAN: a runtime collects there. Containers that are ending get none either, and their leases may go
     /// back only after their links.
     pub(super) fn collected(&mut self, lan: usize, ending: Vec<ClientKey>) {
-        self.kept.iter_mut().filter(|((at, _), _)| *at == lan).for_each(|(_, until)| *until = 0);
-        self.kept.extend(ending.into_iter().map(|client| ((lan, client), 0)));
+        self.kept.iter_mut().filter(|((at, _), _)| *at == lan).for_each(|(_, (_, until))| *until = 0);
+        self.kept.extend(ending.into_iter().map(|client| ((lan, client), (Ipv4Addr::UNSPECIFIED, 0))));
     }
 }
 
@@ -71,10 +71,11 @@ impl World {
         let (grace, key) = (self.grace_of(index), self.key_of(index));
         // A lease that is being looked for goes back at once, and so does one that was lost and is requested again.
         let certain = !self.may_lapse && !self.store_fails && self.plan.squatters.is_empty() && self.plan.sharers == 1;
-        let is_held = self.record_of(&self.actors[index]).is_some_and(|record| record.state != RecordState::Seeking);
-        if grace > SLACK && certain && is_held && self.actors[index].told.is_some() {
+        let held = self.record_of(&self.actors[index]).filter(|record| record.state != RecordState::Seeking);
+        let held = held.filter(|_| grace > SLACK && certain && self.actors[index].told.is_some());
+        if let Some(address) = held.map(|record| record.lease.ip()) {
             self.stats.count("kept");
-            self.returning.kept.entry(key).or_insert(self.now + grace - SLACK);
+            self.returning.kept.entry(key).or_insert((address, self.now + grace - SLACK));
         }
     }
 
@@ -155,9 +156,10 @@ impl World {
         let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Release)) else { return };
         let Some(sock) = self.socks.get(&exchange) else { return };
         let (address, key) = (message.ciaddr, message.key());
-        // The LAN is not asked for it if the container's own interface has it.
+        // The LAN is not asked for it if the container's own interface has it, or if a server was asked for it over these sockets
+        // a moment ago.
         let is_asked_for = match sock.link.in_netns() {
-            Some(at) => !self.kernel.link(at).is_some_and(|wire| wire.has(address)),
+            Some(at) => !sock.speaks && !self.kernel.link(at).is_some_and(|wire| wire.has(address)),
             None => !is_direct(&sock.link),
         };
         // A station with the client's own Ethernet address cannot be told from its link, which is on its way out.
@@ -172,7 +174,8 @@ impl World {
         if is_asked_for && elsewhere && returns && self.plan.grace.is_some() {
             return self.fail(Rule::ReleaseElsewhere, format!("RELEASE of {address}, which another host has"));
         }
-        let until = self.returning.kept.get(&(lan, key)).copied();
+        let kept = self.returning.kept.get(&(lan, key)).filter(|(kept, _)| *kept == address);
+        let until = kept.map(|(_, until)| *until);
         let adding = self.actors.iter().any(|actor| actor.phase == Phase::Adding);
         let for_room = adding || self.now < self.returning.added + ROOM;
         if let Some(until) = until.filter(|until| self.now < *until && !for_room) {
