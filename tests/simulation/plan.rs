@@ -468,6 +468,35 @@ impl Plan {
         (Ipv4Addr::from_bits(base + 10), Ipv4Addr::from_bits(base + 480))
     }
 
+    /// Returns how long the slowest try of an ADD takes: from its DISCOVER to an address that is found free, or in use.
+    pub(crate) fn one_try(&self) -> Duration {
+        let seconds = [
+            // REQUESTs that are never acknowledged.
+            (self.deaf, 8),
+            // The third message is the first that is answered.
+            (self.flag_only, 4),
+            (self.detection == Detection::Strict, 7),
+            // Who claims the address is asked for one that nobody can have.
+            (!self.squatters.is_empty() || self.claimer > 0, 1),
+        ];
+        let seconds = seconds.iter().filter(|(is_so, _)| *is_so).map(|(_, seconds)| seconds).sum();
+        self.offer_delay + Duration::from_secs(seconds)
+    }
+
+    /// Returns within what time an ADD has its lease where nothing goes wrong: by its first try, and by one for each address that is in
+    /// use, after servers were silent about the address that it remembers. A crowd waits for its turns, and finds that another has what
+    /// it was offered.
+    pub(crate) fn needs(&self) -> Duration {
+        const CARRIER: Duration = Duration::from_secs(2);
+        const PERMITS: u32 = 32;
+        const SPREAD: Duration = Duration::from_secs(20);
+        let (many, one) = (self.actors as u32, self.one_try());
+        let turns = (one * many / PERMITS).saturating_sub(SPREAD);
+        let is_refused = self.authoritative && self.servers == 1;
+        let remembered = Duration::from_secs(if is_refused { 0 } else { 4 });
+        CARRIER + remembered + turns + one * (1 + self.squatters.len() as u32 + u32::from(many > PERMITS))
+    }
+
     /// Returns whether nothing goes wrong except what containers and callers do.
     pub(crate) fn is_calm(&self) -> bool {
         !self.may_lose_leases()

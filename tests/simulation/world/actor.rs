@@ -173,12 +173,14 @@ pub(crate) struct Asked {
     pub(crate) lease: Option<Lease>,
     /// Until when its caller tries.
     pub(crate) patience: Micros,
+    /// Another call about the same was waited for, as it came.
+    pub(crate) behind: bool,
 }
 
 impl Asked {
     /// Returns a request that is no actor's.
     pub(crate) fn by_nobody(role: Role, call: Call) -> Self {
-        Self { by: None, role, call, gone: false, answered: false, lease: None, patience: 0 }
+        Self { by: None, role, call, gone: false, answered: false, lease: None, patience: 0, behind: false }
     }
 }
 

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use leasehold_core::effect::{Answer, Call, Failure, RequestId};
-use leasehold_core::event::{Event as LeaseEvent, EventKind};
-use leasehold_core::grant::policy::Detection;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
 
@@ -12,6 +10,7 @@ use super::actor::{Act, Actor, Asked, Form, Phase, Role, Spooled};
 use super::runtime::WRONG;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::At;
+use crate::subject::add_of;
 use crate::watch::Rule;
 
 /// A namespace that died is noticed within this time if no message is lost: the sockets of conflict detection keep it
@@ -59,7 +58,7 @@ impl World {
         if self.requests.get(&id).is_none_or(|asked| asked.gone) {
             return;
         }
-        let Some(asked) = self.requests.remove(&id) else { return };
+        let Some(mut asked) = self.requests.remove(&id) else { return };
         self.note(|| format!("    {id:?} is answered {answer:?}"));
         if let Role::Audit(_) | Role::Inquiry = &asked.role {
             return self.found(id, &asked.role, answer);
@@ -80,7 +79,7 @@ impl World {
             return self.wiring_answered(lan, &asked.call, Some(&answer));
         }
         // A lease for which no IPAM driver was asked comes with its endpoint.
-        let answer = match (asked.role == Role::Add, asked.lease) {
+        let answer = match (asked.role == Role::Add, asked.lease.take()) {
             (true, Some(lease)) => Answer::Leased { lease: Box::new(lease), grant: Box::default() },
             _ => answer,
         };
@@ -90,7 +89,7 @@ impl World {
             Role::Add if self.actors[index].phase == Phase::Adding && is_without_lease(&asked.role, &answer) => {
                 self.end_by_del(index);
             }
-            Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, answer),
+            Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, &asked, answer),
             Role::Again if self.actors[index].phase == Phase::Live => self.added_again(index, answer),
             Role::Del if self.actors[index].phase == Phase::Ending => self.deleted(index, answer),
             Role::Check if self.actors[index].phase == Phase::Live => self.checked(index, answer),
@@ -123,7 +122,7 @@ impl World {
         }
     }
 
-    fn added(&mut self, index: usize, answer: Answer) {
+    fn added(&mut self, index: usize, asked: &Asked, answer: Answer) {
         self.an_add_ends();
         match answer {
             Answer::Leased { lease, .. } => {
@@ -160,7 +159,7 @@ impl World {
             Answer::Failed(failure) => {
                 self.stats.count("ADD failed");
                 self.no_such_network(self.actors[index].lan, &failure);
-                self.explain(index, &failure);
+                self.explain(index, asked, &failure);
                 self.end_by_del(index);
             }
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
@@ -184,8 +183,8 @@ impl World {
         }
     }
 
-    /// Checks that in a calm world an ADD fails only for what its caller did.
-    fn explain(&mut self, index: usize, failure: &Failure) {
+    /// Checks that in a calm world an ADD fails only for what its caller did, or for want of time.
+    fn explain(&mut self, index: usize, asked: &Asked, failure: &Failure) {
         if let Failure::HeldBack { .. } = failure {
             self.judge_held_up(self.actors[index].lan);
         }
@@ -196,40 +195,27 @@ impl World {
             .iter()
             .any(|other| other.group == actor.group && other.died.is_some_and(|died| self.now < died + self.noticed()));
         let chosen = actor.wanted.is_some();
+        let is_in_use = self.claims_heard() > 0 || self.plan.stubborn && !self.plan.squatters.is_empty();
         let explained = match failure {
             // Another has the requested address, or had it.
             Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. } if chosen => true,
             Failure::Held { .. } => self.plan.sharers > 1 || recent,
             Failure::Attached { .. } => recent,
             Failure::Link { .. } => !intact,
-            // Its probes take up to seven seconds, and the turns of a crowd at a slow server the rest. The wait for an address
-            // that another has may also end only in its last moment.
-            Failure::TimedOut { .. } => {
-                let told = (EventKind::AddressHeld, &actor.attachment);
-                let is_told = |event: &LeaseEvent| (event.kind, &event.attachment) == told;
-                let waited = self.has_namesake(index) && self.store.events.iter().any(is_told);
-                self.plan.detection == Detection::Strict || waited
-            }
             Failure::AddressHeld { .. } => self.has_namesake(index),
             Failure::Unfit { .. } => actor.docker,
-            Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if self.has_claims() => {
-                true
-            }
-            // Its server offers it nothing else.
-            Failure::Conflict { .. } | Failure::Conflicts { .. } if self.has_stubborn_squatters() => true,
-            // Several things leave no time for several declined addresses: a server that thinks for seconds before each offer,
-            // strict probes, a server that acknowledges nothing, the wait for what another has, and, if many wait for their
-            // turns, servers that only answer to the broadcast flag.
+            // Its server may offer it nothing else.
+            Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if is_in_use => true,
+            // Its time is over. What another has may become free in its last moment.
             Failure::Conflict { .. }
             | Failure::Conflicts { .. }
             | Failure::Nak { .. }
             | Failure::NoOffer { .. }
-            | Failure::NoAck { .. } => {
-                let is_strict = self.plan.detection == Detection::Strict;
-                let slow = self.plan.offer_delay > Duration::ZERO || is_strict || self.plan.deaf;
-                (!self.plan.squatters.is_empty() || self.has_claims()) && slow
-                    || self.plan.flag_only && (self.plan.deaf || self.actors.len() > 100)
-                    || self.has_namesake(index)
+            | Failure::NoAck { .. }
+            | Failure::TimedOut { .. } => {
+                let had = add_of(&asked.call).map(|add| add.timeout).filter(|_| !asked.behind);
+                let needs = self.plan.needs() + self.plan.one_try() * self.claims_heard();
+                had.is_none_or(|had| had < needs) || self.has_namesake(index)
             }
             _ => false,
         };
@@ -242,8 +228,14 @@ impl World {
         }
     }
 
-    fn has_stubborn_squatters(&self) -> bool {
-        self.plan.stubborn && !self.plan.squatters.is_empty()
+    /// Records whether a call that reaches the daemon waits for others about the same attachment, which are not answered yet.
+    pub(super) fn takes_its_turn(&mut self, id: RequestId) {
+        let Some(own) = self.requests.get(&id).and_then(|asked| attachment_of(&asked.call)).cloned() else { return };
+        let is_before = |(other, asked): (&RequestId, &Asked)| {
+            *other != id && !asked.answered && attachment_of(&asked.call) == Some(&own)
+        };
+        let behind = self.requests.iter().any(is_before);
+        self.requests.entry(id).and_modify(|asked| asked.behind = behind);
     }
 
     /// Returns whether another actor has, or had since this one's began, a container that servers do not tell apart from this
@@ -412,6 +404,6 @@ fn attachment_of(call: &Call) -> Option<&Attachment> {
         Call::Del { attachment, .. } | Call::Check { attachment, .. } => Some(attachment),
         Call::Collect { .. } | Call::Status { .. } | Call::List => None,
         Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => None,
-        Call::Network(_) => None,
+        Call::Network(_) => add_of(call).map(|add| &add.attachment),
     }
 }

@@ -92,9 +92,9 @@ impl World {
         self.deliver(exchange, reply, FrameMeta::default());
     }
 
-    /// Returns whether a station has claimed what was offered.
-    pub(super) fn has_claims(&self) -> bool {
-        !self.claims.claimed.is_empty()
+    /// Returns how many addresses a station has claimed as they were offered.
+    pub(super) fn claims_heard(&self) -> u32 {
+        self.claims.claimed.len() as u32
     }
 
     /// Returns whether a station has claimed an address that it does not have.

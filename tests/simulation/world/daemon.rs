@@ -435,6 +435,7 @@ impl World {
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.watch.request(self.now, id, &call);
         self.asked_anew(&call);
+        self.takes_its_turn(id);
         if add_of(&call).is_some() {
             self.claims_anew(id);
         }

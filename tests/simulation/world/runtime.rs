@@ -170,7 +170,7 @@ impl World {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         let by = Some((actor, self.actors[actor].generation));
-        self.requests.insert(id, Asked { by, role, call, gone: false, answered: false, lease: None, patience });
+        self.requests.insert(id, Asked { by, patience, ..Asked::by_nobody(role, call) });
         let at = (self.now + self.rng.u64(20..2 * MILLI)).max(self.actors[actor].order + 1);
         self.actors[actor].order = at;
         let event = if self.daemon.is_some() { Event::Request(id) } else { Event::Cut(id) };
