@@ -12,7 +12,7 @@ use leasehold_core::network::LinkOwner;
 use leasehold_core::record::Change;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{Arp, ClientKey, arp};
+use netns_fixtures::model::{Arp, ClientKey, Message, arp, code};
 
 use super::actor::{Actor, Form, Phase};
 use super::wire::answer_to;
@@ -42,8 +42,9 @@ pub(super) type Who = (usize, Mac, ClientKey);
 /// What was heard from stations.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// What a client heard, from whom and when: the claims of stations outside containers, until they are declined.
-    heard: BTreeMap<(Who, Ipv4Addr), (Mac, Micros)>,
+    /// What a client heard of an address, and from whom, since it last asked for that: the claims of stations outside containers,
+    /// until they are declined.
+    heard: BTreeMap<(Who, Ipv4Addr), Mac>,
     /// What its ADD was told, until it is declined: later claims to it are about a lease that is held.
     told: BTreeSet<(Who, Ipv4Addr)>,
     /// Stations that answered for an address that nobody can have.
@@ -112,10 +113,16 @@ impl World {
         }
         let Some(about) = who.map(|who| (who, arp.sender)) else { return };
         if [SQUATTER, PROXY, CLAIMER].contains(&by.0[1]) && !self.claims.told.contains(&about) {
-            let heard = self.claims.heard.entry(about).or_insert((by, self.now));
+            let heard = self.claims.heard.entry(about).or_insert(by);
             // A station that has the address counts more than one that answers for all.
-            *heard = if heard.0.0[1] == PROXY { (by, self.now) } else { *heard };
+            *heard = if heard.0[1] == PROXY { by } else { *heard };
         }
+    }
+
+    /// A client asks for an address: it probes anew, and earlier claims to that address do not count.
+    pub(super) fn claims_asked_for(&mut self, lan: usize, message: &Message) {
+        let (client, asked) = (message.key(), message.address(code::REQUESTED));
+        self.claims.heard.retain(|((at, _, key), about), _| (*at, key, Some(*about)) != (lan, &client, asked));
     }
 
     /// A client declines an address.
@@ -217,12 +224,11 @@ impl World {
         self.claims.refused.clear();
     }
 
-    /// An ADD begins: what was heard before does not concern it.
+    /// An ADD begins: what was heard and declined before does not concern it.
     pub(super) fn claims_anew(&mut self, id: RequestId) {
         let by = self.requests.get(&id).and_then(|asked| asked.by).filter(|(index, _)| *index < self.actors.len());
-        let asks = by.and_then(|(index, _)| self.who(&self.actors[index]));
-        self.claims.heard.retain(|(who, _), _| Some(who) != asks.as_ref());
-        if let Some(who) = asks {
+        if let Some(who) = by.and_then(|(index, _)| self.who(&self.actors[index])) {
+            self.claims.heard.retain(|(client, _), _| *client != who);
             self.claims.declines.remove(&who);
         }
     }
@@ -265,9 +271,7 @@ impl World {
         }
         if let (Some(address), true) = (leased, self.plan.detection != Detection::Off) {
             let heard = self.claims.heard.get(&(who.clone(), address)).copied();
-            // The lease that the claim was about has ended, and the next was probed for anew.
-            let by = heard.filter(|(_, at)| self.now < at + u64::from(self.plan.lease) * SECOND).map(|(by, _)| by);
-            if let Some(by) = by.filter(|by| !self.claims.proxies.contains(&(who.0, *by))) {
+            if let Some(by) = heard.filter(|by| !self.claims.proxies.contains(&(who.0, *by))) {
                 let detail = format!("{} got {address}, which {by} was heard to use", self.actors[index].attachment);
                 self.fail(Rule::Accepted, detail);
             }

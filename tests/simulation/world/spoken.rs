@@ -31,6 +31,7 @@ impl World {
                 let latest = self.latest.entry((lan, message.key())).or_insert((asked, self.now));
                 if latest.0 != asked {
                     *latest = (asked, self.now);
+                    self.claims_asked_for(lan, &message);
                 }
             }
         }
