@@ -78,6 +78,7 @@ impl World {
         actor.turn_to_next(index, same, same_mac && !(actor.docker && spooled));
         actor.began = self.now;
         self.choose_address(index);
+        self.choose_network(index);
         let actor = &self.actors[index];
         let (path, mac) = (actor.path.clone(), actor.mac);
         if self.actors[index].docker {

@@ -260,6 +260,12 @@ impl World {
         }
     }
 
+    /// Puts an actor's container on the network that its LAN has now, if it is on one of ours.
+    pub(super) fn choose_network(&mut self, index: usize) {
+        let (form, lan) = (self.actors[index].form, self.actors[index].lan);
+        self.actors[index].network = form.map(|_| self.wired.network_id(lan));
+    }
+
     /// Asks for an actor's endpoint: with a lease that this ADD gets, or with the address that its IPAM driver told.
     pub(super) fn create_endpoint(
         &mut self,
@@ -276,8 +282,7 @@ impl World {
             Some(add) => EndpointAddress::Leased(Box::new(add)),
             None => EndpointAddress::Told(told.unwrap_or_default()),
         };
-        let network = self.wired.network_id(actor.lan);
-        actor.network = Some(network.clone());
+        let network = actor.network.clone().expect("its container was put on one");
         let request = EndpointRequest { id, network, mac: actor.mac, address };
         let call = Call::Network(NetworkCall::CreateEndpoint(Box::new(request)));
         self.twice(&call);
