@@ -21,7 +21,7 @@ use crate::watch::Rule;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Network {
     /// The addresses that it has reserved, and not given back.
-    reserved: BTreeSet<Ipv4Addr>,
+    pub(super) reserved: BTreeSet<Ipv4Addr>,
     /// The one that it gave back last.
     released: Option<Ipv4Addr>,
     /// The router that it was told with its pool, while it has not given that back.
@@ -86,26 +86,27 @@ impl World {
         self.networks[lan].reserved.contains(&address) || of_docker.any(has)
     }
 
-    /// Judges Docker's answer that a container's lease is on its way back: that is durable. If two were told one address, nobody
-    /// knows whose was meant.
+    /// Judges Docker's answer that a container's lease is on its way back: that is durable, unless the lease has ended. If two were
+    /// told one address, nobody knows whose was meant.
     pub(super) fn judge_released(&mut self, index: usize) {
-        let actor = &self.actors[index];
-        let address = actor.told.as_ref().map(Lease::ip);
+        let (now, address) = (self.clock().boot, self.actors[index].told.as_ref().map(Lease::ip));
+        self.networks[self.actors[index].lan].reserved.retain(|reserved| Some(*reserved) != address);
+        let attachment = &self.actors[index].attachment;
         let told = |record: &&Record| record.told.is_some() && record.told.map(|told| told.addr()) == address;
         let told: Vec<_> = self.store.durable.values().filter(told).collect();
+        let held = |record: &Record| record.state == RecordState::Bound && !record.lease.expired(now);
+        let was_told =
+            |actor: &Actor| actor.docker && actor.phase != Phase::Idle && actor.told.as_ref().map(Lease::ip) == address;
         if let [only] = told[..]
-            && only.attachment == actor.attachment
-            && only.state == RecordState::Bound
+            && only.attachment == *attachment
+            && held(only)
+            && self.actors.iter().filter(|actor| was_told(actor)).count() == 1
         {
-            let detail = format!("{} was released, and the store has it as {:?}", actor.attachment, only.state);
+            let detail = format!("{attachment} was released, and the store has it as {:?}", only.state);
             return self.fail(Rule::NotDurable, detail);
         }
-        let gone = |actor: &Actor| {
-            let mut held = self.store.durable.values().filter(|record| record.state == RecordState::Bound);
-            !held.any(|record| record.attachment == actor.attachment)
-        };
-        let is_twin = |actor: &&mut Actor| actor.docker && actor.told.as_ref().map(Lease::ip) == address && gone(actor);
-        let twins = self.actors.iter_mut().filter(is_twin);
+        let holds = |actor: &Actor| told.iter().any(|record| held(record) && record.attachment == actor.attachment);
+        let twins = self.actors.iter_mut().filter(|actor| was_told(actor) && !holds(actor));
         twins.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
     }
 
@@ -181,15 +182,6 @@ impl World {
                 self.networks[lan].reserved.insert(*address);
             }
             _ => {}
-        }
-    }
-
-    /// Lets Docker give back what a container has whose lease went with its store. The call names an address, and no record is
-    /// left to tell it from one that was reserved since: two networks with one definition may share such an address.
-    pub(super) fn unreserve_with(&mut self, index: usize, address: Ipv4Addr) {
-        let actor = &self.actors[index];
-        if actor.stranded.is_some() {
-            self.networks[actor.lan].reserved.remove(&address);
         }
     }
 

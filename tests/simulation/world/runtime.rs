@@ -334,7 +334,8 @@ impl World {
                 for actor in self.actors.iter().filter(is_told) {
                     self.watch.holders.remove(&actor.attachment);
                 }
-                self.unreserve_with(index, address);
+                // The call names an address, and what was reserved since goes before a lease that may have ended.
+                self.networks[lan].reserved.remove(&address);
                 Call::ReleaseAddress { pool: pool_of(lan), address }
             }
             // A container that was not told went with its call.
