@@ -12,7 +12,7 @@ use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model;
 
-use super::actor::{Asked, Phase, Role};
+use super::actor::{Actor, Asked, Phase, Role};
 use super::ledger::is_leaving;
 use super::{Event, SECOND, World};
 use crate::subject::key_of;
@@ -29,6 +29,8 @@ const ROUNDS: u32 = 30;
 const RELEASED: u64 = 1200 * SECOND;
 /// Clients that heard something within a minute of a new configuration at their server may have heard the old one.
 const MINUTE: u64 = 60 * SECOND;
+/// Who has no lease asks for one in this.
+const LATELY: u64 = 900 * SECOND;
 
 impl World {
     /// Lets everything happen, ends the faults, waits for quiet, looks, ends all, and looks again.
@@ -194,13 +196,8 @@ impl World {
             return self.not_adopted(index);
         };
         let Some(lease) = &row.lease else {
-            if actor.excused && self.has_another(row, rows) {
-                return self.stats.count("live at the end without the only address, which another has");
-            }
-            let kind = journal::EventKind::Declined;
-            let declined = |event: &journal::Event| (event.kind, &event.attachment) == (kind, &attachment);
-            if actor.excused && self.plan.stubborn && self.store.events.iter().any(declined) {
-                return self.stats.count("live at the end without the only address, which another uses");
+            if actor.excused && self.is_offered_anothers(actor, rows) {
+                return self.stats.count("live at the end without an address, as it is offered what another has");
             }
             return self
                 .fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state.as_str())));
@@ -228,8 +225,10 @@ impl World {
         let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address] };
         let answer = self.inquire(check);
         let kept = self.keeps_another_mask(index, told.address);
-        // A route of an earlier lease that the kernel refused to take off blocks this one's route for good.
-        let lacks_route = matches!(answer, Some(Answer::Failed(Failure::NoRoute { .. }))) && self.links_fail;
+        // One of an earlier lease that the kernel refused to take off is in the way of the route of this one, for good. What a
+        // container lacked that was adopted, somebody may have removed.
+        let may_lack = self.links_fail || self.actors[index].stranded.is_some();
+        let lacks_route = matches!(answer, Some(Answer::Failed(Failure::NoRoute { .. }))) && may_lack;
         if matches!(answer, Some(Answer::Checked)) != (same && !kept) && !lacks_route {
             self.fail(Rule::LeaseLost, format!("CHECK of {attachment} with {}: {answer:?}", told.address));
         }
@@ -238,6 +237,27 @@ impl World {
         if self.actors[index].stranded.is_some() {
             self.stats.count("adopted");
         }
+    }
+
+    /// Returns whether servers have offered a client something lately, and nothing but what another attachment has or a station uses.
+    fn is_offered_anothers(&self, actor: &Actor, rows: &[Row]) -> bool {
+        let has = |row: &Row, address| {
+            row.attachment != actor.attachment && row.lease.as_ref().map(Lease::ip) == Some(address)
+        };
+        let is_anothers = |address| {
+            let is_held = rows.iter().any(|row| has(row, address));
+            is_held || self.is_elsewhere(actor.lan, address) || self.is_claimed(actor.lan, address)
+        };
+        // One that acknowledges nothing offers what nobody ever has.
+        let servers = || self.segments[actor.lan].honest().iter().filter_map(|station| station.server());
+        let is_given = |address: &Ipv4Addr| {
+            !servers().any(|server| {
+                server.config().deaf && (server.config().pool.0..=server.config().pool.1).contains(address)
+            })
+        };
+        let (key, since) = (actor.client_key(), self.now.saturating_sub(LATELY));
+        let mut offers = self.offers_to(actor.lan, &key, since).filter(is_given).peekable();
+        offers.peek().is_some() && offers.all(is_anothers)
     }
 
     /// Returns whether another attachment, which servers do not tell apart from this one, has what they would give to this one.

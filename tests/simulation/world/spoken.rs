@@ -67,6 +67,14 @@ impl World {
         of_address.map(|((.., to), at)| (to, *at))
     }
 
+    /// Returns what a client was offered or granted since then.
+    pub(super) fn offers_to(&self, lan: usize, key: &ClientKey, since: Micros) -> impl Iterator<Item = Ipv4Addr> {
+        let is_its = move |((at, _, to), when): &(&(usize, Ipv4Addr, ClientKey), &Micros)| {
+            (*at, to) == (lan, key) && **when >= since
+        };
+        self.offered.iter().filter(is_its).map(|((_, address, _), _)| *address)
+    }
+
     /// Lets a client that a caller asks for begin anew, and also one whose DEL the store refuses.
     pub(super) fn asked_anew(&mut self, call: &Call) {
         let is_told = |attachment: &Attachment, address| {
