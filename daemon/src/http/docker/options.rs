@@ -30,7 +30,7 @@ impl Options {
         for (key, value) in said {
             match key.as_str() {
                 "parent" if is_link_name(value, 127) => parent = Some(value.to_owned()),
-                "parent" => return Err(Flag::Ipam.expected(key, value, "the name of a link of the host")),
+                "parent" => return Err(Flag::Ipam.expected(key, value, "the name of a host link")),
                 _ if lease.set(key, value)? => {}
                 _ => return Err(Flag::Ipam.unknown(key, &Self::KNOWN)),
             }
