@@ -188,6 +188,24 @@ fn the_nak_of_another_server_is_obeyed_when_its_own_has_not_answered_in_time() {
 }
 
 #[test]
+fn its_own_servers_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
+    let relayed = |xid| Reply { giaddr: Ipv4Addr::new(192, 0, 2, 254), ..Reply::nak(xid) };
+    for acknowledged in [true, false] {
+        let mut stage = Stage::bound(500, 900, 1000);
+        stage.next(Timer::Renew, &["ARP"]);
+        let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+        assert!(stage.answer(at(500.0), &relayed(xid)).verdict.is_none());
+        if acknowledged {
+            let ack = stage.answer(at(503.9), &Reply::new(ACK, xid, 1000));
+            assert!(matches!(ack.verdict, Some(Verdict::Kept(_))), "{ack:?}");
+        } else {
+            let (when, output) = stage.next(Timer::ReceiveWindow, &["DISCOVER"]);
+            assert_eq!((when, lost_by(&output)), (at(504.0), SERVER));
+        }
+    }
+}
+
+#[test]
 fn its_own_servers_nak_is_obeyed_at_once() {
     for (mut stage, xid) in [rebinding(), confirming()] {
         let (until, _) = stage.deadline();
