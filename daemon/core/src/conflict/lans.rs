@@ -1,5 +1,5 @@
-//! What a LAN has taught: how soon a new address may be tried there after conflicts, whose claims prove nothing, which servers
-//! are on the wire, and whether their answers reach clients by broadcast alone.
+//! What the daemon has learnt about a LAN: how soon a new address may be tried there after conflicts, whose claims prove
+//! nothing, and which servers are on the wire.
 //!
 //! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. Here all attachments of a LAN count
 //! together, since they draw from one pool: a station that claims whatever is offered would empty it by way of a crowd.
@@ -25,7 +25,7 @@ pub const RATE_LIMIT_INTERVAL: Duration = Duration::from_secs(60);
 /// Conflicts count as a row if the next comes within this time: longer than any pause between two tries.
 const ROW: Duration = Duration::from_secs(1200);
 
-/// How long a station that answers for all is known as such, a server to be on the wire, and answers to come by broadcast alone.
+/// How long the daemon remembers that a station answers for all addresses, and that a server is on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
 
 /// From one question whether a server is on the wire to the next, if it does not answer.
@@ -44,8 +44,6 @@ struct Seen {
     row: Option<Row>,
     proxies: Vec<Proxy>,
     servers: Vec<Server>,
-    /// Until when only answers by broadcast are known to reach clients.
-    flag: Option<Instant>,
 }
 
 /// A server that was asked whether it is on the wire. What the macvlans' parent link sends leaves by the wire and reaches none
@@ -188,23 +186,6 @@ impl Lans {
         }
     }
 
-    /// Records that a client was answered only once it had set the broadcast flag, or before it did.
-    pub fn flag_helped(&mut self, lan: &Lan, helped: bool, now: Instant) {
-        if helped {
-            let known = self.seen(lan, now).flag.replace(now + KNOWN);
-            if known.is_none() {
-                tracing::warn!(%lan, "answers reach containers by broadcast alone: set `broadcast` to true");
-            }
-        } else if let Some(seen) = self.0.get_mut(lan) {
-            seen.flag = None;
-        }
-    }
-
-    /// Returns whether clients are to set the broadcast flag from their first message on.
-    pub fn wants_flag(&self, lan: &Lan, now: Instant) -> bool {
-        self.0.get(lan).and_then(|seen| seen.flag).is_some_and(|until| now < until)
-    }
-
     fn seen(&mut self, lan: &Lan, now: Instant) -> &mut Seen {
         self.tidy(now);
         self.0.entry(lan.clone()).or_default()
@@ -216,8 +197,7 @@ impl Lans {
             seen.row.take_if(|row| now >= row.at + ROW);
             seen.proxies.retain(|known| now < known.until);
             seen.servers.retain(|known| now < known.until);
-            seen.flag.take_if(|until| now >= *until);
-            seen.row.is_some() || !seen.proxies.is_empty() || !seen.servers.is_empty() || seen.flag.is_some()
+            seen.row.is_some() || !seen.proxies.is_empty() || !seen.servers.is_empty()
         });
     }
 }
@@ -345,19 +325,6 @@ mod tests {
         assert!(!lans.is_on_wire(&lan, (CONTROL, mac), at(61.0)), "it was not asked");
         assert!(!lans.is_on_wire(&lan, (server, mac), at(361.0)) && lans.asks_wire(&lan, server, at(361.0)));
         lans.tidy(at(500.0));
-        assert!(lans.0.is_empty(), "nothing is kept");
-    }
-
-    #[test]
-    fn the_broadcast_flag_is_wanted_for_five_minutes_after_it_has_helped_unless_an_answer_comes_without() {
-        let (mut lans, lan, other) = (Lans::default(), lan("a"), lan("b"));
-        lans.flag_helped(&lan, true, at(0.0));
-        assert!(lans.wants_flag(&lan, at(299.999)) && !lans.wants_flag(&lan, at(300.0)));
-        assert!(!lans.wants_flag(&other, at(0.0)));
-        lans.flag_helped(&other, true, at(1.0));
-        lans.flag_helped(&lan, false, at(1.0));
-        assert!(!lans.wants_flag(&lan, at(1.0)) && lans.wants_flag(&other, at(1.0)));
-        lans.tidy(at(400.0));
         assert!(lans.0.is_empty(), "nothing is kept");
     }
 }

@@ -10,13 +10,12 @@
 //! | RELEASE | leased | no | yes | no | leased, server |
 //! | DECLINE | 0 | yes | yes | no | 0, broadcast |
 //!
-//! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and
-//! REQUEST also bear what the profile says. The broadcast flag is set where the profile says so: our packet socket hears a
-//! unicast answer before the address is configured. What is addressed to a chaddr that the interface has no more it does not
-//! hear: there the flag is set too. As Kea answers to the Ethernet source all the same, each other try that has no answer leaves
-//! from the interface's own address there. And some servers and networks lose what is addressed to a station without an address:
-//! what asks for a lease for the third time in vain has the flag set, and keeps it where that helped. A client of such a network
-//! cannot receive unicasts before it has its address, and sets the flag from its first message on (RFC 2131 §4.1).
+//! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and REQUEST
+//! also bear what the profile says. The profile sets the broadcast flag: our packet socket hears a unicast answer before the
+//! address is configured. It does not hear answers to a chaddr that the interface no longer has, so the flag is set then too.
+//! Kea answers to the Ethernet source all the same, so every second try without an answer leaves from the interface's own
+//! address then. Some servers and networks lose answers to a station without an address: after two messages in vain, a client
+//! that asks for a lease sets the flag, and keeps it if that helped.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -56,8 +55,6 @@ pub struct Sender {
     pub station: Mac,
     /// Whether `station` is the Ethernet source of what is asked: some servers answer to that whatever the broadcast flag says.
     by_station: bool,
-    /// All that asks for a lease has the broadcast flag set: it is known to help.
-    always_flagged: bool,
     /// How many messages in a row have no answer yet. Above [`WITHOUT_FLAG`] the broadcast flag is set; if that helped, the
     /// number stays.
     unanswered: u8,
@@ -81,17 +78,8 @@ pub struct Hop {
 impl Sender {
     /// Returns the sender of a client's messages.
     pub fn new(chaddr: Mac, client_id: &ClientId, profile: Arc<ClientProfile>) -> Self {
-        let (client_id, by_station, always_flagged, unanswered) = (client_id.clone(), false, false, 0);
-        Self {
-            chaddr,
-            station: chaddr,
-            by_station,
-            always_flagged,
-            unanswered,
-            max_size: MOST_SIZE,
-            client_id,
-            profile,
-        }
+        let (client_id, by_station, unanswered) = (client_id.clone(), false, 0);
+        Self { chaddr, station: chaddr, by_station, unanswered, max_size: MOST_SIZE, client_id, profile }
     }
 
     /// Returns the sender of a client whose interface has got another Ethernet address.
@@ -104,11 +92,6 @@ impl Sender {
     pub fn set_mtu(&mut self, mtu: u32) {
         let fits = u16::try_from(mtu.saturating_sub(HEADERS)).unwrap_or(MOST_SIZE);
         self.max_size = fits.clamp(LEAST_SIZE, MOST_SIZE);
-    }
-
-    /// Has the broadcast flag set from the first message on.
-    pub fn flag_all(&mut self) {
-        self.always_flagged = true;
     }
 
     /// Records that something is about to be asked, from the other Ethernet address if the last message had no answer.
@@ -131,12 +114,12 @@ impl Sender {
 
     /// Returns, once there is an answer, whether it came only with the broadcast flag set; `None` if the flag is always set.
     pub fn flag_helped(&self) -> Option<bool> {
-        (!self.wants_broadcast() && !self.always_flagged).then_some(self.is_flagged())
+        (!self.wants_broadcast()).then_some(self.is_flagged())
     }
 
     /// Returns whether the broadcast flag is set because there was no answer without it.
     fn is_flagged(&self) -> bool {
-        self.always_flagged || self.unanswered > WITHOUT_FLAG
+        self.unanswered > WITHOUT_FLAG
     }
 
     /// Returns whether the broadcast flag is set in every message that asks.

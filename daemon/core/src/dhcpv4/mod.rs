@@ -269,11 +269,6 @@ impl Client {
         Self { sender, state, line, waited_for, repeats_first, insists, asked, tally, rng, addressed, declines }
     }
 
-    /// Has the client ask for answers by broadcast from its first message on: no other reach clients there.
-    pub fn flag_all(&mut self) {
-        self.sender.flag_all();
-    }
-
     /// Makes the first message be repeated soon: the way to the servers may not be open yet.
     pub fn repeat_first(&mut self) {
         self.repeats_first = true;

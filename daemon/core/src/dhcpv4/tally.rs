@@ -92,7 +92,7 @@ impl Tally {
                 ))
             }
             Self { flag_helped_elsewhere: true, .. } => Some(
-                "another container there was answered only once it asked for answers by broadcast: for five minutes others ask for that at once, and always with `broadcast` set to true".to_owned(),
+                "another container there was answered only once it asked for answers by broadcast: set `broadcast` to true".to_owned(),
             ),
             Self { .. } => None,
         }

@@ -279,7 +279,6 @@ impl Registry {
             patience: matches!(attachment, Attachment::Docker { .. }).then_some(PATIENCE).filter(|_| !is_out),
             last: given_back.or(last.map(|last| last.address)).filter(|last| unfit(*last).is_none()),
             limits,
-            flagged: self.conflicts.wants_flag(&holder.identity.lan, now.boot),
             replaces: replaces.iter().copied().chain(last.map(|last| last.record)).collect(),
             view,
         };
@@ -326,8 +325,11 @@ impl Registry {
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
         slot.holder = Some(id);
         if let Some(binding) = self.bindings.get(id) {
-            let helped = binding.flag_helped();
-            helped.into_iter().for_each(|helped| self.conflicts.flag_helped(&binding.identity.lan, helped, now.boot));
+            match binding.flag_helped() {
+                Some(true) => _ = self.flagged.insert(binding.identity.lan.clone()),
+                Some(false) => _ = self.flagged.remove(&binding.identity.lan),
+                None => {}
+            }
         }
         // It became durable before it was the attachment's: its link had to be made fit first.
         if lease.resolver().is_some() {
@@ -345,7 +347,7 @@ impl Registry {
         let Some(Operation::Acquiring(request, _)) = self.operation(&attachment) else { return };
         let request = *request;
         if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
-            tally.flag_helped_elsewhere = self.lan(id).is_some_and(|lan| self.conflicts.wants_flag(&lan, now.boot));
+            tally.flag_helped_elsewhere = self.lan(id).is_some_and(|lan| self.flagged.contains(&lan));
         }
         if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Attachment::Docker { .. }) =
             (&mut failure, &*attachment)

@@ -124,6 +124,8 @@ pub struct Registry {
     past: Past,
     orphans: Orphans,
     conflicts: Lans,
+    /// The LANs where a server answered only once the broadcast flag was set.
+    flagged: BTreeSet<Lan>,
     profiles: Profiles,
     timers: Timers,
     audit: Audit,
@@ -163,6 +165,7 @@ impl Registry {
             past: Past::default(),
             orphans: Orphans::default(),
             conflicts: Lans::default(),
+            flagged: BTreeSet::new(),
             profiles: Profiles::default(),
             timers: Timers::default(),
             audit: Audit::default(),

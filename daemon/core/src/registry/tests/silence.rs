@@ -1,7 +1,7 @@
 //! An ADD without an offer names what may be the reason.
 
 use super::rig::*;
-use crate::effect::{Answer, Call, Failure, FrameMeta, Input};
+use crate::effect::{Answer, Failure, FrameMeta, Input};
 use crate::event::EventKind;
 use crate::link::LinkCause;
 use crate::silence::Survey;
@@ -168,61 +168,33 @@ fn a_link_that_came_up_lately_is_named_with_the_time_out() {
     assert!(failure.contains("came up only 12s before") && failure.contains("raise `timeout`"), "{failure}");
 }
 
-/// A LAN on which the broadcast flag alone has helped an ADD.
-fn flagged() -> Rig {
+#[test]
+fn the_broadcast_flag_is_named_where_only_that_helped_another() {
     let mut rig = Rig::new(8);
     rig.server = Server::AnswersFlag;
     let add = rig.add("a", 1, "a");
     rig.run_until(1004.0);
     assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.answers);
-    rig
-}
-
-#[test]
-fn where_only_the_broadcast_flag_helped_an_add_the_next_ones_set_it_at_once_for_five_minutes() {
-    let mut rig = flagged();
-    for (at, who, n) in [(1005.0, "b", 2), (1290.0, "c", 3)] {
-        rig.run_until(at);
-        let add = rig.add(who, n, who);
-        assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{who}: {:?}", rig.answers);
-    }
-    rig.run_until(1305.0);
-    let add = rig.add("d", 4, "d");
-    rig.run_until(1307.0);
-    assert!(!rig.answers.contains_key(&add), "who sets it at once does not find out that it is needed still");
-    rig.run_until(1310.0);
-    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.answers);
-}
-
-#[test]
-fn an_answer_without_the_broadcast_flag_says_that_it_was_not_that() {
-    let mut rig = Rig::new(8);
-    rig.server = Server::AnswersFlag;
-    rig.add("a", 1, "a");
-    rig.run_until(1002.6);
-    let other = rig.add("b", 2, "b");
-    rig.run_until(1003.4);
-    assert!(matches!(rig.answers.get(&1), Some(Answer::Leased { .. })), "{:?}", rig.answers);
-    rig.server = Server::Up;
-    rig.run_until(1003.8);
-    assert!(matches!(rig.answers.get(&other), Some(Answer::Leased { .. })), "by its second message");
-    rig.server = Server::AnswersFlag;
-    let add = rig.add("c", 3, "c");
-    assert!(!rig.answers.contains_key(&add));
-}
-
-#[test]
-fn the_broadcast_flag_is_named_where_only_that_helped_another() {
-    let mut rig = flagged();
-    rig.server = Server::Silent;
-    let mut add = rig.call("b", 2, "b");
-    add.timeout = std::time::Duration::from_secs(2);
-    let add = rig.request(Call::Add(add));
+    let short = |rig: &mut Rig, who: &str, n| {
+        let mut add = rig.call(who, n, who);
+        add.timeout = std::time::Duration::from_secs(2);
+        rig.request(crate::effect::Call::Add(add))
+    };
+    let add = short(&mut rig, "b", 2);
     rig.run_until(1007.0);
-    let failure = failure(&rig, add).to_string();
-    let expected = "another container there was answered only once it asked for answers by broadcast: for five minutes others \
-                    ask for that at once, and always with `broadcast` set to true";
-    assert!(failure.ends_with(expected), "{failure}");
+    let expected =
+        "another container there was answered only once it asked for answers by broadcast: set `broadcast` to true";
+    assert!(failure(&rig, add).to_string().ends_with(expected), "{}", failure(&rig, add));
+
+    rig.server = Server::Up;
+    rig.add("c", 3, "c");
+    rig.server = Server::Silent;
+    let add = short(&mut rig, "d", 4);
+    rig.run_until(1010.0);
+    assert!(
+        !failure(&rig, add).to_string().contains("broadcast"),
+        "an answer without the flag says that it was not that"
+    );
 }
 
 #[test]

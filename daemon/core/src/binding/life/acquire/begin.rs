@@ -41,8 +41,6 @@ pub(crate) struct Known<'a> {
     pub(crate) last: Option<Ipv4Addr>,
     /// The addresses that will do, if not all.
     pub(crate) limits: Option<Limits>,
-    /// On its LAN only answers by broadcast reach clients.
-    pub(crate) flagged: bool,
     /// The bindings and records that it replaces.
     pub(crate) replaces: Vec<BindingId>,
     /// The interface as it was seen.
@@ -55,8 +53,7 @@ impl Acquire {
     /// identity.
     pub(in crate::binding) fn new(holder: &Holder, known: Known<'_>, now: Instant, rng: Rng) -> Self {
         let sender = holder.sender();
-        let Known { began, limit, came_up, wanted, adopts, lease, patience, last, limits, flagged, replaces, view } =
-            known;
+        let Known { began, limit, came_up, wanted, adopts, lease, patience, last, limits, replaces, view } = known;
         let last = last.map(|address| Wanted { address, preferred: true });
         let lease = lease.filter(|lease| Wanted::takes(wanted, lease.ip())).map(Arc::new);
         let trusts = lease.clone().zip(patience.map(|patience| began + patience));
@@ -69,9 +66,6 @@ impl Acquire {
             client.not_waited_for();
         } else if came_up.is_some() {
             client.repeat_first();
-        }
-        if flagged {
-            client.flag_all();
         }
         client.set_mtu(view.mtu);
         let insists = match adopts {
