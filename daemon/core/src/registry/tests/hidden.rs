@@ -44,35 +44,6 @@ fn a_lease_is_extended_from_the_host_while_no_path_leads_to_its_namespace() {
     assert!(rig.speaks_from_host(), "{:?}", rig.opened);
 }
 
-/// What is left of a phase, and how soon the lease is asked for again.
-#[test]
-fn what_was_under_way_when_a_path_went_or_came_goes_on_within_seconds() {
-    for comes in [true, false] {
-        let mut rig = hidden();
-        rig.lease = 10_000;
-        rig.run_until(1060.0);
-        let t1 = rig.t1();
-        if !comes {
-            rig.live.insert(1);
-            rig.input(Input::Kernel(KernelEvent::Missed));
-        }
-        rig.server = Server::Silent;
-        rig.run_until(t1 + 0.1);
-        assert!(!rig.open.is_empty());
-        rig.server = Server::Up;
-        match comes {
-            true => {
-                rig.live.insert(1);
-                rig.input(Input::Kernel(KernelEvent::Missed));
-            }
-            false => rig.loses_path(),
-        }
-        assert_eq!(rig.rows()[0].pathless, !comes);
-        rig.run_until(t1 + 11.0);
-        assert!(rig.t1() > t1 + 11.0, "comes {comes}");
-    }
-}
-
 #[test]
 fn sockets_inside_are_closed_when_the_path_of_their_namespace_goes() {
     let mut rig = Rig::new(8);

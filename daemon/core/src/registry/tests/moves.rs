@@ -254,7 +254,7 @@ fn an_exchange_under_way_begins_anew_at_the_next_place() {
     rig.take_out(1, OWN);
     assert!(rig.open.is_empty(), "{:?}", rig.open);
     rig.server = Server::Up;
-    rig.run_until(t1 + 11.0);
+    rig.run_until(t1 + 40.0);
     assert_eq!(rig.rows()[0].state, BOUND);
     assert!(rig.t1() > t1);
     assert_eq!(rig.opened.last().and_then(|link| link.in_netns()), None);

@@ -207,10 +207,9 @@ impl Hold {
         common.parent = None;
         let leased = self.client.lease().map(Lease::ip);
         common.guard_moved(leased, cx);
-        if !was_talking || self.client.seek_anew(cx.now.boot) {
-            return SAME;
+        match was_talking && !self.client.seek_anew(cx.now.boot) {
+            true => self.event(common, Event::Unopened, cx),
+            false => SAME,
         }
-        self.client.begin_again(cx.now.boot);
-        self.event(common, Event::Clock, cx)
     }
 }
