@@ -210,7 +210,7 @@ impl Registry {
                 Key::Taken => self.set_up_again(),
                 Key::Orphans => {}
                 Key::Seek => self.seek_on_clock(now),
-                Key::Strays => self.list_own_links(),
+                Key::Strays => self.end_strays(now),
                 Key::OwnLinks => self.list_own_links(),
             }
         }

@@ -64,7 +64,7 @@ impl Registry {
 
     /// Looks which links of ours are in the host's namespace.
     pub(super) fn list_own_links(&mut self) {
-        [Key::OwnLinks, Key::Strays].into_iter().for_each(|key| self.timers.set(key, None));
+        self.timers.set(Key::OwnLinks, None);
         let listing = &mut self.strays.listing;
         listing.again = listing.under_way;
         if std::mem::replace(&mut listing.under_way, true) {
@@ -101,7 +101,7 @@ impl Registry {
                 gone.for_each(|(_, endpoint)| _ = endpoint.hear(false, now.boot));
                 self.strays.strangers = strangers;
                 owners.into_iter().filter(is_news).for_each(|owner| self.own_link(now, owner, true));
-                self.end_strays(now);
+                self.time_strays();
                 self.forget_those_without_lease(now);
                 let known: Vec<_> = self.endpoints.by_id.keys().cloned().collect();
                 known.iter().for_each(|id| self.await_inside(now, id));
@@ -178,9 +178,8 @@ impl Registry {
         self.timers.set(Key::Strays, first.map(|at| (at, Why::Orphan)));
     }
 
-    /// Ends the endpoints whose links have been in the host's namespace for too long, and were seen there just now: Docker may have
-    /// moved one at the last moment.
-    fn end_strays(&mut self, now: Now) {
+    /// Ends the endpoints whose links have been in the host's namespace for too long.
+    pub(super) fn end_strays(&mut self, now: Now) {
         let due = |endpoint: &Endpoint| goes_at(endpoint).is_some_and(|at| now.boot >= at);
         let strays: Vec<_> =
             self.endpoints.by_id.iter().filter(|(_, endpoint)| due(endpoint)).map(|(id, _)| id.clone()).collect();

@@ -53,24 +53,6 @@ fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
     }
 }
 
-/// A host that slept: dockerd goes on just as the time of its link is over, and the kernel's word of that is still on its way.
-#[test]
-fn a_link_that_docker_has_moved_at_the_last_moment_is_looked_for_before_its_endpoint_ends() {
-    let mut rig = with_network();
-    let began = rig.at.as_secs_f64();
-    rig.create_endpoint("e1", OWN);
-    rig.run_until(began + STRAY - 1.0);
-    rig.wired.links.remove(&endpoint()).expect("it is there");
-    rig.inside.insert(OWN, 1);
-    rig.run_until(began + STRAY + 1.0);
-    assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0));
-    rig.input(Input::Kernel(KernelEvent::OwnLink { owner: endpoint(), there: false }));
-    rig.configure(LEASED);
-    rig.run_until(began + 2.0 * STRAY);
-    assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0));
-    assert!(rig.rows()[0].link.in_netns().is_some());
-}
-
 /// dockerd was killed after the first had its container, and has forgotten it: that is nowhere any more.
 #[test]
 fn a_forgotten_endpoint_does_not_hurry_the_container_that_is_to_have_its_lease() {
