@@ -239,10 +239,12 @@ impl World {
         let failed = matches!(answer, Answer::Failed(_));
         let ends = |call: &Call| matches!(call, Call::Add(_)) || failed && add_of(call).is_some();
         let Some(asked) = self.requests.get(&id).filter(|asked| ends(&asked.call)) else { return };
-        let Some((index, generation)) = asked.by else { return };
+        let attachment = add_of(&asked.call).map(|add| add.attachment.clone());
+        let of_attachment = || self.actors.iter().position(|actor| Some(&actor.attachment) == attachment.as_ref());
+        let Some(index) = asked.by.map(|(index, _)| index).or_else(of_attachment) else { return };
         let Some(actor) = self.actors.get(index) else { return };
-        if actor.generation != generation {
-            // The ADD of the next container, which waited for its turn, is not to blame for what this one declined.
+        if asked.by != Some((index, actor.generation)) {
+            // The next ADD, which waited for its turn, is not to blame for what this one declined.
             if let Some(who) = self.who(actor) {
                 self.claims.declines.remove(&who);
             }
