@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
-use netns_fixtures::{DEADLINE, Error, Lan, Netns, mac_text, sandbox, until_link};
+use netns_fixtures::{DEADLINE, Dhcp, Error, Lan, Netns, mac, mac_text, sandbox, until_link};
 
 use crate::docker::{Host, LAN, MAC, needs, only};
 
@@ -315,4 +315,38 @@ fn what_cannot_be_is_refused_with_the_option_and_the_way_out() -> Result<(), Err
     assert!(error.contains("no DHCP offer"), "{error}");
     host.lab.daemon().wait_until_empty()?;
     host.only_links(&before)
+}
+
+/// A server that goes by Ethernet address gives a container that has its parent's the host's own address.
+#[test]
+fn the_hosts_own_address_is_no_containers_and_does_not_go_back() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let mut host = Host::new(&sandbox)?;
+    let own = Ipv4Addr::new(10, 7, 1, 1);
+    let mac = mac(1);
+    host.lab.lan.host.set_mac(Lan::IFNAME, mac)?;
+    let mac = mac_text(mac);
+    host.lab.lan.host.add_address(Lan::IFNAME, Lan::on_lan(own))?;
+    let mut config = DnsmasqConfig::default();
+    config.more.push(format!("--dhcp-host={mac},{own}"));
+    let server = Dnsmasq::start(&host.lab.lan, config)?;
+    let makes: [&dyn Fn() -> Result<(), Error>; 3] =
+        [&|| host.create(&[]), &|| host.wire_as("null", "lan", &["grace=0"]), &|| {
+            host.wire_as("leasehold", "lan", &["grace=0"])
+        }];
+    for make in makes {
+        make()?;
+        let run = host.docker.run(&[&LAN[..], &["--mac-address", &mac]].concat(), &["true"]);
+        let error = run.expect_err("the host has that address").to_string();
+        assert!(
+            error.contains(&own.to_string()) && error.contains("this host itself") && error.contains(&mac),
+            "{error}"
+        );
+        host.docker.docker(&["network", "rm", "lan"])?;
+    }
+    let given_back = |m: &Dhcp| [Kind::Release, Kind::Decline].contains(&m.kind);
+    let said: Vec<_> = host.seen.dhcp()?.into_iter().filter(given_back).collect();
+    assert!(said.is_empty(), "{said:?}");
+    drop(server);
+    host.lab.daemon().wait_until_empty()
 }
