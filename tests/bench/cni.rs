@@ -62,8 +62,10 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
             "parallel-1000" => parallel(&binaries, &mut ground, 1000, &mut verdict)?,
             _ => {
                 ground.crowd(1000)?;
-                let turns = rounds::parallel(&binaries, &mut ground, 1000, Links::Down)?;
-                report::parallel((1000, " on one parent"), Links::Down, &turns, &mut verdict);
+                for links in [Links::Up, Links::Down] {
+                    let turns = rounds::parallel(&binaries, &mut ground, 1000, links)?;
+                    report::parallel((1000, " on one parent"), links, &turns, &mut verdict);
+                }
             }
         }
     }
