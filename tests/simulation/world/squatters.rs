@@ -108,7 +108,7 @@ impl World {
             }
             let another = match event.kind {
                 EventKind::Acquired | EventKind::Adopted => true,
-                EventKind::Changed => event.cause.contains("address was"),
+                EventKind::Changed => ["new lease", "address was"].iter().any(|cause| event.cause.contains(cause)),
                 _ => false,
             };
             if let Some(address) = event.address.filter(|_| another) {
