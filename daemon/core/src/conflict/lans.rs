@@ -51,9 +51,17 @@ struct Seen {
 #[derive(Debug)]
 struct Server {
     address: Ipv4Addr,
-    /// Who has answered.
-    mac: Option<Mac>,
-    until: Instant,
+    mac: Mac,
+    asked: Instant,
+    /// Whether it has answered.
+    on_wire: bool,
+}
+
+impl Server {
+    /// Returns whether what is known of it still counts.
+    fn is_known(&self, now: Instant) -> bool {
+        now < self.asked + KNOWN
+    }
 }
 
 /// Conflicts in a row.
@@ -161,29 +169,38 @@ impl Lans {
 
     /// Returns whether a server is known to be on the wire.
     pub fn is_on_wire(&self, lan: &Lan, (address, mac): (Ipv4Addr, Mac), now: Instant) -> bool {
-        let servers = self.0.get(lan).map_or(&[][..], |seen| &seen.servers);
-        servers.iter().any(|known| known.address == address && known.mac == Some(mac) && now < known.until)
+        self.servers(lan, now).any(|known| known.on_wire && known.address == address && known.mac == mac)
+    }
+
+    /// Returns whether all servers that clients have chosen lately are on the wire, and one of them will do.
+    pub fn are_on_wire(&self, lan: &Lan, will_do: impl Fn(Ipv4Addr) -> bool, now: Instant) -> bool {
+        self.servers(lan, now).all(|known| known.on_wire) && self.servers(lan, now).any(|known| will_do(known.address))
     }
 
     /// Returns whether to ask a server if it is on the wire: not if it was asked just now.
-    pub fn asks_wire(&mut self, lan: &Lan, address: Ipv4Addr, now: Instant) -> bool {
+    pub fn asks_wire(&mut self, lan: &Lan, (address, mac): (Ipv4Addr, Mac), now: Instant) -> bool {
         let servers = &mut self.seen(lan, now).servers;
-        if servers.iter().any(|known| known.address == address) {
+        let known = servers.iter().position(|known| known.address == address);
+        if known.is_some_and(|at| now < servers[at].asked + ASK_AGAIN) {
             return false;
         }
-        if servers.len() == MOST {
-            servers.remove(0);
+        if known.is_some() || servers.len() == MOST {
+            servers.remove(known.unwrap_or_default());
         }
-        servers.push(Server { address, mac: None, until: now + ASK_AGAIN });
+        servers.push(Server { address, mac, asked: now, on_wire: false });
         true
     }
 
     /// Records that a station has answered by ARP.
-    pub fn answered(&mut self, lan: &Lan, address: Ipv4Addr, mac: Mac, now: Instant) {
+    pub fn answered(&mut self, lan: &Lan, address: Ipv4Addr, mac: Mac) {
         let mut servers = self.0.get_mut(lan).into_iter().flat_map(|seen| &mut seen.servers);
-        if let Some(asked) = servers.find(|asked| asked.address == address && asked.mac.is_none()) {
-            (asked.mac, asked.until) = (Some(mac), now + KNOWN);
+        if let Some(asked) = servers.find(|asked| asked.address == address && asked.mac == mac) {
+            asked.on_wire = true;
         }
+    }
+
+    fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &Server> {
+        self.0.get(lan).map_or(&[][..], |seen| &seen.servers).iter().filter(move |known| known.is_known(now))
     }
 
     fn seen(&mut self, lan: &Lan, now: Instant) -> &mut Seen {
@@ -196,7 +213,7 @@ impl Lans {
         self.0.retain(|_, seen| {
             seen.row.take_if(|row| now >= row.at + ROW);
             seen.proxies.retain(|known| now < known.until);
-            seen.servers.retain(|known| now < known.until);
+            seen.servers.retain(|known| known.is_known(now));
             seen.row.is_some() || !seen.proxies.is_empty() || !seen.servers.is_empty()
         });
     }
@@ -314,17 +331,20 @@ mod tests {
     fn a_server_that_has_answered_is_on_the_wire_for_five_minutes_and_a_silent_one_is_asked_once_a_minute() {
         let (mut lans, lan) = (Lans::default(), lan("a"));
         let (server, mac, other) = (LAST.0, LAST.1, Mac([2, 0, 0, 0, 0, 8]));
-        assert!(lans.asks_wire(&lan, server, at(0.0)));
-        assert!(!lans.asks_wire(&lan, server, at(59.999)) && !lans.is_on_wire(&lan, (server, mac), at(0.0)));
-        assert!(lans.asks_wire(&lan, server, at(60.0)));
-        lans.answered(&lan, server, mac, at(61.0));
-        lans.answered(&lan, server, other, at(61.0));
-        lans.answered(&lan, CONTROL, mac, at(61.0));
-        assert!(lans.is_on_wire(&lan, (server, mac), at(360.999)) && !lans.asks_wire(&lan, server, at(360.999)));
-        assert!(!lans.is_on_wire(&lan, (server, other), at(61.0)), "another station has its address");
-        assert!(!lans.is_on_wire(&lan, (CONTROL, mac), at(61.0)), "it was not asked");
-        assert!(!lans.is_on_wire(&lan, (server, mac), at(361.0)) && lans.asks_wire(&lan, server, at(361.0)));
-        lans.tidy(at(500.0));
+        let all = |lans: &Lans, now| lans.are_on_wire(&lan, |_| true, at(now));
+        let is_known = |lans: &Lans, mac, now| lans.is_on_wire(&lan, (server, mac), at(now));
+        assert!(lans.asks_wire(&lan, (server, mac), at(0.0)));
+        assert!(!lans.asks_wire(&lan, (server, mac), at(59.999)) && !is_known(&lans, mac, 59.999));
+        assert!(lans.asks_wire(&lan, (server, mac), at(60.0)));
+        lans.answered(&lan, server, other);
+        lans.answered(&lan, CONTROL, mac);
+        assert!(!is_known(&lans, mac, 60.0) && !all(&lans, 60.0), "another station has its address");
+        lans.answered(&lan, server, mac);
+        assert!(is_known(&lans, mac, 359.999) && !is_known(&lans, mac, 360.0));
+        assert!(!is_known(&lans, other, 61.0) && !lans.is_on_wire(&lan, (CONTROL, mac), at(61.0)), "it was not asked");
+        assert!(all(&lans, 61.0) && !lans.are_on_wire(&lan, |address| address != server, at(61.0)));
+        assert!(lans.asks_wire(&lan, (CONTROL, mac), at(62.0)) && !all(&lans, 359.999), "another may be in a sibling");
+        lans.tidy(at(700.0));
         assert!(lans.0.is_empty(), "nothing is kept");
     }
 }

@@ -1,10 +1,10 @@
 //! What the siblings of a macvlan need not hear. The kernel copies a broadcast from inside for each of them, which, with many of
 //! them, costs more than the rest of an ADD; it does not copy one that leaves over their parent link.
 //!
-//! A DISCOVER leaves from inside, since a server may be in a sibling. The first REQUEST for an offer leaves over the lower link
-//! if its server is known to be on the wire, because it answers an ARP request that leaves that way. A second REQUEST leaves
-//! from inside again. Servers in siblings do not hear that their offers were not taken, and keep the address as long as they
-//! keep any offer.
+//! A server on the wire is one that answers an ARP request which leaves over that link; one that does not may be in a sibling.
+//! The first DISCOVER of a client that knows no address leaves over the link if the LAN's servers are known to be on the wire, and
+//! so does the first REQUEST for such a server's offer. All others leave from inside. Servers in siblings do not hear that their
+//! offers were not taken, and keep the address as long as they keep any offer.
 
 use std::net::Ipv4Addr;
 
@@ -18,8 +18,16 @@ use crate::wire::frame::{Arp, ArpOp};
 impl Common {
     /// Sends the client's messages, and the probe before a REQUEST.
     pub(in crate::binding) fn send_messages(&mut self, client: &Client, mut frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
-        let lower = self.lower(cx.interfaces).filter(|_| !self.profile.on_parent);
-        let Some((lower, server)) = lower.zip(first_request_to(client, cx.now.boot)) else {
+        let Some(lower) = self.lower(cx.interfaces).filter(|_| !self.profile.on_parent) else {
+            return self.exchange.send(frames, cx);
+        };
+        if client.asks_first() {
+            let will_do = |server| self.profile.client.servers.trusts(server);
+            let are_on_wire = cx.conflicts.are_on_wire(&self.identity.lan, will_do, cx.now.boot);
+            let over = Some(lower).filter(|_| are_on_wire);
+            return frames.into_iter().for_each(|frame| self.exchange.send_over(frame, over, cx));
+        }
+        let Some(server) = first_request_to(client, cx.now.boot) else {
             return self.exchange.send(frames, cx);
         };
         let Some(request) = frames.pop() else { return };
@@ -27,7 +35,7 @@ impl Common {
         let (lan, now) = (&self.identity.lan, cx.now.boot);
         let is_on_wire = cx.conflicts.is_on_wire(lan, server, now);
         self.exchange.send_over(request, Some(lower).filter(|_| is_on_wire), cx);
-        if !is_on_wire && cx.conflicts.asks_wire(lan, server.0, now) {
+        if !is_on_wire && cx.conflicts.asks_wire(lan, server, now) {
             let question = Arp::request(self.link.mac(), Ipv4Addr::UNSPECIFIED, server.0);
             self.exchange.send_over(question.encode(), Some(lower), cx);
         }
@@ -36,7 +44,7 @@ impl Common {
     /// Handles an ARP packet, which may be a server's answer from the wire.
     pub(in crate::binding) fn hear_wire(&self, arp: &Arp, cx: &mut Cx<'_>) {
         if arp.op == ArpOp::Reply {
-            cx.conflicts.answered(&self.identity.lan, arp.sender, arp.sender_mac, cx.now.boot);
+            cx.conflicts.answered(&self.identity.lan, arp.sender, arp.sender_mac);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What a macvlan broadcasts the kernel copies for each of its siblings. So they are asked, and told, once; what is repeated
 //! for the sake of the wire leaves by the link that they are on.
 
+use std::sync::Arc;
+
 use super::*;
 
 /// The link that the interfaces are macvlans on.
@@ -95,13 +97,33 @@ fn asked(answers: impl FnOnce(&mut Rig)) -> Rig {
 #[test]
 fn a_request_to_a_server_on_the_wire_leaves_over_the_parent_and_a_second_one_from_inside() {
     let mut rig = asked(|_| {});
-    rig.add("b", 2, "b");
-    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, WIRE)], "a server may be in a sibling until one has offered");
-    rig.wired.sent_over.clear();
     rig.server = Server::OffersOnly;
-    rig.add("c", 3, "c");
+    rig.add("b", 2, "b");
     rig.run_until(rig.seconds() + 2.5);
-    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, WIRE), (3, INSIDE)]);
+    assert_eq!(rig.wired.sent_over, [(1, WIRE), (3, WIRE), (3, INSIDE)]);
+}
+
+#[test]
+fn a_first_discover_leaves_over_the_parent_if_the_servers_are_on_the_wire_and_a_second_one_from_inside() {
+    let mut rig = asked(|_| {});
+    rig.server = Server::Silent;
+    rig.add("b", 2, "b");
+    rig.run_until(rig.seconds() + 2.5);
+    assert_eq!(rig.wired.sent_over, [(1, WIRE), (1, INSIDE)]);
+}
+
+#[test]
+fn a_discover_leaves_from_inside_if_an_address_is_asked_for_or_no_known_server_is_believed() {
+    for is_believed in [true, false] {
+        let mut rig = asked(|_| {});
+        let mut add = rig.call("b", 2, "b");
+        match is_believed {
+            true => add.wanted = Some(Wanted { address: SECOND, preferred: true }),
+            false => Arc::make_mut(&mut add.profile.client).servers.deny = vec![SERVER],
+        }
+        rig.request(Call::Add(add));
+        assert_eq!(rig.wired.sent_over[0], (1, INSIDE));
+    }
 }
 
 #[test]
