@@ -139,12 +139,12 @@ fn a_firewall_on_the_way_out_is_named_by_an_add_and_by_the_end_of_a_lease() -> R
         let hook = "table netdev t {\nchain c { type filter hook egress device eth0 priority 0; policy drop; }\n}\n";
         container.netns.run_command("nft", &["-f", "-"], hook)
     };
-    let held = lab.attach("c1")?;
-    shut(&held.container)?;
-    let container = lab.lan.container("c2")?;
+    let container = lab.lan.container("c1")?;
     shut(&container)?;
     let error = lab.shim.add(&container, &lab.config).expect_err("nothing goes out").cni();
     assert!(error.msg.contains("could not be sent, the last because: send: No buffer space available"), "{error}");
+    let held = lab.attach("c2")?;
+    shut(&held.container)?;
     lab.daemon().wait_for_event("could not be sent")?;
     Ok(())
 }
