@@ -7,7 +7,6 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::docker::PATIENCE;
 use super::jobs::Caller;
 use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready, target};
 use super::pacing::{Pacing, Urgency};
@@ -276,7 +275,7 @@ impl Registry {
             wanted,
             adopts,
             lease,
-            patience: matches!(attachment, Attachment::Docker { .. }).then_some(PATIENCE).filter(|_| !is_out),
+            patience: holder.profile.wants.patience.filter(|_| !is_out),
             last: given_back.or(last.map(|last| last.address)).filter(|last| unfit(*last).is_none()),
             limits,
             replaces: replaces.iter().copied().chain(last.map(|last| last.record)).collect(),
@@ -349,10 +348,9 @@ impl Registry {
         if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
             tally.flag_helped_elsewhere = self.lan(id).is_some_and(|lan| self.flagged.contains(&lan));
         }
-        if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Attachment::Docker { .. }) =
-            (&mut failure, &*attachment)
-        {
-            *cut = *waited + *queued <= PATIENCE && self.is_silent(lan, now.boot);
+        let patience = self.bindings.get(id).and_then(|binding| binding.profile.wants.patience);
+        if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Some(patience)) = (&mut failure, patience) {
+            *cut = *waited + *queued <= patience && self.is_silent(lan, now.boot);
             // A server whose answers are refused is there.
             if tally.answers == 0 {
                 self.docker.fell_silent(lan, now.boot);

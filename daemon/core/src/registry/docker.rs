@@ -25,10 +25,6 @@ const OFTEN: u32 = 10;
 /// For how long that is counted.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How long Docker waits for a server where there is a lease that will do, and where one was silent a moment ago. At boot dockerd
-/// starts one container after the other, waits for all, and tries none again.
-pub(super) const PATIENCE: Duration = Duration::from_secs(4);
-
 /// For how long a LAN's servers count as silent after a request without an offer.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 
@@ -110,9 +106,8 @@ impl Registry {
 
     /// Returns how long an ADD may take.
     pub(super) fn time_for(&self, add: &Add, now: Instant) -> Duration {
-        let is_docker = matches!(add.attachment, Attachment::Docker { .. });
-        let is_silent = is_docker && self.is_silent(&add.lan, now);
-        if is_silent { add.timeout.min(PATIENCE) } else { add.timeout }
+        let patience = add.profile.wants.patience.filter(|_| self.is_silent(&add.lan, now));
+        patience.map_or(add.timeout, |patience| add.timeout.min(patience))
     }
 
     /// Gives back the lease of an endpoint that Docker has ended. First our address leaves its interface, if that is still in a

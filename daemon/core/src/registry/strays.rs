@@ -15,16 +15,14 @@ use super::timers::Key;
 use crate::backoff::Backoff;
 use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
-use crate::network::{DockerId, EndpointRecord, LinkOwner, MacvlanMode, Mode, OwnLinks, Source, Wiring};
+use crate::network::{DockerId, EndpointRecord, LinkOwner, MacvlanMode, Mode, OwnLinks, Source, Wiring, is_in_network};
 use crate::outbox::Waiter;
+use crate::pool::SLOW_START;
 use crate::record::{Change, DockerKey, DockerRecord};
 use crate::time::{Instant, Now};
 
-/// For how long an endpoint's link may wait in the host's namespace for its container: up to Docker 27 the link is made before volumes
-/// are relabelled and a slow runtime is started.
-pub(super) const SLOW_START: Duration = Duration::from_secs(600);
-
-/// The same for one that no container is to have any more, and the pause before an end that failed is tried again.
+/// For how long an endpoint's link may wait in the host's namespace that no container is to have any more, and the pause before an end
+/// that failed is tried again.
 const STRAY: Duration = Duration::from_secs(60);
 
 /// The longest pause before the links are listed again.
@@ -257,7 +255,7 @@ impl Registry {
             return;
         }
         let is_one = |binding: &&Binding| {
-            binding.attachment.is_in_network()
+            is_in_network(&binding.attachment)
                 && binding.holds_on_host()
                 && self.endpoints.leased_by(&binding.attachment).next().is_none()
         };
