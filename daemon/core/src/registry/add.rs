@@ -353,7 +353,7 @@ impl Registry {
             *cut = *waited + *queued <= patience && self.is_silent(lan, now.boot);
             // A server whose answers are refused is there.
             if tally.answers == 0 {
-                self.docker.fell_silent(lan, now.boot);
+                self.silent.begins(lan, now.boot);
             }
         }
         self.log_failed(request, &attachment, &failure);

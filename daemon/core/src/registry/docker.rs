@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::Registry;
 use super::jobs::{Leaving, Looking, Next, PoolChange, Undo};
-use crate::binding::{Binding, Leave, Life};
+use crate::binding::{Binding, Life};
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Add, Answer, Failure, PoolRequest, RequestId, StoreCause};
+use crate::effect::{Answer, Failure, PoolRequest, RequestId};
 use crate::identity::{Attachment, Lan};
 use crate::network::NetworkRecord;
 use crate::pool::{Limits, MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
@@ -25,19 +25,12 @@ const OFTEN: u32 = 10;
 /// For how long that is counted.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// For how long a LAN's servers count as silent after a request without an offer.
-const SILENT_FOR: Duration = Duration::from_secs(60);
-
 /// The pools, and the calls about them.
 #[derive(Debug, Default)]
 pub(super) struct Docker {
     pools: Pools,
-    /// The leases that Docker has given back, until that is durable, and who waits for it.
-    leaving: BTreeMap<BindingId, Vec<RequestId>>,
     /// Since when, and how often, an automatic pool was asked for.
     answered: BTreeMap<PoolId, (Instant, u32)>,
-    /// The LANs on which a request had no offer, and when the last one was given up.
-    silent: BTreeMap<Lan, Instant>,
 }
 
 impl Docker {
@@ -49,11 +42,6 @@ impl Docker {
     /// Returns all pools, in order.
     pub(super) fn pools(&self) -> Vec<PoolRecord> {
         self.pools.iter().cloned().collect()
-    }
-
-    /// Returns how many leases are on their way back.
-    pub(super) fn leaving(&self) -> usize {
-        self.leaving.len()
     }
 
     /// Returns the addresses that an endpoint of a pool may have.
@@ -69,22 +57,6 @@ impl Docker {
         of_subnet().find_map(|pool| pool.lan.as_ref()).filter(|_| elsewhere)
     }
 
-    /// Records that a request on a LAN had no offer.
-    pub(super) fn fell_silent(&mut self, lan: &Lan, now: Instant) {
-        self.silent.retain(|_, since| now < *since + SILENT_FOR);
-        self.silent.insert(lan.clone(), now);
-    }
-
-    /// Records that an address of a LAN came free: if there was none left, there is one now.
-    fn has_room(&mut self, lan: &Lan) {
-        self.silent.remove(lan);
-    }
-
-    /// Forgets a call that waits for a binding's lease to leave.
-    pub(super) fn waits_no_more(&mut self, binding: BindingId, id: RequestId) {
-        self.leaving.get_mut(&binding).into_iter().for_each(|calls| calls.retain(|call| *call != id));
-    }
-
     /// Counts a request for an automatic pool. Returns whether there are too many.
     fn is_asked_too_often(&mut self, id: &PoolId, now: Instant) -> bool {
         self.answered.retain(|_, (since, _)| now.saturating_since(*since) < AGAIN);
@@ -95,61 +67,6 @@ impl Docker {
 }
 
 impl Registry {
-    /// Returns whether a request on a LAN had no offer a moment ago, and its servers have not been heard since: they may be away, or
-    /// have no address left.
-    pub(super) fn is_silent(&self, lan: &Lan, now: Instant) -> bool {
-        let since = self.docker.silent.get(lan).copied().filter(|since| now < *since + SILENT_FOR);
-        let granted = |binding: &Binding| binding.lease(now).map(|lease| lease.start);
-        let of_lan = || self.bindings.iter().filter(|binding| binding.identity.lan == *lan);
-        since.is_some_and(|since| !of_lan().any(|binding| granted(binding) >= Some(since)))
-    }
-
-    /// Returns how long an ADD may take.
-    pub(super) fn time_for(&self, add: &Add, now: Instant) -> Duration {
-        let patience = add.profile.wants.patience.filter(|_| self.is_silent(&add.lan, now));
-        patience.map_or(add.timeout, |patience| add.timeout.min(patience))
-    }
-
-    /// Gives back the lease of an endpoint that Docker has ended. First our address leaves its interface, if that is still in a
-    /// container: dockerd leaves one there whose address it does not know. A call is answered when the store has it.
-    pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
-        self.docker.leaving.entry(id).or_default().extend(call);
-        let is_inside = |binding: &Binding| matches!(binding.life, Life::Held(_)) && !binding.is_on_host();
-        match self.bindings.get(id).is_some_and(is_inside) {
-            true => self.with(now, id, |binding, cx| binding.vacate(cx)),
-            false => self.give_back(now, id),
-        }
-    }
-
-    /// The interface of such an endpoint carries nothing of its lease any more, or is gone. Returns whether it is one.
-    pub(super) fn left_inside(&mut self, now: Now, id: BindingId) -> bool {
-        let leaves = self.docker.leaving.contains_key(&id);
-        if leaves {
-            self.give_back(now, id);
-        }
-        leaves
-    }
-
-    /// The store has written that a lease is given back, or has refused to, which is tried again.
-    pub(super) fn lease_left(&mut self, id: BindingId, result: Result<(), StoreCause>) {
-        let calls = match &result {
-            Ok(()) => self.docker.leaving.remove(&id),
-            Err(_) => self.docker.leaving.get_mut(&id).map(std::mem::take),
-        };
-        let answer = result.map_or_else(|cause| Answer::Failed(Failure::Store(cause)), |()| Answer::Released);
-        calls.into_iter().flatten().for_each(|call| self.answer(call, answer.clone()));
-    }
-
-    /// Gives back the lease of an endpoint, whose identity may return.
-    fn give_back(&mut self, now: Now, id: BindingId) {
-        let Some(attachment) = self.attachment(id) else { return };
-        self.lan(id).into_iter().for_each(|lan| self.docker.has_room(&lan));
-        self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
-        self.slots.vacate(&attachment, id);
-        self.await_interface_no_more(id);
-        self.next_call(now, &attachment);
-    }
-
     /// RequestPool: a pool that is known is answered as before.
     pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
         let PoolRequest { definition, subnet, range, .. } = &*request;
@@ -280,7 +197,7 @@ impl Registry {
     /// Returns whose lease an address stands for that Docker gives back.
     fn released(&self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
         let told = |binding: &&Binding| binding.answered.is_some_and(|told| told.addr() == address);
-        let leaving = self.docker.leaving.keys().filter_map(|id| self.bindings.get(*id));
+        let leaving = self.leavings.bindings().filter_map(|id| self.bindings.get(id));
         let text = pool.to_string();
         let is_its = |binding: &&Binding| is_of(&binding.attachment, &text);
         if let Some(again) = leaving.filter(is_its).find(told) {

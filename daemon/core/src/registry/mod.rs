@@ -10,8 +10,10 @@
 //! * Calls: `jobs` says what becomes of each, one file a kind. `calls` gives those about an attachment their turn: `add` goes from an
 //!   ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over what ran before.
 //! * Docker: `docker` has its pools, `networks` and `endpoints` are those of its network driver, `strays` has the links made for them.
+//! * Doors that say little: `seek` finds the interfaces of which nobody tells, `leaving` gives back what is named by its address, `silent`
+//!   spares the impatient a LAN without an answer.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
-//!   `orphans` waits for a DEL, `seek` finds the interfaces of which nobody tells, `pacing` gives permits and turns.
+//!   `orphans` waits for a DEL, `pacing` gives permits and turns.
 
 mod add;
 mod adopt;
@@ -24,6 +26,7 @@ mod endpoints;
 mod index;
 mod jobs;
 mod kept;
+mod leaving;
 mod networks;
 mod operation;
 mod orphans;
@@ -35,6 +38,7 @@ mod rivals;
 mod room;
 mod seek;
 mod sight;
+mod silent;
 mod slots;
 mod strays;
 #[cfg(test)]
@@ -55,6 +59,7 @@ use self::endpoints::Endpoints;
 use self::index::Index;
 use self::jobs::Jobs;
 pub use self::kept::Kept;
+use self::leaving::Leavings;
 use self::networks::Wired;
 use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
@@ -63,6 +68,7 @@ use self::profiles::Profiles;
 use self::recover::Resuming;
 use self::seek::Seeking;
 use self::sight::Sight;
+use self::silent::Silent;
 use self::slots::{Slot, Slots};
 use self::strays::Strays;
 use self::timers::{Key, Timers};
@@ -119,6 +125,8 @@ pub struct Registry {
     wired: Wired,
     endpoints: Endpoints,
     strays: Strays,
+    leavings: Leavings,
+    silent: Silent,
     turns: Turns,
     extensions: Turns,
     past: Past,
@@ -160,6 +168,8 @@ impl Registry {
             wired: Wired::default(),
             endpoints: Endpoints::default(),
             strays: Strays::default(),
+            leavings: Leavings::default(),
+            silent: Silent::default(),
             turns: Turns::of_releases(),
             extensions: Turns::of_extensions(),
             past: Past::default(),
