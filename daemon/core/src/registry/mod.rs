@@ -9,7 +9,7 @@
 //!   `room` what is kept and goes back for an ADD, `kept` the sizes of all this.
 //! * Calls: `jobs` says what becomes of each, one file a kind. `calls` gives those about an attachment their turn: `add` goes from an
 //!   ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over what ran before.
-//! * Docker: `docker` has its pools, `networks` and `endpoints` are those of its network driver, `strays` has the links made for them.
+//! * Docker: `docker` has its pools, networks and endpoints.
 //! * Doors that say little: `seek` finds the interfaces of which nobody tells, `leaving` gives back what is named by its address, `silent`
 //!   spares the impatient a LAN without an answer.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
@@ -22,12 +22,10 @@ mod check;
 mod clocks;
 mod delete;
 mod docker;
-mod endpoints;
 mod index;
 mod jobs;
 mod kept;
 mod leaving;
-mod networks;
 mod operation;
 mod orphans;
 mod pacing;
@@ -40,7 +38,6 @@ mod seek;
 mod sight;
 mod silent;
 mod slots;
-mod strays;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -54,13 +51,11 @@ use fastrand::Rng;
 
 use self::add::Spare;
 use self::adopt::Adoptions;
-use self::docker::Docker;
-use self::endpoints::Endpoints;
+use self::docker::{Docker, Endpoints, Strays, Wired};
 use self::index::Index;
 use self::jobs::Jobs;
 pub use self::kept::Kept;
 use self::leaving::Leavings;
-use self::networks::Wired;
 use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
 use self::past::{Last, Past};
@@ -70,7 +65,6 @@ use self::seek::Seeking;
 use self::sight::Sight;
 use self::silent::Silent;
 use self::slots::{Slot, Slots};
-use self::strays::Strays;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
 use crate::binding::{Binding, Cx, Life};

@@ -7,8 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::Registry;
-use super::jobs::{Leaving, Looking, Next, PoolChange, Undo};
 use crate::binding::{Binding, Life};
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Failure, PoolRequest, RequestId};
@@ -16,6 +14,8 @@ use crate::identity::{Attachment, Lan};
 use crate::network::NetworkRecord;
 use crate::pool::{Limits, MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
 use crate::record::{BindingId, Change, DockerKey, DockerRecord};
+use crate::registry::Registry;
+use crate::registry::jobs::{Leaving, Looking, Next, PoolChange, Undo};
 use crate::time::{Instant, Now};
 
 /// How often a pool whose subnet nobody asked for is answered within [`AGAIN`]. Dockerd asks without a pause and without end where
@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// The pools, and the calls about them.
 #[derive(Debug, Default)]
-pub(super) struct Docker {
+pub(in crate::registry) struct Docker {
     pools: Pools,
     /// Since when, and how often, an automatic pool was asked for.
     answered: BTreeMap<PoolId, (Instant, u32)>,
@@ -35,17 +35,17 @@ pub(super) struct Docker {
 
 impl Docker {
     /// Takes over a pool that the store holds.
-    pub(super) fn recover(&mut self, record: PoolRecord) {
+    pub(in crate::registry) fn recover(&mut self, record: PoolRecord) {
         self.pools.add(record);
     }
 
     /// Returns all pools, in order.
-    pub(super) fn pools(&self) -> Vec<PoolRecord> {
+    pub(in crate::registry) fn pools(&self) -> Vec<PoolRecord> {
         self.pools.iter().cloned().collect()
     }
 
     /// Returns the addresses that an endpoint of a pool may have.
-    pub(super) fn limits(&self, id: &PoolId) -> Limits {
+    pub(in crate::registry) fn limits(&self, id: &PoolId) -> Limits {
         self.pools.limits(id)
     }
 
@@ -68,7 +68,7 @@ impl Docker {
 
 impl Registry {
     /// RequestPool: a pool that is known is answered as before.
-    pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
+    pub(in crate::registry) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
         let PoolRequest { definition, subnet, range, .. } = &*request;
         let fail = |fault| Answer::Failed(Failure::Pool(fault));
         if let (Some(subnet), Some(range)) = (subnet, range)
@@ -94,7 +94,7 @@ impl Registry {
     }
 
     /// Makes a pool known, and answers when that is durable.
-    pub(super) fn add_pool(
+    pub(in crate::registry) fn add_pool(
         &mut self,
         now: Now,
         id: RequestId,
@@ -122,7 +122,7 @@ impl Registry {
 
     /// ReleasePool: the pool is forgotten, unless it is another network's too. Then an endpoint may have a lease in it, or an address
     /// of it be reserved: Docker gives a network's own addresses back before its pool.
-    pub(super) fn release_pool(&mut self, pool: &PoolId) -> Next {
+    pub(in crate::registry) fn release_pool(&mut self, pool: &PoolId) -> Next {
         self.docker.answered.remove(pool);
         let is_reserved = self.docker.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
         if !is_reserved && self.endpoints(pool).next().is_none() {
@@ -131,14 +131,20 @@ impl Registry {
         Next::Answers(Answer::PoolReleased)
     }
 
-    pub(super) fn forget_pool(&mut self, pool: &PoolId) {
+    pub(in crate::registry) fn forget_pool(&mut self, pool: &PoolId) {
         if self.docker.pools.remove(pool) {
             self.out.write_alone(remove(pool.clone()));
         }
     }
 
     /// Reserves an address, or the gateway. One that is reserved already is answered again.
-    pub(super) fn reserve(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Option<Ipv4Addr>) -> Next {
+    pub(in crate::registry) fn reserve(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        pool: &PoolId,
+        address: Option<Ipv4Addr>,
+    ) -> Next {
         let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
         let gateway = || self.docker.pools.get(pool)?.gateway;
         let Some(address) = address.or_else(gateway) else {
@@ -177,14 +183,20 @@ impl Registry {
     }
 
     /// Reserves an address no more. Returns what the store is to write, if it was reserved.
-    pub(super) fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
+    pub(in crate::registry) fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
         let record = self.docker.pools.get_mut(pool)?;
         record.reserved.remove(&address).then(|| put(record.clone()))
     }
 
     /// ReleaseAddress: a reservation is dropped, or the lease given back of whom Docker told that address. Answered when that is
     /// durable: the next daemon would take it up again.
-    pub(super) fn release_address(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Ipv4Addr) -> Next {
+    pub(in crate::registry) fn release_address(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        pool: &PoolId,
+        address: Ipv4Addr,
+    ) -> Next {
         if let Some(change) = self.unreserve(pool, address) {
             return PoolChange::begin(self, now, id, vec![change], (Answer::Released, Undo::Nothing));
         }

@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::Registry;
-use super::jobs::{NetworkChange, Next};
 use crate::effect::{NetworkAnswer, NetworkCall, OpId, RequestId};
 use crate::network::{DockerId, LinkOwner, NetworkFault, NetworkRecord, Networks, Wiring};
 use crate::outbox::Waiter;
 use crate::record::{Change, DockerKey};
+use crate::registry::Registry;
+use crate::registry::jobs::{NetworkChange, Next};
 use crate::time::Now;
 
 /// So many answers are remembered that their callers may not have had: they cross within a moment.
@@ -17,8 +17,8 @@ const MOST_ANSWERED: usize = 16;
 
 /// The networks.
 #[derive(Debug, Default)]
-pub(super) struct Wired {
-    pub(super) networks: Networks,
+pub(in crate::registry) struct Wired {
+    pub(in crate::registry) networks: Networks,
     /// Those that are durable.
     kept: BTreeSet<DockerId>,
     /// What the store has and could not be read.
@@ -37,7 +37,7 @@ impl Wired {
     }
 
     /// Returns whether the store has something of Docker's that cannot be read.
-    pub(super) fn is_unread(&self, key: &DockerKey) -> bool {
+    pub(in crate::registry) fn is_unread(&self, key: &DockerKey) -> bool {
         self.unread.contains(key)
     }
 
@@ -47,7 +47,7 @@ impl Wired {
     }
 
     /// Records that the store has a network, which whoever made it is answered now.
-    pub(super) fn is_kept(&mut self, id: RequestId, network: &DockerId) {
+    pub(in crate::registry) fn is_kept(&mut self, id: RequestId, network: &DockerId) {
         if !self.kept.insert(network.clone()) {
             // Another call about it was answered before.
             return self.docker_knows(network);
@@ -59,7 +59,7 @@ impl Wired {
     }
 
     /// Forgets a network, as the store has.
-    pub(super) fn forget(&mut self, network: &DockerId) {
+    pub(in crate::registry) fn forget(&mut self, network: &DockerId) {
         self.networks.remove(network);
         self.kept.remove(network);
     }
@@ -72,7 +72,7 @@ impl Wired {
 
 impl Registry {
     /// A call about a network or an endpoint.
-    pub(super) fn network_call(&mut self, now: Now, id: RequestId, call: NetworkCall) -> Next {
+    pub(in crate::registry) fn network_call(&mut self, now: Now, id: RequestId, call: NetworkCall) -> Next {
         match &call {
             NetworkCall::Delete(network) | NetworkCall::Find(network) | NetworkCall::Join { network, .. } => {
                 self.wired.docker_knows(network);
@@ -134,13 +134,13 @@ impl Registry {
     }
 
     /// Deletes the link of a VLAN if no network is in it any more.
-    pub(super) fn unmake_vlan(&mut self, wiring: &Wiring, waiter: Waiter) -> Option<OpId> {
+    pub(in crate::registry) fn unmake_vlan(&mut self, wiring: &Wiring, waiter: Waiter) -> Option<OpId> {
         let vlan = wiring.vlan().filter(|_| !self.has_vlan(&wiring.on, wiring.vlan))?;
         Some(self.out.unmake(waiter, vlan.owner))
     }
 
     /// Makes a network known no more that was not to be kept, unless another call about it has kept it or may yet.
-    pub(super) fn take_back(&mut self, record: &NetworkRecord) {
+    pub(in crate::registry) fn take_back(&mut self, record: &NetworkRecord) {
         let writes = |call: &NetworkChange| call.record().id == record.id && call.is_writing();
         if self.wired.kept.contains(&record.id) || self.jobs.networks().any(writes) {
             return;
@@ -152,7 +152,7 @@ impl Registry {
 
     /// Forgets a network that was made by a call whose caller went away as it was answered: Docker was never told of it. False where
     /// there is none.
-    pub(super) fn take_back_unheard(&mut self, id: RequestId) -> bool {
+    pub(in crate::registry) fn take_back_unheard(&mut self, id: RequestId) -> bool {
         let Some(at) = self.wired.answered.iter().position(|(answered, _)| *answered == id) else { return false };
         let Some((_, network)) = self.wired.answered.remove(at) else { return false };
         let another = self.jobs.networks().any(|call| call.record().id == network);

@@ -12,8 +12,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Registry;
-use super::jobs::{Caller, EndpointCall, Next};
 use crate::binding::Binding;
 use crate::effect::{Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId};
 use crate::grant::Grant;
@@ -22,6 +20,8 @@ use crate::identity::Attachment;
 use crate::network::{DockerId, EndpointRecord, LinkOwner, MOST_ENDPOINTS, Mode, NetworkFault, Source};
 use crate::outbox::Waiter;
 use crate::record::{BindingId, Change, DockerKey, DockerRecord};
+use crate::registry::Registry;
+use crate::registry::jobs::{Caller, EndpointCall, Next};
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
 
@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// The endpoints that are known.
 #[derive(Debug, Default)]
-pub(super) struct Endpoints {
+pub(in crate::registry) struct Endpoints {
     pub(super) by_id: BTreeMap<DockerId, Endpoint>,
 }
 
@@ -237,7 +237,7 @@ impl Registry {
     }
 
     /// Goes on when the lease of an endpoint is there, or is not to be had.
-    pub(super) fn endpoint_leased(
+    pub(in crate::registry) fn endpoint_leased(
         &mut self,
         now: Now,
         (id, network, mac): (DockerId, DockerId, Mac),
@@ -271,7 +271,7 @@ impl Registry {
     }
 
     /// Goes on with an endpoint whose effect is over.
-    pub(super) fn endpoint_done(&mut self, now: Now, id: &DockerId, outcome: Outcome) {
+    pub(in crate::registry) fn endpoint_done(&mut self, now: Now, id: &DockerId, outcome: Outcome) {
         let Some(endpoint) = self.endpoints.by_id.get_mut(id) else { return };
         match (outcome, endpoint.stage) {
             (Outcome::Made(Ok(())), Stage::Making) if endpoint.ends => self.unmake_link(id),
@@ -451,7 +451,7 @@ impl Registry {
     }
 
     /// Removes a call that waits for an endpoint, and ends an endpoint that no call waits for any more.
-    pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DockerId) {
+    pub(in crate::registry) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DockerId) {
         let Some(endpoint) = self.endpoints.by_id.get_mut(name) else { return };
         let was_creating = endpoint.creating.contains(&id);
         endpoint.creating.retain(|call| *call != id);
@@ -513,7 +513,7 @@ impl Registry {
 
     /// Handles the end of an attachment's lease: an endpoint of it without a link in the host's namespace is gone. A dockerd
     /// that was killed never says so.
-    pub(super) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
+    pub(in crate::registry) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
         // The lease of a container before it: its own is held.
         if self.slots.holder(attachment).is_some() {
             return;

@@ -9,9 +9,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::Registry;
 use super::endpoints::Endpoint;
-use super::timers::Key;
 use crate::backoff::Backoff;
 use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
@@ -19,6 +17,8 @@ use crate::network::{DockerId, EndpointRecord, LinkOwner, MacvlanMode, Mode, Own
 use crate::outbox::Waiter;
 use crate::pool::SLOW_START;
 use crate::record::{Change, DockerKey, DockerRecord};
+use crate::registry::Registry;
+use crate::registry::timers::Key;
 use crate::time::{Instant, Now};
 
 /// For how long an endpoint's link may wait in the host's namespace that no container is to have any more, and the pause before an end
@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// What is known of links beside their endpoints.
 #[derive(Debug, Default)]
-pub(super) struct Strays {
+pub(in crate::registry) struct Strays {
     /// Links in the host's namespace that daemons with another store made.
     strangers: Vec<String>,
     listing: Listing,
@@ -49,7 +49,7 @@ struct Listing {
 
 impl Registry {
     /// Takes over what the store holds, and looks which links are there.
-    pub(super) fn recover_docker(&mut self, records: Vec<DockerRecord>) {
+    pub(in crate::registry) fn recover_docker(&mut self, records: Vec<DockerRecord>) {
         for record in records {
             match record {
                 DockerRecord::Pool(record) => self.docker.recover(record),
@@ -61,7 +61,7 @@ impl Registry {
     }
 
     /// Looks which links of ours are in the host's namespace.
-    pub(super) fn list_own_links(&mut self) {
+    pub(in crate::registry) fn list_own_links(&mut self) {
         self.timers.set(Key::OwnLinks, None);
         let listing = &mut self.strays.listing;
         listing.again = listing.under_way;
@@ -73,7 +73,7 @@ impl Registry {
     }
 
     /// Looks again after a while: what there is that should not be is deleted then.
-    pub(super) fn list_again(&mut self, now: Now) {
+    pub(in crate::registry) fn list_again(&mut self, now: Now) {
         let failures = &mut self.strays.listing.failures;
         failures.fail();
         let pause = failures.pause(LONGEST_PAUSE, &mut self.rng);
@@ -81,7 +81,7 @@ impl Registry {
     }
 
     /// Goes on when it is known which links of ours are in the host's namespace.
-    pub(super) fn own_links(&mut self, now: Now, outcome: Outcome) {
+    pub(in crate::registry) fn own_links(&mut self, now: Now, outcome: Outcome) {
         let Outcome::OwnLinks(result) = outcome else { return };
         self.strays.listing.under_way = false;
         match result {
@@ -124,13 +124,13 @@ impl Registry {
 
     /// Returns the links that daemons with another store left in the host's namespace. Nobody tells when they come or go: they are
     /// looked for again.
-    pub(super) fn strangers(&mut self) -> Vec<String> {
+    pub(in crate::registry) fn strangers(&mut self) -> Vec<String> {
         self.list_own_links();
         self.strays.strangers.clone()
     }
 
     /// A link of ours is in the host's namespace, or has left it.
-    pub(super) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
+    pub(in crate::registry) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
         if self.strays.listing.under_way {
             self.strays.listing.heard.insert(owner.clone());
         }
@@ -177,7 +177,7 @@ impl Registry {
     }
 
     /// Ends the endpoints whose links have been in the host's namespace for too long.
-    pub(super) fn end_strays(&mut self, now: Now) {
+    pub(in crate::registry) fn end_strays(&mut self, now: Now) {
         let due = |endpoint: &Endpoint| goes_at(endpoint).is_some_and(|at| now.boot >= at);
         let strays: Vec<_> =
             self.endpoints.by_id.iter().filter(|(_, endpoint)| due(endpoint)).map(|(id, _)| id.clone()).collect();
@@ -249,7 +249,7 @@ impl Registry {
 
     /// Gives back the leases of endpoints that are not known: the previous daemon was killed before it had kept them, so that Docker
     /// never heard of them, or when it had forgotten them.
-    pub(super) fn give_back_those_without_endpoint(&mut self, now: Now) {
+    pub(in crate::registry) fn give_back_those_without_endpoint(&mut self, now: Now) {
         // It may be of one that could not be read.
         if self.wired.has_unread_endpoints() {
             return;

@@ -1,0 +1,15 @@
+//! Docker, as a user of the registry: its pools, and what its network driver makes.
+//!
+//! An address is leased by an ADD and given back by its address, like any other. `pools` are those of the IPAM driver; `networks` and
+//! `endpoints` are those of the network driver, and `strays` sees which links of theirs there are. What each of its calls waits for is
+//! in `jobs`.
+
+mod endpoints;
+mod networks;
+mod pools;
+mod strays;
+
+pub(super) use self::endpoints::Endpoints;
+pub(super) use self::networks::Wired;
+pub(super) use self::pools::Docker;
+pub(super) use self::strays::Strays;
