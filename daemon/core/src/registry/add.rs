@@ -240,7 +240,7 @@ impl Registry {
         let (wanted, adopts, came_up) = (admission.add.wanted, admission.adopts, admission.came_up);
         let profile = admission.add.profile.clone();
         let pool = admission.add.pool.clone();
-        let limits = pool.map(|id| self.docker.limits(&id));
+        let limits = pool.map(|id| self.docker.ipam.limits(&id));
         let unfit = |address| limits.as_ref().and_then(|limits| limits.refuse(address));
         if let Some((wanted, why)) = wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?)))
             && !wanted.preferred

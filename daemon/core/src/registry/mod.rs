@@ -51,7 +51,7 @@ use fastrand::Rng;
 
 use self::add::Spare;
 use self::adopt::Adoptions;
-use self::docker::{Docker, Endpoints, Strays, Wired};
+use self::docker::Docker;
 use self::index::Index;
 use self::jobs::Jobs;
 pub use self::kept::Kept;
@@ -116,9 +116,6 @@ pub struct Registry {
     pacing: Pacing,
     departed: Departed,
     docker: Docker,
-    wired: Wired,
-    endpoints: Endpoints,
-    strays: Strays,
     leavings: Leavings,
     silent: Silent,
     turns: Turns,
@@ -159,9 +156,6 @@ impl Registry {
             pacing,
             departed: Departed::default(),
             docker: Docker::default(),
-            wired: Wired::default(),
-            endpoints: Endpoints::default(),
-            strays: Strays::default(),
             leavings: Leavings::default(),
             silent: Silent::default(),
             turns: Turns::of_releases(),
@@ -253,7 +247,7 @@ impl Registry {
         rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
         let not_adopted = self.adoptions.failures();
         let refused = self.out.refusals().clone();
-        let pools = self.docker.pools();
+        let pools = self.docker.ipam.pools();
         let strangers = self.strangers();
         Answer::Bindings { rows, pools, not_adopted, strangers, refused }
     }

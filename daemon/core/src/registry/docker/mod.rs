@@ -9,7 +9,16 @@ mod networks;
 mod pools;
 mod strays;
 
-pub(super) use self::endpoints::Endpoints;
-pub(super) use self::networks::Wired;
-pub(super) use self::pools::Docker;
-pub(super) use self::strays::Strays;
+use self::endpoints::Endpoints;
+use self::networks::Wired;
+use self::pools::Ipam;
+use self::strays::Strays;
+
+/// What is known of Docker's.
+#[derive(Debug, Default)]
+pub(super) struct Docker {
+    pub(super) ipam: Ipam,
+    pub(super) wired: Wired,
+    endpoints: Endpoints,
+    strays: Strays,
+}

@@ -25,15 +25,15 @@ const OFTEN: u32 = 10;
 /// For how long that is counted.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// The pools, and the calls about them.
+/// The pools, and how often they were asked for.
 #[derive(Debug, Default)]
-pub(in crate::registry) struct Docker {
+pub(in crate::registry) struct Ipam {
     pools: Pools,
     /// Since when, and how often, an automatic pool was asked for.
     answered: BTreeMap<PoolId, (Instant, u32)>,
 }
 
-impl Docker {
+impl Ipam {
     /// Takes over a pool that the store holds.
     pub(in crate::registry) fn recover(&mut self, record: PoolRecord) {
         self.pools.add(record);
@@ -78,13 +78,13 @@ impl Registry {
         }
         let asked = subnet.map(|subnet| PoolId::new(definition, subnet, *range));
         let known = match &asked {
-            Some(pool) => self.docker.pools.get(pool),
-            None => self.docker.pools.automatic(definition),
+            Some(pool) => self.docker.ipam.pools.get(pool),
+            None => self.docker.ipam.pools.automatic(definition),
         };
         if let Some(record) = known {
             let (pool, gateway) = (record.id.clone(), record.gateway);
             let subnet = pool.subnet;
-            let answer = match asked.is_none() && self.docker.is_asked_too_often(&pool, now.boot) {
+            let answer = match asked.is_none() && self.docker.ipam.is_asked_too_often(&pool, now.boot) {
                 true => fail(PoolFault::Overlaps { subnet, times: OFTEN, within: AGAIN }),
                 false => Answer::Pool { id: pool, gateway },
             };
@@ -104,17 +104,17 @@ impl Registry {
         automatic: bool,
     ) -> Next {
         if automatic {
-            self.docker.is_asked_too_often(&pool, now.boot);
+            self.docker.ipam.is_asked_too_often(&pool, now.boot);
         }
         // It may have become known meanwhile, by the same request or by what was reserved in it.
-        let known = self.docker.pools.get(&pool).cloned();
+        let known = self.docker.ipam.pools.get(&pool).cloned();
         let undo = if known.is_some() { Undo::Nothing } else { Undo::Pool(pool.clone()) };
         let reserved = BTreeSet::new();
         let lan = Some(lan);
         let new = PoolRecord { id: pool.clone(), lan: lan.clone(), gateway, reserved, automatic, since: now.wall };
         let record = known.map_or(new, |known| PoolRecord { lan, gateway: known.gateway.or(gateway), ..known });
         let gateway = record.gateway;
-        let forgotten = self.docker.pools.add(record.clone());
+        let forgotten = self.docker.ipam.pools.add(record.clone());
         let mut changes = vec![put(record)];
         changes.extend(forgotten.map(remove));
         PoolChange::begin(self, now, id, changes, (Answer::Pool { id: pool, gateway }, undo))
@@ -123,8 +123,8 @@ impl Registry {
     /// ReleasePool: the pool is forgotten, unless it is another network's too. Then an endpoint may have a lease in it, or an address
     /// of it be reserved: Docker gives a network's own addresses back before its pool.
     pub(in crate::registry) fn release_pool(&mut self, pool: &PoolId) -> Next {
-        self.docker.answered.remove(pool);
-        let is_reserved = self.docker.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
+        self.docker.ipam.answered.remove(pool);
+        let is_reserved = self.docker.ipam.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
         if !is_reserved && self.endpoints(pool).next().is_none() {
             self.forget_pool(pool);
         }
@@ -132,7 +132,7 @@ impl Registry {
     }
 
     pub(in crate::registry) fn forget_pool(&mut self, pool: &PoolId) {
-        if self.docker.pools.remove(pool) {
+        if self.docker.ipam.pools.remove(pool) {
             self.out.write_alone(remove(pool.clone()));
         }
     }
@@ -146,7 +146,7 @@ impl Registry {
         address: Option<Ipv4Addr>,
     ) -> Next {
         let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
-        let gateway = || self.docker.pools.get(pool)?.gateway;
+        let gateway = || self.docker.ipam.pools.get(pool)?.gateway;
         let Some(address) = address.or_else(gateway) else {
             return fail(PoolFault::NoGateway { subnet: pool.subnet });
         };
@@ -162,12 +162,12 @@ impl Registry {
         }
         // The store may have lost it.
         let mut changes = Vec::new();
-        if self.docker.pools.get(pool).is_none() {
+        if self.docker.ipam.pools.get(pool).is_none() {
             let (reserved, since) = (BTreeSet::new(), now.wall);
             let record = PoolRecord { id: pool.clone(), lan: None, gateway: None, reserved, automatic: false, since };
-            changes.extend(self.docker.pools.add(record).map(remove));
+            changes.extend(self.docker.ipam.pools.add(record).map(remove));
         }
-        let Some(record) = self.docker.pools.get_mut(pool) else { return Next::Nothing };
+        let Some(record) = self.docker.ipam.pools.get_mut(pool) else { return Next::Nothing };
         if record.reserved.contains(&address) {
             return Next::Answers(Answer::Reserved(address));
         }
@@ -184,7 +184,7 @@ impl Registry {
 
     /// Reserves an address no more. Returns what the store is to write, if it was reserved.
     pub(in crate::registry) fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
-        let record = self.docker.pools.get_mut(pool)?;
+        let record = self.docker.ipam.pools.get_mut(pool)?;
         record.reserved.remove(&address).then(|| put(record.clone()))
     }
 
