@@ -37,14 +37,7 @@ use crate::service::{self, Watchdog};
 use crate::store::{DirLock, Persisted, Store, StoreError, Stored};
 use sources::{Signals, Sources, Wake, every};
 
-/// How long requests open at SIGTERM may still take. Most need less; the shim asks the next daemon anyway.
-const GRACE: Duration = Duration::from_secs(1);
-
-/// How long Docker's calls may still take then. Each of them is answered, because Docker repeats a broken call without its
-/// content. The service manager's patience (`TimeoutStopSec=`) is longer.
-const DOCKER_GRACE: Duration = Duration::from_secs(5);
-
-/// How long connections may take to close after that.
+/// How long connections may take to close once the time for open calls is over.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// How often to look at the socket's directory. A shim keeps asking for a second before it leaves a DEL there.
@@ -188,6 +181,16 @@ enum Asker {
     Spooled(PathBuf),
 }
 
+impl Asker {
+    /// Returns what the caller speaks, if there is one.
+    fn protocol(&self) -> Option<Protocol> {
+        match self {
+            Self::Caller(reply) => Some(reply.protocol()),
+            Self::Spooled(_) => None,
+        }
+    }
+}
+
 /// The progress of stopping.
 enum Phase {
     Running,
@@ -225,8 +228,8 @@ impl Driver {
         places: Vec<Place>,
     ) -> Result<(Self, Sources), StartError> {
         let (events, net_events) = unbounded_channel();
-        let serves_docker = places.iter().any(|place| place.protocol().is_docker());
-        let docker_netns = serves_docker.then(|| settings.docker_netns_dir.clone());
+        let seeks = places.iter().any(|place| place.protocol().hides_interfaces());
+        let docker_netns = seeks.then(|| settings.docker_netns_dir.clone());
         let config = NetConfig {
             host_prefix: settings.host_prefix.clone(),
             docker_netns,
@@ -278,7 +281,7 @@ impl Driver {
 
         // From now on callers wait for the next daemon.
         self.places.clear();
-        self.refuse_docker();
+        self.refuse_open();
         self.drain().await;
         // Connections are cut before their replies are dropped: dropping a reply sends an answer.
         drop(self.listeners);
@@ -326,7 +329,7 @@ impl Driver {
             Wake::Net(NetEvent::Kernel(news)) => self.feed(Input::Kernel(news.into_event())),
             Wake::Store(Persisted { op, result }) => self.feed(Input::Done { op, outcome: Outcome::Persisted(result) }),
             Wake::Door(Event::Asked { id, call, reply })
-                if matches!(self.phase, Phase::Running) || reply.protocol().is_docker() =>
+                if matches!(self.phase, Phase::Running) || reply.protocol().answers_to_the_end() =>
             {
                 self.open.insert(id, Asker::Caller(reply));
                 self.feed(Input::Request { id, call });
@@ -356,31 +359,29 @@ impl Driver {
 
     /// Begins to stop; a second signal cuts the time for open requests short.
     ///
-    /// Docker's sockets go first: if a socket is missing, dockerd tries again with its whole request.
+    /// The sockets go first where each call is answered: whoever finds none tries again with the whole request.
     fn stop(&mut self, signal: &'static str) {
         info!(signal, open = self.open.len(), "stopping");
         self.phase = match self.phase {
             Phase::Running => Phase::Stopping(tokio::time::Instant::now()),
             Phase::Stopping(_) | Phase::Stopped => Phase::Stopped,
         };
-        self.places.retain(|place| !place.protocol().is_docker());
-        let _ = self.listeners.send(Listening::EndDocker);
+        self.places.retain(|place| !place.protocol().answers_to_the_end());
+        let _ = self.listeners.send(Listening::Stopping);
         service::stopping();
     }
 
     /// Returns when the time for open requests is over.
     fn grace_over(&self) -> Option<tokio::time::Instant> {
         let Phase::Stopping(since) = self.phase else { return None };
-        let docker =
-            self.open.values().any(|asker| matches!(asker, Asker::Caller(reply) if reply.protocol().is_docker()));
-        Some(since + if docker { DOCKER_GRACE } else { GRACE })
+        let longest = self.open.values().filter_map(Asker::protocol).map(Protocol::grace).max();
+        Some(since + longest.unwrap_or(Protocol::Control.grace()))
     }
 
-    /// Answers Docker's open calls, which are not cut off, that they failed, and takes back what they led to.
-    fn refuse_docker(&mut self) {
-        let is_docker =
-            |_: &RequestId, asker: &mut Asker| matches!(asker, Asker::Caller(reply) if reply.protocol().is_docker());
-        let refused: Vec<_> = self.open.extract_if(is_docker).collect();
+    /// Answers the open calls that are not cut off that they failed, and takes back what they led to.
+    fn refuse_open(&mut self) {
+        let is_answered = |_: &RequestId, asker: &mut Asker| asker.protocol().is_some_and(Protocol::answers_to_the_end);
+        let refused: Vec<_> = self.open.extract_if(is_answered).collect();
         for (id, _answered_when_dropped) in refused {
             self.feed(Input::HungUp(id));
         }
@@ -483,14 +484,14 @@ impl Driver {
     }
 }
 
-/// Waits until all connections are closed. Docker's callers that still come are answered that they failed; the others are cut
-/// off.
+/// Waits until all connections are closed. Callers that still come are answered that they failed where each call is answered; the
+/// others are cut off.
 async fn closed(accepting: &mut JoinHandle<()>, doors: &mut UnboundedReceiver<Event>, late: &mut Vec<Reply>) {
     loop {
         tokio::select! {
             _ = &mut *accepting => return,
             Some(event) = doors.recv() => match event {
-                Event::Asked { reply, .. } if reply.protocol().is_docker() => drop(reply),
+                Event::Asked { reply, .. } if reply.protocol().answers_to_the_end() => drop(reply),
                 Event::Asked { reply, .. } => late.push(reply),
                 Event::HungUp(_) => {}
             },

@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, fchmod};
@@ -43,8 +44,23 @@ impl Protocol {
     /// All protocols.
     pub(crate) const ALL: [Self; 3] = [Self::Control, Self::Docker, Self::DockerIpvlan];
 
-    /// Returns whether it is Docker's.
-    pub(crate) fn is_docker(self) -> bool {
+    /// Returns whether each of its calls is answered before the daemon ends: a caller whose call is cut off repeats it without its
+    /// content, but one who finds no socket repeats the whole call. Else the callers are cut off, and ask the next daemon.
+    pub(crate) fn answers_to_the_end(self) -> bool {
+        match self {
+            Self::Docker | Self::DockerIpvlan => true,
+            Self::Control => false,
+        }
+    }
+
+    /// Returns how long its open calls may still take when the daemon stops. Most need less. The service manager's patience
+    /// (`TimeoutStopSec=`) is longer.
+    pub(crate) fn grace(self) -> Duration {
+        Duration::from_secs(if self.answers_to_the_end() { 5 } else { 1 })
+    }
+
+    /// Returns whether its callers do not say where the interfaces are, so that the daemon has to find them.
+    pub(crate) fn hides_interfaces(self) -> bool {
         match self {
             Self::Docker | Self::DockerIpvlan => true,
             Self::Control => false,

@@ -419,6 +419,7 @@ impl<'a> Life<'a> {
                 on_expiry: if self.script.flag() { OnExpiry::Remove } else { OnExpiry::Keep },
                 ..Policy::default()
             },
+            ..Profile::default()
         }
     }
 

@@ -106,7 +106,7 @@ const LAYERS: [(&str, &str); 21] = [
     ("link", "wire network identity"),
     ("identity", "wire"),
     ("wire", "wire"),
-    ("pool", "identity time"),
+    ("pool", "profile identity time"),
     ("network", "wire identity time"),
     ("time", ""),
     ("backoff", ""),

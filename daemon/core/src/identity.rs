@@ -7,9 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::Mac;
 
-/// No PoolID begins with this, because each begins with a subnet.
-const IN_NETWORK: &str = "network ";
-
 /// What a front door asks for: one interface of one container on one network, as that door names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "door", rename_all = "lowercase")]
@@ -25,7 +22,7 @@ pub enum Attachment {
     },
     /// From Docker's drivers, which name neither container nor interface.
     Docker {
-        /// The PoolID, or what takes its place: see [`Attachment::in_network`].
+        /// The PoolID, or what takes its place.
         pool: String,
         /// The endpoint's Ethernet address, or something else of its own.
         endpoint: String,
@@ -38,16 +35,11 @@ impl Attachment {
         Self::Cni { network: network.into(), container: container.into(), ifname: ifname.into() }
     }
 
-    /// Returns what takes the place of a PoolID for the endpoints of a network of our own driver.
-    pub fn in_network(network: &str) -> String {
-        format!("{IN_NETWORK}{network}")
-    }
-
-    /// Returns whether it is an endpoint of our own network driver, whose address was leased with it.
-    pub(crate) fn is_in_network(&self) -> bool {
+    /// Returns the network, as the door names it.
+    pub(crate) fn network(&self) -> &str {
         match self {
-            Self::Cni { .. } => false,
-            Self::Docker { pool, .. } => pool.starts_with(IN_NETWORK),
+            Self::Cni { network, .. } => network,
+            Self::Docker { pool, .. } => pool,
         }
     }
 
@@ -67,14 +59,6 @@ impl Attachment {
         let path = format!("{container}/{network}/{ifname}");
         let head = &path.as_bytes()[..path.len().min(HEAD)];
         id.as_bytes().strip_prefix(&[0]).is_some_and(|text| text.starts_with(head))
-    }
-
-    /// Returns whether its door does not say where the interface is, so that the daemon has to find it.
-    pub fn is_found_later(&self) -> bool {
-        match self {
-            Self::Cni { .. } => false,
-            Self::Docker { .. } => true,
-        }
     }
 }
 

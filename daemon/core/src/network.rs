@@ -26,6 +26,19 @@ pub const LONGEST_NAME: usize = 15;
 /// How much of an id people see, and a link's name bears.
 const SHORT: usize = 12;
 
+/// No PoolID begins with this, because each begins with a subnet.
+const IN_NETWORK: &str = "network ";
+
+/// Returns what takes the place of a PoolID for the endpoints of a network of our own driver.
+pub fn in_network(network: &str) -> String {
+    format!("{IN_NETWORK}{network}")
+}
+
+/// Returns whether an attachment is an endpoint of our own network driver, whose address was leased with it.
+pub(crate) fn is_in_network(attachment: &Attachment) -> bool {
+    matches!(attachment, Attachment::Docker { pool, .. } if pool.starts_with(IN_NETWORK))
+}
+
 /// The name that Docker gives a network or an endpoint: letters and digits, 64 of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]

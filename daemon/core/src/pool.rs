@@ -13,6 +13,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{Attachment, Lan};
+use crate::profile::Wants;
 use crate::time::WallTime;
 
 /// How many pools are kept. Beyond that one is forgotten, the oldest without reserved addresses if there is one: it is known
@@ -21,6 +22,25 @@ pub const MOST_POOLS: usize = 256;
 
 /// How many addresses of a pool may be reserved.
 pub const MOST_RESERVED: usize = 1024;
+
+/// How long Docker waits for a server where there is a lease that will do, and where one was silent a moment ago. At boot dockerd
+/// starts one container after the other, waits for all, and tries none again.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// For how long an endpoint may wait for its container: up to Docker 27 its link is made before volumes are relabelled and a slow
+/// runtime is started.
+pub(crate) const SLOW_START: Duration = Duration::from_secs(600);
+
+/// For how long an address for our own network driver waits for its endpoint: Docker asks for that at once.
+const ENDPOINT: Duration = Duration::from_secs(70);
+
+/// Returns what Docker wants of a lease in this pool, or in none.
+pub fn wants(pool: Option<&PoolId>) -> Wants {
+    // No driver of Docker's takes an address of a pool that is all there is (0.0.0.0/0).
+    let is_for_ours = pool.is_some_and(|pool| pool.subnet.prefix_len() == 0);
+    let sought_for = Some(if is_for_ours { ENDPOINT } else { SLOW_START });
+    Wants { patience: Some(PATIENCE), sought_for, told_once: true }
+}
 
 /// A pool, by everything that defines it. As text it is the PoolID, `192.168.1.0/24;192.168.1.128/25;parent=eth0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

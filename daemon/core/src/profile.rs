@@ -1,7 +1,8 @@
 //! The choices of one attachment's network configuration: what its client says, what its interface is to carry, and what becomes
-//! of its lease.
+//! of its lease. And what its front door wants of that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,12 +32,43 @@ pub struct Profile {
     /// What its interface is to carry.
     #[serde(flatten)]
     pub policy: Policy,
+    /// What its front door wants, whatever the network's configuration says.
+    #[serde(skip_serializing_if = "Wants::is_default")]
+    pub wants: Wants,
+}
+
+/// What a front door wants of a lease. The default is a door that names the interface, and whose caller puts the lease on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wants {
+    /// How long its caller waits for a server where there is a lease that will do, and where one was silent a moment ago. `None`:
+    /// as long as anywhere else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<Duration>,
+    /// For how long the interface is looked for, by its Ethernet address: the lease comes before it, and the daemon puts the lease
+    /// on it. `None`: the door names the interface.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sought_for: Option<Duration>,
+    /// Whether its caller says everything once. It hears of no later address, names the first one when it gives that back, and
+    /// nobody but the store remembers what it said.
+    pub told_once: bool,
+}
+
+impl Wants {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns whether the door does not say where the interface is, so that the daemon has to find it.
+    pub fn is_found_later(&self) -> bool {
+        self.sought_for.is_some()
+    }
 }
 
 impl Default for Profile {
     fn default() -> Self {
-        let (client, policy) = (Arc::default(), Policy::default());
-        Self { client, on_parent: false, release: true, grace: None, policy }
+        let (client, policy, wants) = (Arc::default(), Policy::default(), Wants::default());
+        Self { client, on_parent: false, release: true, grace: None, policy, wants }
     }
 }
 

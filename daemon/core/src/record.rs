@@ -12,8 +12,8 @@ use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
 use crate::link::Link;
 use crate::network::{DockerId, EndpointRecord, NetworkRecord};
-use crate::pool::{PoolId, PoolRecord};
-use crate::profile::Profile;
+use crate::pool::{self, PoolId, PoolRecord};
+use crate::profile::{Profile, Wants};
 use crate::time::{BootId, Instant, Now, WallTime};
 
 /// Names a binding, in the store and within a run. A new ADD of a known attachment gets a new one.
@@ -63,7 +63,7 @@ pub struct Record {
     /// next ADD.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub elsewhere: bool,
-    /// The address that Docker was told. Docker hears of no later one, and names this one when it gives it back.
+    /// The address that a caller was told who hears of no later one, and names this one when it gives it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Ipv4Net>,
 }
@@ -134,6 +134,16 @@ impl Former {
 }
 
 impl Record {
+    /// Returns what the front door wants of the lease. Earlier daemons did not record that: it went by the door.
+    pub fn wants(&self) -> Wants {
+        match &self.attachment {
+            Attachment::Docker { pool, .. } if self.profile.wants == Wants::default() => {
+                pool::wants(pool.parse().ok().as_ref())
+            }
+            Attachment::Docker { .. } | Attachment::Cni { .. } => self.profile.wants,
+        }
+    }
+
     /// Returns what the wall clock reads at an instant of its boot, if nobody has set it since the record was written.
     pub fn wall_at(&self, instant: Instant) -> WallTime {
         WallTime::from_epoch(self.since.since_epoch() + instant.saturating_since(self.lease.start))
@@ -177,11 +187,11 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns the change that a copy of the store takes with this one: it has what nobody but the store remembers, which is Docker's.
-    /// A copy may be older than the store, so its leases are to be confirmed.
+    /// Returns the change that a copy of the store takes with this one: it has what nobody but the store remembers. A copy may be
+    /// older than the store, so its leases are to be confirmed.
     pub fn copied(&self) -> Option<Self> {
         match self {
-            Self::Put(id, record) if matches!(record.attachment, Attachment::Docker { .. }) => {
+            Self::Put(id, record) if record.wants().told_once => {
                 Some(Self::Put(*id, Box::new(Record { unconfirmed: true, ..(**record).clone() })))
             }
             Self::Put(..) | Self::Note(_) => None,

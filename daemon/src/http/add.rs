@@ -11,7 +11,7 @@ use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
 use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::grant::policy::{Detection, ExtraRoute, OnChange, OnExpiry, Policy};
 use leasehold_core::link::{ByName, Place};
-use leasehold_core::profile::{GRACE, Profile};
+use leasehold_core::profile::{GRACE, Profile, Wants};
 use leasehold_core::wire::message::{ClientMessage, is_own};
 use leasehold_core::wire::option::fqdn;
 
@@ -82,7 +82,7 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
         client_id,
         chaddr,
         wanted: wanted.map(|address| Wanted { address, preferred: ipam.ip_preferred }),
-        profile: Profile { client, on_parent, release, grace, policy },
+        profile: Profile { client, on_parent, release, grace, policy, wants: Wants::default() },
         timeout: ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
     })
 }

@@ -54,8 +54,8 @@ const GO_RPC: &str = "this is leasehold, which does not speak Go RPC: \
 pub(crate) enum Listening {
     /// Callers come here, and no longer to the previous listener with this protocol.
     Begin(Protocol, UnixListener),
-    /// Only those of Docker's calls that are already waiting are accepted.
-    EndDocker,
+    /// The daemon stops. Where each call is answered, only those that are already waiting are accepted.
+    Stopping,
 }
 
 /// Serves the listeners that the driver names, until there are no more. `socket` is the control socket's path: spooled calls are
@@ -78,7 +78,7 @@ pub(crate) async fn serve(mut news: mpsc::UnboundedReceiver<Listening>, socket: 
                 let door = Door { doors: doors.clone(), protocol, socket: socket.clone() };
                 serving.spawn(serve_one(listener, door, ended, stopping.clone()));
             }
-            Listening::EndDocker => open.retain(|(protocol, _)| !protocol.is_docker()),
+            Listening::Stopping => open.retain(|(protocol, _)| !protocol.answers_to_the_end()),
         }
         while serving.try_join_next().is_some() {}
     }
@@ -160,9 +160,16 @@ struct Caller {
     place: Arc<OwnedSemaphorePermit>,
 }
 
-/// Serves one request. Ends at the latest when a limit passes (while the request comes in or the answer goes out) or, between
-/// the two, when the daemon stops (`stopping` closes). Docker's calls are not cut off then: the driver answers them.
-async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Receiver<()>) {
+/// Serves a connection as its protocol has it.
+async fn connection(stream: UnixStream, caller: Caller, stopping: watch::Receiver<()>) {
+    match caller.door.protocol {
+        Protocol::Control | Protocol::Docker | Protocol::DockerIpvlan => over_http1(stream, caller, stopping).await,
+    }
+}
+
+/// Serves one request of HTTP/1.1. Ends at the latest when a limit passes (while the request comes in or the answer goes out) or,
+/// between the two, when the daemon stops (`stopping` closes), unless the driver answers each call then.
+async fn over_http1(stream: UnixStream, caller: Caller, mut stopping: watch::Receiver<()>) {
     let answered = Notify::new();
     let service = service_fn(|request| async {
         let response = respond(request, &caller).await;
@@ -179,7 +186,7 @@ async fn connection(stream: UnixStream, caller: Caller, mut stopping: watch::Rec
         tokio::select! {
             biased;
             () = answered.notified() => sleep(WRITE_LIMIT).await,
-            _ = stopping.changed(), if !caller.door.protocol.is_docker() => {}
+            _ = stopping.changed(), if !caller.door.protocol.answers_to_the_end() => {}
         }
     };
     tokio::select! {

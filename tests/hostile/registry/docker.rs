@@ -9,7 +9,7 @@ use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, Lan};
 use leasehold_core::link::{ByName, KernelEvent, LinkView, Place, Sighting, Sightings, Sought, Target};
 use leasehold_core::network::{DockerId, LinkOwner, MacvlanMode, Mode, NetworkRecord, OwnLinks, Wiring};
-use leasehold_core::pool::{PoolId, PoolRecord};
+use leasehold_core::pool::{self, PoolId, PoolRecord};
 use leasehold_core::profile::Profile;
 use leasehold_core::record::DockerRecord;
 use leasehold_core::time::WallTime;
@@ -170,7 +170,7 @@ pub(super) fn of_docker(add: Add) -> Add {
     let pool: Option<PoolId> = pool.parse().ok();
     let prefix = pool.as_ref().map(|pool| pool.subnet.prefix_len());
     let policy = Policy { prefix, suppress_default_route: true, follow_router: true, ..add.profile.policy };
-    let profile = Profile { policy, ..add.profile };
+    let profile = Profile { policy, wants: pool::wants(pool.as_ref()), ..add.profile };
     Add { place, lan: lan(), chaddr: None, pool, profile, ..add }
 }
 

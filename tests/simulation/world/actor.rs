@@ -12,9 +12,9 @@ use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
-use leasehold_core::network::DockerId;
-use leasehold_core::pool::PoolId;
-use leasehold_core::profile::Profile;
+use leasehold_core::network::{DockerId, in_network};
+use leasehold_core::pool::{self, PoolId};
+use leasehold_core::profile::{Profile, Wants};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -327,7 +327,7 @@ impl Actor {
     pub(crate) fn add(&self, lan: Lan, timeout: Duration, plan: &Plan) -> Add {
         let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
         let servers = Servers { deny, ..Servers::default() };
-        let pooled = self.docker && self.form != Some(Form::Leased);
+        let pool = (self.docker && self.form != Some(Form::Leased)).then(|| pool_of(self.lan));
         let inside = Place::InNetns(ByName { netns: self.path.clone(), ifname: "eth0".to_owned(), host_too: false });
         let place = match self.docker {
             true => Place::Parent { ifname: format!("eth{}", self.lan), mac: self.mac },
@@ -353,20 +353,21 @@ impl Actor {
                     plain_routes: plan.late_routes && !self.docker,
                     suppress_default_route: self.docker,
                     follow_router: self.docker,
-                    prefix: pooled.then_some(DOCKER_PREFIX),
+                    prefix: pool.as_ref().map(|_| DOCKER_PREFIX),
                     detection: plan.detection,
                     ..Policy::default()
                 },
+                wants: if self.docker { pool::wants(pool.as_ref()) } else { Wants::default() },
             },
             timeout,
-            pool: pooled.then(|| pool_of(self.lan)),
+            pool,
         }
     }
 
     /// Returns the attachment of this Docker endpoint: in its pool, or in its network if no IPAM driver is asked.
     fn docker_attachment(&self, endpoint: String) -> Attachment {
         let pool = match self.form {
-            Some(Form::Leased) => Attachment::in_network(&format!("{:012x}", self.lan)),
+            Some(Form::Leased) => in_network(&format!("{:012x}", self.lan)),
             Some(Form::Told) | None => pool_of(self.lan).to_string(),
         };
         Attachment::Docker { pool, endpoint }

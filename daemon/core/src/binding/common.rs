@@ -228,10 +228,9 @@ impl Common {
         Some(now + Duration::from_secs(seconds.into()))
     }
 
-    /// Records that Docker is told of a lease. Returns whether it was told another address before.
+    /// Records that a caller who hears of no later address is told of a lease. Returns whether it was told another before.
     pub(super) fn answers(&mut self, lease: &Lease) -> bool {
-        let told =
-            matches!(*self.attachment, Attachment::Docker { .. }).then(|| self.profile.policy.address(lease.address));
+        let told = self.profile.wants.told_once.then(|| self.profile.policy.address(lease.address));
         std::mem::replace(&mut self.answered, told) != told
     }
 

@@ -443,7 +443,7 @@ impl Binding {
 
     /// Returns the Ethernet address by which to look for the lease's interface, if that is not known.
     pub(crate) fn sought(&self) -> Option<Mac> {
-        let is_sought = self.is_on_host() && !self.profile.on_parent && self.attachment.is_found_later();
+        let is_sought = self.is_on_host() && !self.profile.on_parent && self.profile.wants.is_found_later();
         self.held_now().filter(|_| is_sought).map(|_| self.link.mac())
     }
 

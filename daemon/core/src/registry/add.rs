@@ -7,7 +7,6 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 
 use super::Registry;
-use super::docker::PATIENCE;
 use super::jobs::Caller;
 use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready, target};
 use super::pacing::{Pacing, Urgency};
@@ -241,7 +240,7 @@ impl Registry {
         let (wanted, adopts, came_up) = (admission.add.wanted, admission.adopts, admission.came_up);
         let profile = admission.add.profile.clone();
         let pool = admission.add.pool.clone();
-        let limits = pool.map(|id| self.docker.limits(&id));
+        let limits = pool.map(|id| self.docker.ipam.limits(&id));
         let unfit = |address| limits.as_ref().and_then(|limits| limits.refuse(address));
         if let Some((wanted, why)) = wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?)))
             && !wanted.preferred
@@ -276,7 +275,7 @@ impl Registry {
             wanted,
             adopts,
             lease,
-            patience: matches!(attachment, Attachment::Docker { .. }).then_some(PATIENCE).filter(|_| !is_out),
+            patience: holder.profile.wants.patience.filter(|_| !is_out),
             last: given_back.or(last.map(|last| last.address)).filter(|last| unfit(*last).is_none()),
             limits,
             replaces: replaces.iter().copied().chain(last.map(|last| last.record)).collect(),
@@ -349,13 +348,12 @@ impl Registry {
         if let Failure::NoOffer { tally, .. } | Failure::NoAck { tally, .. } = &mut failure {
             tally.flag_helped_elsewhere = self.lan(id).is_some_and(|lan| self.flagged.contains(&lan));
         }
-        if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Attachment::Docker { .. }) =
-            (&mut failure, &*attachment)
-        {
-            *cut = *waited + *queued <= PATIENCE && self.is_silent(lan, now.boot);
+        let patience = self.bindings.get(id).and_then(|binding| binding.profile.wants.patience);
+        if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Some(patience)) = (&mut failure, patience) {
+            *cut = *waited + *queued <= patience && self.is_silent(lan, now.boot);
             // A server whose answers are refused is there.
             if tally.answers == 0 {
-                self.docker.fell_silent(lan, now.boot);
+                self.silent.begins(lan, now.boot);
             }
         }
         self.log_failed(request, &attachment, &failure);

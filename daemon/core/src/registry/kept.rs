@@ -38,7 +38,7 @@ impl Registry {
             under_way("holders that came or went", unsettled),
             under_way("touched bindings", touched),
             under_way("calls", self.jobs.len().saturating_sub(adoptions)),
-            under_way("leases that Docker gives back", self.docker.leaving()),
+            under_way("leases that are given back", self.leavings.len()),
             under_way("name servers to publish", self.out.resolvers.len()),
             under_way("LANs with permits", self.pacing.len()),
             under_way("links to look at", self.audit.waiting()),

@@ -9,9 +9,11 @@
 //!   `room` what is kept and goes back for an ADD, `kept` the sizes of all this.
 //! * Calls: `jobs` says what becomes of each, one file a kind. `calls` gives those about an attachment their turn: `add` goes from an
 //!   ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over what ran before.
-//! * Docker: `docker` has its pools, `networks` and `endpoints` are those of its network driver, `strays` has the links made for them.
+//! * Docker: `docker` has its pools, networks and endpoints.
+//! * Doors that say little: `seek` finds the interfaces of which nobody tells, `leaving` gives back what is named by its address, `silent`
+//!   spares the impatient a LAN without an answer.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
-//!   `orphans` waits for a DEL, `seek` finds the interfaces of which nobody tells, `pacing` gives permits and turns.
+//!   `orphans` waits for a DEL, `pacing` gives permits and turns.
 
 mod add;
 mod adopt;
@@ -20,11 +22,10 @@ mod check;
 mod clocks;
 mod delete;
 mod docker;
-mod endpoints;
 mod index;
 mod jobs;
 mod kept;
-mod networks;
+mod leaving;
 mod operation;
 mod orphans;
 mod pacing;
@@ -35,8 +36,8 @@ mod rivals;
 mod room;
 mod seek;
 mod sight;
+mod silent;
 mod slots;
-mod strays;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -51,11 +52,10 @@ use fastrand::Rng;
 use self::add::Spare;
 use self::adopt::Adoptions;
 use self::docker::Docker;
-use self::endpoints::Endpoints;
 use self::index::Index;
 use self::jobs::Jobs;
 pub use self::kept::Kept;
-use self::networks::Wired;
+use self::leaving::Leavings;
 use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
 use self::past::{Last, Past};
@@ -63,8 +63,8 @@ use self::profiles::Profiles;
 use self::recover::Resuming;
 use self::seek::Seeking;
 use self::sight::Sight;
+use self::silent::Silent;
 use self::slots::{Slot, Slots};
-use self::strays::Strays;
 use self::timers::{Key, Timers};
 use self::watch::Audit;
 use crate::binding::{Binding, Cx, Life};
@@ -116,9 +116,8 @@ pub struct Registry {
     pacing: Pacing,
     departed: Departed,
     docker: Docker,
-    wired: Wired,
-    endpoints: Endpoints,
-    strays: Strays,
+    leavings: Leavings,
+    silent: Silent,
     turns: Turns,
     extensions: Turns,
     past: Past,
@@ -157,9 +156,8 @@ impl Registry {
             pacing,
             departed: Departed::default(),
             docker: Docker::default(),
-            wired: Wired::default(),
-            endpoints: Endpoints::default(),
-            strays: Strays::default(),
+            leavings: Leavings::default(),
+            silent: Silent::default(),
             turns: Turns::of_releases(),
             extensions: Turns::of_extensions(),
             past: Past::default(),
@@ -249,7 +247,7 @@ impl Registry {
         rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
         let not_adopted = self.adoptions.failures();
         let refused = self.out.refusals().clone();
-        let pools = self.docker.pools();
+        let pools = self.docker.ipam.pools();
         let strangers = self.strangers();
         Answer::Bindings { rows, pools, not_adopted, strangers, refused }
     }

@@ -28,7 +28,7 @@ impl Registry {
         let (wanted, netns) = (admission.add.wanted, admission.add.place.netns().map(Path::to_owned));
         let waited = whole_millis(now.boot.saturating_since(admission.began));
         let pool = admission.add.pool.clone();
-        let limits = pool.map(|pool| self.docker.limits(&pool));
+        let limits = pool.map(|pool| self.docker.ipam.limits(&pool));
         let own = self.slots.holder(attachment);
         let rivals = [own, self.bindings.holders().of(&identity.key())];
         for rival in rivals.into_iter().flatten() {
@@ -131,11 +131,12 @@ impl Registry {
             Err(cause) => cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)),
             Ok(_) => false,
         };
-        // Docker's names are unique on a host: one that asks anew has ended. Whether it has, a search through all namespaces decides.
+        // Their names are unique in a network of the host: one that asks anew has ended. Whether it has, a search through all namespaces
+        // decides.
         if let Err(cause) = &seen
             && cause.is_unseen()
             && !gone
-            && self.is_of_same_pool(attachment, rival)
+            && self.is_sought_in_same_network(attachment, rival)
         {
             self.with(now, rival, |binding, cx| binding.on_news(News::Gone(cause.clone()), cx));
             return self.settle_rivals(now, attachment, view);
@@ -182,14 +183,13 @@ impl Registry {
         path.is_some_and(|path| Some(directory_of(path)) == seen)
     }
 
-    /// Returns whether an ADD is for an endpoint of Docker's in the same pool as its rival's.
-    fn is_of_same_pool(&self, attachment: &Attachment, rival: BindingId) -> bool {
-        let pool = |attachment: &Attachment| match attachment {
-            Attachment::Docker { pool, .. } => Some(pool.clone()),
-            Attachment::Cni { .. } => None,
+    /// Returns whether the interfaces of an ADD and of its rival are both to be found by the daemon, in the same network.
+    fn is_sought_in_same_network(&self, attachment: &Attachment, rival: BindingId) -> bool {
+        let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
+        let is_sought = |binding: &&Binding| {
+            binding.profile.wants.is_found_later() && binding.attachment.network() == attachment.network()
         };
-        let of_rival = self.bindings.get(rival).and_then(|binding| pool(&binding.attachment));
-        of_rival.is_some() && of_rival == pool(attachment)
+        admission.add.profile.wants.is_found_later() && self.bindings.get(rival).as_ref().is_some_and(is_sought)
     }
 
     /// Returns whether an ADD on a host's link is for what its rival was for: Docker makes an endpoint anew, and has lost the last

@@ -13,14 +13,12 @@ use std::time::Duration;
 
 use super::Registry;
 use super::orphans::DEL_WAIT;
-use super::strays::SLOW_START;
 use super::timers::Key;
 use crate::binding::{Binding, Leave};
 use crate::effect::{Outcome, Why};
 use crate::event::{Event, EventKind};
 use crate::identity::Attachment;
 use crate::link::{LinkCause, Sighting, Sightings, Sought};
-use crate::pool::PoolId;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
@@ -31,8 +29,6 @@ const LOOKS: usize = 2;
 const FIRST_LOOK: Duration = Duration::from_secs(10);
 /// How long after a look that did not see everything there is another for an interface that went.
 const AGAIN: Duration = Duration::from_secs(300);
-/// For how long an address for our own network driver waits for its endpoint, beside: Docker asks for that at once.
-const ENDPOINT: Duration = DEL_WAIT;
 
 /// What is looked for, and how far that is.
 #[derive(Debug, Default)]
@@ -86,9 +82,9 @@ impl Seeking {
 impl Registry {
     /// Waits for the interface of a binding that lives on the LAN's link, if it is looked for.
     pub(super) fn await_interface(&mut self, now: Now, id: BindingId) {
-        let Some(binding) = self.bindings.get(id) else { return };
-        let long = if is_for_ours(&binding.attachment) { FIRST_LOOK + ENDPOINT } else { SLOW_START };
-        self.await_interface_for(now, id, long);
+        if let Some(long) = self.bindings.get(id).and_then(|binding| binding.profile.wants.sought_for) {
+            self.await_interface_for(now, id, long);
+        }
     }
 
     /// Waits for it so long.
@@ -271,14 +267,5 @@ impl Registry {
             }
             binding.give_back(Leave::LinkGone, cx);
         });
-    }
-}
-
-/// Returns whether an address is for an endpoint of our own network driver, as far as its pool tells: no driver of Docker's takes
-/// one that is all there is (0.0.0.0/0).
-fn is_for_ours(attachment: &Attachment) -> bool {
-    match attachment {
-        Attachment::Cni { .. } => false,
-        Attachment::Docker { pool, .. } => pool.parse().is_ok_and(|pool: PoolId| pool.subnet.prefix_len() == 0),
     }
 }

@@ -7,7 +7,7 @@ use leasehold_core::dhcpv4::profile::Wanted;
 use leasehold_core::effect::{Add, ClientIdRule};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::Place;
-use leasehold_core::pool::PoolId;
+use leasehold_core::pool::{PoolId, wants};
 use leasehold_core::profile::GRACE;
 use leasehold_core::wire::Mac;
 
@@ -56,6 +56,7 @@ impl Endpoint<'_> {
         let mut profile = options.profile(site, shared, options.hostname(self.name)?);
         profile.grace = self.grace(options, site);
         profile.policy.prefix = Some(subnet.prefix_len()).filter(|prefix| *prefix != 0);
+        profile.wants = wants(pool.as_ref());
         Ok(Add {
             attachment: Attachment::Docker { pool: self.within.clone(), endpoint: self.of_its_own() },
             place: Place::Parent { ifname, mac: self.mac },

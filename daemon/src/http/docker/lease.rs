@@ -164,7 +164,7 @@ impl LeaseOptions {
         let client = ClientProfile { hostname, broadcast, servers, ..ClientProfile::default() };
         // Docker chooses, once, over which of its networks a container's default route leads.
         let policy = Policy { suppress_default_route: true, follow_router: true, ..Policy::default() };
-        Profile { client: Arc::new(client), on_parent: shared, release: self.release, grace: None, policy }
+        Profile { client: Arc::new(client), on_parent: shared, release: self.release, policy, ..Profile::default() }
     }
 
     /// Refuses what no endpoint of the network could have. `shared`: all have their parent's Ethernet address.

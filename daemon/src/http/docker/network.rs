@@ -13,8 +13,7 @@ use leasehold_api::docker::network::{
 use leasehold_api::docker::{MAC_ADDRESS, Released};
 use leasehold_api::to_json;
 use leasehold_core::effect::{Add, Call, EndpointAddress, EndpointRequest, NetworkCall};
-use leasehold_core::identity::Attachment;
-use leasehold_core::network::{DockerId, LONGEST_NAME, Mode, NetworkRecord};
+use leasehold_core::network::{DockerId, LONGEST_NAME, Mode, NetworkRecord, in_network};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use serde_json::{Value, json};
@@ -247,7 +246,7 @@ pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Ho
 fn add(id: &DockerId, mac: Mac, chosen: bool, network: &NetworkRecord, host: &Host<'_>) -> Result<Add, Refused> {
     let shared = network.wiring.mode == Mode::Ipvlan;
     let endpoint = Endpoint {
-        within: Attachment::in_network(network.id.short()),
+        within: in_network(network.id.short()),
         mac,
         name: None,
         own_mac: !shared,

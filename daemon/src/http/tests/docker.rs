@@ -8,7 +8,7 @@ use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{AddressHolder, Attachment, ClientId, Lan};
 use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::pool::PoolId;
-use leasehold_core::profile::Profile;
+use leasehold_core::profile::{Profile, Wants};
 use leasehold_core::wire::Mac;
 
 use super::super::Site;
@@ -244,12 +244,12 @@ fn an_endpoint_gets_a_lease_for_its_ethernet_address() {
     assert_eq!(add.place, Place::Parent { ifname: "eth0".into(), mac });
     assert_eq!((add.lan, add.pool), (Lan::Link { parent: "eth0".into(), vlan: 0 }, Some(id(POOL))));
     assert_eq!((add.client_id, add.wanted, add.chaddr), (ClientIdRule::Mac, None, None));
-    let profile = Profile::from(Policy {
-        prefix: Some(24),
-        suppress_default_route: true,
-        follow_router: true,
-        ..Policy::default()
-    });
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    let profile = Profile {
+        policy: Policy { prefix: Some(24), suppress_default_route: true, follow_router: true, ..Policy::default() },
+        wants: Wants { patience: seconds(4), sought_for: seconds(600), told_once: true },
+        ..Profile::default()
+    };
     assert_eq!((add.profile, add.timeout), (profile, Duration::from_secs(20)));
     // --ip
     let wanted = self::add(false, &address(POOL, "192.168.1.77", MAC_ONLY)).wanted;

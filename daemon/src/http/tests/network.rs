@@ -15,6 +15,7 @@ use leasehold_core::link::{LinkCause, Place};
 use leasehold_core::network::{
     DockerId, EndpointRecord, MacvlanMode, Mode, NetworkFault, NetworkRecord, Source, Wiring,
 };
+use leasehold_core::pool;
 use leasehold_core::profile::Profile;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
@@ -338,6 +339,7 @@ fn an_endpoint_without_an_address_gets_a_lease() {
                 profile: Profile {
                     client: Arc::new(ClientProfile { hostname: Some("h".into()), ..ClientProfile::default() }),
                     policy: Policy { suppress_default_route: true, follow_router: true, ..Policy::default() },
+                    wants: pool::wants(None),
                     ..Profile::default()
                 },
                 timeout: Duration::from_secs(9),

@@ -480,7 +480,7 @@ async fn whoever_waits_at_a_socket_of_dockers_that_ends_is_served_and_nobody_aft
     // Nothing is accepted before the test waits for the first time.
     let waiting = std::os::unix::net::UnixStream::connect(&server.socket).unwrap();
     waiting.set_nonblocking(true).unwrap();
-    server.listeners.send(Listening::EndDocker).unwrap();
+    server.listeners.send(Listening::Stopping).unwrap();
     let mut waiting = UnixStream::from_std(waiting).unwrap();
     waiting.write_all(ask.as_bytes()).await.unwrap();
     assert_eq!(response(waiting).await.status, "HTTP/1.1 200 OK");

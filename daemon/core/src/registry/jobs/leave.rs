@@ -1,4 +1,4 @@
-//! Docker has given back an endpoint's address: it is answered when the store knows that the lease goes.
+//! A lease that is given back by its address: the caller is answered when the store knows that it goes.
 
 use super::pool::LIMIT;
 use super::{Job, Next};
@@ -25,7 +25,7 @@ impl Leaving {
     }
 
     pub(super) fn hang_up(self, core: &mut Registry, id: RequestId) -> Next {
-        core.docker.waits_no_more(self.0, id);
+        core.leavings.waits_no_more(self.0, id);
         Next::Nothing
     }
 }

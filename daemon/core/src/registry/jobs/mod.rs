@@ -45,7 +45,7 @@ pub(super) enum Job {
     Look(Box<Looking>),
     /// A change of a pool.
     Pool(PoolChange),
-    /// An address that Docker gives back.
+    /// A lease that is given back by its address.
     Leave(Leaving),
     /// A network that is being made or forgotten.
     Network(NetworkChange),

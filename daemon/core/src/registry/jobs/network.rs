@@ -102,7 +102,7 @@ impl NetworkChange {
                 failed(Failure::Link { target, cause })
             }
             (Outcome::Persisted(Ok(())), Step::Writing(_)) => {
-                core.wired.is_kept(id, &self.record.id);
+                core.docker.wired.is_kept(id, &self.record.id);
                 done()
             }
             (Outcome::Persisted(Err(cause)), Step::Writing(_)) => {
@@ -124,7 +124,7 @@ impl NetworkChange {
     /// Makes a network known, and answers when that is durable.
     fn keep(mut self, core: &mut Registry, now: Now, id: RequestId) -> Next {
         (self.record.since, self.record.unused) = (now.wall, true);
-        if let Err(fault) = core.wired.networks.add((*self.record).clone()) {
+        if let Err(fault) = core.docker.wired.networks.add((*self.record).clone()) {
             core.unmake_vlan(&self.record.wiring, Waiter::Nobody);
             return Next::Answers(Answer::Failed(Failure::Network(fault)));
         }
@@ -144,7 +144,7 @@ impl NetworkChange {
         if !is_forgotten {
             return answer;
         }
-        core.wired.forget(&self.record.id);
+        core.docker.wired.forget(&self.record.id);
         let waiter = if self.unheard { Waiter::Nobody } else { Waiter::Call(id) };
         match core.unmake_vlan(&self.record.wiring, waiter) {
             Some(op) if !self.unheard => {

@@ -41,8 +41,7 @@ pub(super) fn endpoint(last: u8) -> Attachment {
 impl Rig {
     /// Returns Docker's request of an address for an endpoint.
     pub(super) fn endpoint_call(&self, last: u8) -> Box<crate::effect::Add> {
-        let mut add = self.call("", 1, "docker");
-        add.attachment = endpoint(last);
+        let mut add = self.docker_call(endpoint(last), "docker");
         add.place = Place::Parent { ifname: "br0".into(), mac: endpoint_mac(last) };
         add.client_id = ClientIdRule::Mac;
         add.pool = Some(pool());

@@ -278,7 +278,7 @@ fn where_docker_has_just_asked_in_vain_a_newcomer_costs_nobody_what_is_kept() {
     rig.server = Server::Silent;
     rig.run_until(rig.at.as_secs_f64() + 1.0);
     let now = rig.now().boot;
-    rig.reg.docker.fell_silent(&Lan::Link { parent: "br0".into(), vlan: 0 }, now);
+    rig.reg.silent.begins(&Lan::Link { parent: "br0".into(), vlan: 0 }, now);
     rig.sent.clear();
     rig.add("c", 3, "new");
     rig.run_until(rig.at.as_secs_f64() + 30.0);

@@ -27,8 +27,7 @@ fn endpoint(mac: Mac) -> Attachment {
 impl Rig {
     /// Asks for a lease for an endpoint with this Ethernet address.
     fn add_endpoint(&mut self, mac: Mac, id: &str) -> u64 {
-        let mut add = self.call("a", 1, id);
-        add.attachment = endpoint(mac);
+        let mut add = self.docker_call(endpoint(mac), id);
         add.place = Place::Parent { ifname: "br0".into(), mac };
         self.request(Call::Add(add))
     }
@@ -517,8 +516,7 @@ fn what_comes_onto_an_interface_while_it_is_being_found_is_seen() {
 #[test]
 fn of_two_lans_each_endpoint_finds_its_own_interface() {
     let mut rig = leased();
-    let mut add = rig.call("a", 1, "b");
-    add.attachment = Attachment::Docker { pool: "other".into(), endpoint: OWN.to_string() };
+    let mut add = rig.docker_call(Attachment::Docker { pool: "other".into(), endpoint: OWN.to_string() }, "b");
     add.place = Place::Parent { ifname: "br1".into(), mac: OWN };
     add.lan = Lan::Link { parent: "br1".into(), vlan: 0 };
     let add = rig.request(Call::Add(add));

@@ -6,6 +6,7 @@ use super::rig::*;
 use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
 use crate::link::KernelEvent;
 use crate::network::LinkOwner;
+use crate::pool;
 
 /// For how long a link that has not been in a container yet may be in the host's namespace, in seconds.
 const STRAY: f64 = 600.0;
@@ -15,6 +16,7 @@ impl Rig {
     fn told_endpoint(&mut self, name: &str, pool: &str) -> u64 {
         let mut add = self.endpoint_add(OWN);
         add.attachment = Attachment::Docker { pool: pool.into(), endpoint: OWN.to_string() };
+        add.profile.wants = pool::wants(pool.parse().ok().as_ref());
         let add = self.request(Call::Add(add));
         assert!(matches!(self.answers[&add], Answer::Leased { .. }), "{:?}", self.answers);
         let address = EndpointAddress::Told(LEASED.parse().unwrap());

@@ -27,6 +27,7 @@ pub(super) use crate::link::Cookie;
 use crate::link::{
     ByName, Hears, KernelEvent, Link, LinkRoute, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
 };
+use crate::pool;
 use crate::profile::Profile;
 use crate::record::{Record, RecordState};
 use crate::silence::Survey;
@@ -269,6 +270,14 @@ impl Rig {
             timeout: Duration::from_secs(30),
             pool: None,
         })
+    }
+
+    /// Returns an ADD of Docker's.
+    pub(super) fn docker_call(&self, attachment: Attachment, id: &str) -> Box<Add> {
+        let mut add = self.call("", 1, id);
+        add.profile.wants = pool::wants(attachment.network().parse().ok().as_ref());
+        add.attachment = attachment;
+        add
     }
 
     pub(super) fn add(&mut self, who: &str, netns: u64, id: &str) -> u64 {

@@ -130,7 +130,7 @@ impl Acquire {
         match self.taken_off {
             true => common.expect(Presence::TakenOff, cx),
             // A lease of Docker gets its interface later, when that is looked for.
-            false if common.attachment.is_found_later() => {}
+            false if common.profile.wants.is_found_later() => {}
             false => hold.settles(cx.now.boot),
         }
         if self.leaves_routes(&common.profile.policy) {

@@ -169,7 +169,7 @@ impl Hold {
     /// Goes on from the LAN's link: no path leads any more to the interface's namespace, which lives, or which only our own
     /// sockets keep. A lease that came before its interface lives there anyway.
     pub(super) fn on_hidden(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        if common.attachment.is_found_later() {
+        if common.profile.wants.is_found_later() {
             return self.on_gone(common, cause, cx);
         }
         if std::mem::replace(&mut common.is_hidden, true) {

@@ -26,7 +26,7 @@ const CARRIER_LOSS: Duration = Duration::from_secs(3);
 impl Hold {
     /// Goes on after the interface was found gone for good. A lease that came before its interface outlives it.
     pub(super) fn on_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        let stays = common.attachment.is_found_later();
+        let stays = common.profile.wants.is_found_later();
         let what = if stays { "waiting for the lease's release" } else { "giving the lease back" };
         tracing::info!(attachment = %common.attachment, %cause, "link gone, {what}");
         let lease = self.client.lease().unwrap_or(&self.last);

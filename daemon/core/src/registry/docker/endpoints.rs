@@ -12,8 +12,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Registry;
-use super::jobs::{Caller, EndpointCall, Next};
 use crate::binding::Binding;
 use crate::effect::{Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId};
 use crate::grant::Grant;
@@ -22,6 +20,8 @@ use crate::identity::Attachment;
 use crate::network::{DockerId, EndpointRecord, LinkOwner, MOST_ENDPOINTS, Mode, NetworkFault, Source};
 use crate::outbox::Waiter;
 use crate::record::{BindingId, Change, DockerKey, DockerRecord};
+use crate::registry::Registry;
+use crate::registry::jobs::{Caller, EndpointCall, Next};
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
 
@@ -147,7 +147,7 @@ impl Endpoint {
 impl Registry {
     /// CreateEndpoint: one that is there is answered again.
     pub(super) fn create_endpoint(&mut self, now: Now, id: RequestId, request: EndpointRequest) -> Next {
-        if let Err(fault) = self.wired.networks.get(&request.network) {
+        if let Err(fault) = self.docker.wired.networks.get(&request.network) {
             return Err(fault).into();
         }
         let name = request.id.clone();
@@ -155,20 +155,20 @@ impl Registry {
             EndpointAddress::Told(_) => LIMIT,
             EndpointAddress::Leased(add) => self.time_for(add, now.boot) + LIMIT,
         };
-        match self.endpoints.by_id.get(&name) {
+        match self.docker.endpoints.by_id.get(&name) {
             Some(endpoint) if endpoint.is_ending() => return Err(NetworkFault::Ends(name)).into(),
             Some(Endpoint { stage: Stage::There, record: Some(record), .. }) => {
                 return Ok(NetworkAnswer::Endpoint(record.clone())).into();
             }
             Some(_) => self.await_endpoint(now, id, name, limit),
             None => {
-                if self.endpoints.by_id.len() >= MOST_ENDPOINTS {
+                if self.docker.endpoints.by_id.len() >= MOST_ENDPOINTS {
                     match self.longest_without_lease(now.boot) {
                         Some(oldest) => self.forget_endpoint(now, &oldest),
                         None => return Err(NetworkFault::Crowded(MOST_ENDPOINTS)).into(),
                     }
                 }
-                self.endpoints.by_id.insert(name.clone(), Endpoint::new(Stage::Making));
+                self.docker.endpoints.by_id.insert(name.clone(), Endpoint::new(Stage::Making));
                 self.await_endpoint(now, id, name, limit);
                 self.begin_endpoint(now, request);
             }
@@ -179,14 +179,14 @@ impl Registry {
     /// Returns the endpoint that has been kept longest of those that have neither a link in the host's namespace nor a lease: Docker
     /// has forgotten it, or it has an address of another driver's.
     fn longest_without_lease(&self, now: Instant) -> Option<DockerId> {
-        let mut idle: Vec<_> = self.endpoints.by_id.values().filter_map(Endpoint::rests).collect();
+        let mut idle: Vec<_> = self.docker.endpoints.by_id.values().filter_map(Endpoint::rests).collect();
         idle.sort_unstable_by_key(|record| record.since);
         idle.into_iter().find(|record| self.lease_of(record, now).is_none()).map(|record| record.id.clone())
     }
 
     /// Lets a call wait for an endpoint to be there.
     fn await_endpoint(&mut self, now: Now, id: RequestId, name: DockerId, limit: Duration) {
-        if let Some(endpoint) = self.endpoints.by_id.get_mut(&name) {
+        if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&name) {
             endpoint.creating.push(id);
             EndpointCall::begin(self, now, id, &name, limit);
         }
@@ -203,10 +203,11 @@ impl Registry {
                 }
             }
             EndpointAddress::Leased(mut add) => {
-                add.profile.policy.mtu = self.wired.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
+                add.profile.policy.mtu =
+                    self.docker.wired.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
                 let by = Caller::Endpoint { id: id.clone(), network, mac };
                 let errand = self.jobs.errand(by, add.attachment.clone());
-                if let Some(endpoint) = self.endpoints.by_id.get_mut(&id) {
+                if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&id) {
                     endpoint.stage = Stage::Leasing(errand);
                 }
                 self.add(now, errand, add);
@@ -217,7 +218,7 @@ impl Registry {
     /// Returns why the lease behind an address of our IPAM driver does not suit the endpoint. Docker tells neither driver the
     /// other's options.
     fn leased_amiss(&self, record: &EndpointRecord) -> Option<NetworkFault> {
-        let network = self.wired.networks.get(&record.network).ok().filter(|network| network.leases)?;
+        let network = self.docker.wired.networks.get(&record.network).ok().filter(|network| network.leases)?;
         let leased =
             self.bindings.iter().filter(|binding| binding.answered == Some(record.address) && binding.is_live());
         // The clients of an ipvlan's parent have its Ethernet address, which the parent of this network need not have.
@@ -237,7 +238,7 @@ impl Registry {
     }
 
     /// Goes on when the lease of an endpoint is there, or is not to be had.
-    pub(super) fn endpoint_leased(
+    pub(in crate::registry) fn endpoint_leased(
         &mut self,
         now: Now,
         (id, network, mac): (DockerId, DockerId, Mac),
@@ -259,8 +260,11 @@ impl Registry {
 
     /// Forgets the endpoints that had a lease before: it is another's, and does not go back with them.
     fn supersede(&mut self, attachment: &Attachment, by: &DockerId) {
-        let others =
-            self.endpoints.leased_by(attachment).filter(|(id, endpoint)| *id != by && endpoint.stage == Stage::There);
+        let others = self
+            .docker
+            .endpoints
+            .leased_by(attachment)
+            .filter(|(id, endpoint)| *id != by && endpoint.stage == Stage::There);
         let others: Vec<_> = others.map(|(id, _)| id.clone()).collect();
         for id in others {
             tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint, and made it anew");
@@ -271,8 +275,8 @@ impl Registry {
     }
 
     /// Goes on with an endpoint whose effect is over.
-    pub(super) fn endpoint_done(&mut self, now: Now, id: &DockerId, outcome: Outcome) {
-        let Some(endpoint) = self.endpoints.by_id.get_mut(id) else { return };
+    pub(in crate::registry) fn endpoint_done(&mut self, now: Now, id: &DockerId, outcome: Outcome) {
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         match (outcome, endpoint.stage) {
             (Outcome::Made(Ok(())), Stage::Making) if endpoint.ends => self.unmake_link(id),
             (Outcome::Made(Ok(())), Stage::Making) => self.write_endpoint(id),
@@ -313,10 +317,10 @@ impl Registry {
     }
 
     fn make_link(&mut self, now: Now, record: EndpointRecord) {
-        if let Some(endpoint) = self.endpoints.by_id.get_mut(&record.id) {
+        if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&record.id) {
             (endpoint.record, endpoint.stage) = (Some(Box::new(record.clone())), Stage::Making);
         }
-        let network = match self.wired.networks.get(&record.network) {
+        let network = match self.docker.wired.networks.get(&record.network) {
             Ok(network) => network.clone(),
             Err(fault) => return self.forget_and_answer(now, &record.id, Some(Failure::Network(fault))),
         };
@@ -343,17 +347,17 @@ impl Registry {
     }
 
     fn write_endpoint(&mut self, id: &DockerId) {
-        let Some(endpoint) = self.endpoints.by_id.get_mut(id) else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         let Some(record) = endpoint.record.as_deref().cloned() else { return };
         endpoint.stage = Stage::Writing;
-        let used = self.wired.networks.use_first(&record.network).map(DockerRecord::Network);
+        let used = self.docker.wired.networks.use_first(&record.network).map(DockerRecord::Network);
         let records = [Some(DockerRecord::Endpoint(record)), used].into_iter().flatten();
         let changes = records.map(|record| Change::PutDocker(Box::new(record))).collect();
         self.out.write_for(Waiter::Endpoint(id.clone()), changes);
     }
 
     fn answer_created(&mut self, id: &DockerId) {
-        let Some(endpoint) = self.endpoints.by_id.get_mut(id) else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         let (creating, record) = (std::mem::take(&mut endpoint.creating), endpoint.record.clone());
         for call in creating {
             let answer = record.clone().map(NetworkAnswer::Endpoint);
@@ -363,7 +367,7 @@ impl Registry {
 
     /// Tells whoever waits for the end of an endpoint that it failed. It is tried again after a while.
     fn stays(&mut self, now: Now, id: &DockerId, failure: &Failure) {
-        let Some(endpoint) = self.endpoints.by_id.get_mut(id) else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         endpoint.stays(now.boot);
         for call in std::mem::take(&mut endpoint.deleting) {
             self.answer(call, Answer::Failed(failure.clone()));
@@ -373,14 +377,14 @@ impl Registry {
 
     fn unmake_link(&mut self, id: &DockerId) {
         self.out.unmake(Waiter::Endpoint(id.clone()), LinkOwner::Endpoint(id.clone()));
-        if let Some(endpoint) = self.endpoints.by_id.get_mut(id) {
+        if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) {
             endpoint.stage = Stage::Unmaking;
         }
     }
 
     /// DeleteEndpoint: answered when its link is gone.
     pub(super) fn delete_endpoint(&mut self, now: Now, id: RequestId, name: &DockerId) -> Next {
-        let Some(endpoint) = self.endpoints.by_id.get_mut(name) else {
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else {
             self.forget_unread(now, DockerKey::Endpoint(name.clone()));
             return Ok(NetworkAnswer::Done).into();
         };
@@ -392,7 +396,7 @@ impl Registry {
 
     /// Ends an endpoint, as soon as what is under way is over.
     pub(super) fn end_endpoint(&mut self, now: Now, id: &DockerId) {
-        let Some(endpoint) = self.endpoints.by_id.get_mut(id) else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         endpoint.ends = true;
         match endpoint.stage {
             Stage::Leasing(errand) => {
@@ -421,7 +425,7 @@ impl Registry {
 
     fn forget_endpoint_record(&mut self, now: Now, id: &DockerId) {
         if let Some(Source::Leased(attachment)) = self.drop_endpoint_record(id)
-            && self.endpoints.leased_by(&attachment).next().is_none()
+            && self.docker.endpoints.leased_by(&attachment).next().is_none()
             && let Some(holder) = self.slots.holder(&attachment)
         {
             self.leave(now, holder, None);
@@ -430,7 +434,7 @@ impl Registry {
 
     /// Forgets what is known of an endpoint, and returns where its address came from.
     fn drop_endpoint_record(&mut self, id: &DockerId) -> Option<Source> {
-        let endpoint = self.endpoints.by_id.get_mut(id)?;
+        let endpoint = self.docker.endpoints.by_id.get_mut(id)?;
         let record = endpoint.record.take()?;
         if std::mem::take(&mut endpoint.written) {
             self.out.write_alone(Change::RemoveDocker(DockerKey::Endpoint(id.clone())));
@@ -440,7 +444,7 @@ impl Registry {
 
     /// Answers who waits for an endpoint that is no more.
     fn endpoint_over(&mut self, id: &DockerId, result: Result<(), Failure>) {
-        let Some(endpoint) = self.endpoints.by_id.remove(id) else { return };
+        let Some(endpoint) = self.docker.endpoints.by_id.remove(id) else { return };
         self.time_strays();
         for call in endpoint.creating {
             let gone = || Failure::Network(NetworkFault::Ends(id.clone()));
@@ -451,8 +455,8 @@ impl Registry {
     }
 
     /// Removes a call that waits for an endpoint, and ends an endpoint that no call waits for any more.
-    pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DockerId) {
-        let Some(endpoint) = self.endpoints.by_id.get_mut(name) else { return };
+    pub(in crate::registry) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DockerId) {
+        let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else { return };
         let was_creating = endpoint.creating.contains(&id);
         endpoint.creating.retain(|call| *call != id);
         endpoint.deleting.retain(|call| *call != id);
@@ -468,16 +472,16 @@ impl Registry {
         (network, endpoint): (&DockerId, &DockerId),
         sandbox: &str,
     ) -> Result<NetworkAnswer, NetworkFault> {
-        self.endpoints.enter(endpoint, sandbox)?;
+        self.docker.endpoints.enter(endpoint, sandbox)?;
         self.joined(now, network, endpoint)
     }
 
     /// Returns what Docker should do with the link. It is told only the routes that the default route needs: a route that is
     /// already there, or contains the subnet of another network, would keep the container from starting.
     fn joined(&self, now: Now, network: &DockerId, id: &DockerId) -> Result<NetworkAnswer, NetworkFault> {
-        let network = self.wired.networks.get(network)?;
+        let network = self.docker.wired.networks.get(network)?;
         let is_good = |endpoint: &&Endpoint| endpoint.stage == Stage::There && !endpoint.is_ending();
-        let record = self.endpoints.by_id.get(id).filter(is_good).and_then(|endpoint| endpoint.record.as_ref());
+        let record = self.docker.endpoints.by_id.get(id).filter(is_good).and_then(|endpoint| endpoint.record.as_ref());
         let record = record.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone()))?;
         let grant = self.lease_of(record, now.boot).map(|(grant, _)| {
             let gateway = network.gateway.map(IpAddr::V4).or(grant.gateway);
@@ -495,7 +499,7 @@ impl Registry {
         let holder = match &record.source {
             Source::Leased(attachment) => self.bindings.get(self.slots.holder(attachment)?)?,
             Source::Told => {
-                let network = self.wired.networks.get(&record.network).ok();
+                let network = self.docker.wired.networks.get(&record.network).ok();
                 let is_it = |binding: &&Binding| {
                     binding.answered == Some(record.address)
                         && binding.identity.chaddr == record.mac
@@ -513,12 +517,12 @@ impl Registry {
 
     /// Handles the end of an attachment's lease: an endpoint of it without a link in the host's namespace is gone. A dockerd
     /// that was killed never says so.
-    pub(super) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
+    pub(in crate::registry) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
         // The lease of a container before it: its own is held.
         if self.slots.holder(attachment).is_some() {
             return;
         }
-        let found = self.endpoints.leased_by(attachment).find(|(_, endpoint)| endpoint.rests().is_some());
+        let found = self.docker.endpoints.leased_by(attachment).find(|(_, endpoint)| endpoint.rests().is_some());
         if let Some(id) = found.map(|(id, _)| id.clone()) {
             // What the attachment may hold by now is its successor's.
             self.drop_endpoint_record(&id);

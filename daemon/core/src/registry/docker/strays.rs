@@ -9,22 +9,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::Registry;
 use super::endpoints::Endpoint;
-use super::timers::Key;
 use crate::backoff::Backoff;
 use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
-use crate::network::{DockerId, EndpointRecord, LinkOwner, MacvlanMode, Mode, OwnLinks, Source, Wiring};
+use crate::network::{DockerId, EndpointRecord, LinkOwner, MacvlanMode, Mode, OwnLinks, Source, Wiring, is_in_network};
 use crate::outbox::Waiter;
+use crate::pool::SLOW_START;
 use crate::record::{Change, DockerKey, DockerRecord};
+use crate::registry::Registry;
+use crate::registry::timers::Key;
 use crate::time::{Instant, Now};
 
-/// For how long an endpoint's link may wait in the host's namespace for its container: up to Docker 27 the link is made before volumes
-/// are relabelled and a slow runtime is started.
-pub(super) const SLOW_START: Duration = Duration::from_secs(600);
-
-/// The same for one that no container is to have any more, and the pause before an end that failed is tried again.
+/// For how long an endpoint's link may wait in the host's namespace that no container is to have any more, and the pause before an end
+/// that failed is tried again.
 const STRAY: Duration = Duration::from_secs(60);
 
 /// The longest pause before the links are listed again.
@@ -51,21 +49,21 @@ struct Listing {
 
 impl Registry {
     /// Takes over what the store holds, and looks which links are there.
-    pub(super) fn recover_docker(&mut self, records: Vec<DockerRecord>) {
+    pub(in crate::registry) fn recover_docker(&mut self, records: Vec<DockerRecord>) {
         for record in records {
             match record {
-                DockerRecord::Pool(record) => self.docker.recover(record),
-                DockerRecord::Network(record) => self.wired.recover(record),
-                DockerRecord::Endpoint(record) => self.endpoints.recover(record),
-                DockerRecord::Unread(key) => _ = self.wired.unread.insert(key),
+                DockerRecord::Pool(record) => self.docker.ipam.recover(record),
+                DockerRecord::Network(record) => self.docker.wired.recover(record),
+                DockerRecord::Endpoint(record) => self.docker.endpoints.recover(record),
+                DockerRecord::Unread(key) => _ = self.docker.wired.unread.insert(key),
             }
         }
     }
 
     /// Looks which links of ours are in the host's namespace.
-    pub(super) fn list_own_links(&mut self) {
+    pub(in crate::registry) fn list_own_links(&mut self) {
         self.timers.set(Key::OwnLinks, None);
-        let listing = &mut self.strays.listing;
+        let listing = &mut self.docker.strays.listing;
         listing.again = listing.under_way;
         if std::mem::replace(&mut listing.under_way, true) {
             return;
@@ -75,35 +73,35 @@ impl Registry {
     }
 
     /// Looks again after a while: what there is that should not be is deleted then.
-    pub(super) fn list_again(&mut self, now: Now) {
-        let failures = &mut self.strays.listing.failures;
+    pub(in crate::registry) fn list_again(&mut self, now: Now) {
+        let failures = &mut self.docker.strays.listing.failures;
         failures.fail();
         let pause = failures.pause(LONGEST_PAUSE, &mut self.rng);
         self.timers.set(Key::OwnLinks, Some((now.boot + pause, Why::Work)));
     }
 
     /// Goes on when it is known which links of ours are in the host's namespace.
-    pub(super) fn own_links(&mut self, now: Now, outcome: Outcome) {
+    pub(in crate::registry) fn own_links(&mut self, now: Now, outcome: Outcome) {
         let Outcome::OwnLinks(result) = outcome else { return };
-        self.strays.listing.under_way = false;
+        self.docker.strays.listing.under_way = false;
         match result {
             Ok(OwnLinks { owners, strangers }) => {
                 // What was to be deleted before, and is there, could not be.
                 if owners.iter().all(|owner| self.has_owner(owner)) {
-                    self.strays.listing.failures = Backoff::default();
+                    self.docker.strays.listing.failures = Backoff::default();
                 }
-                let heard = std::mem::take(&mut self.strays.listing.heard);
+                let heard = std::mem::take(&mut self.docker.strays.listing.heard);
                 let is_news = |owner: &LinkOwner| !heard.contains(owner);
-                let by_id = self.endpoints.by_id.iter_mut().filter(|(_, endpoint)| !endpoint.left);
+                let by_id = self.docker.endpoints.by_id.iter_mut().filter(|(_, endpoint)| !endpoint.left);
                 // One that is there still has been there since it was first heard of.
                 let has_left = |owner: &LinkOwner| is_news(owner) && !owners.contains(owner);
                 let gone = by_id.filter(|(id, _)| has_left(&LinkOwner::Endpoint((*id).clone())));
                 gone.for_each(|(_, endpoint)| _ = endpoint.hear(false, now.boot));
-                self.strays.strangers = strangers;
+                self.docker.strays.strangers = strangers;
                 owners.into_iter().filter(is_news).for_each(|owner| self.own_link(now, owner, true));
                 self.time_strays();
                 self.forget_those_without_lease(now);
-                let known: Vec<_> = self.endpoints.by_id.keys().cloned().collect();
+                let known: Vec<_> = self.docker.endpoints.by_id.keys().cloned().collect();
                 known.iter().for_each(|id| self.await_inside(now, id));
             }
             Err(cause) => {
@@ -111,7 +109,7 @@ impl Registry {
                 self.list_again(now);
             }
         }
-        if std::mem::take(&mut self.strays.listing.again) {
+        if std::mem::take(&mut self.docker.strays.listing.again) {
             self.list_own_links();
         }
     }
@@ -119,27 +117,27 @@ impl Registry {
     /// Returns whether a link's owner is known.
     fn has_owner(&self, owner: &LinkOwner) -> bool {
         match owner {
-            LinkOwner::Endpoint(id) => self.endpoints.by_id.contains_key(id),
+            LinkOwner::Endpoint(id) => self.docker.endpoints.by_id.contains_key(id),
             LinkOwner::Vlan { on, vlan } => self.has_vlan(on, *vlan),
         }
     }
 
     /// Returns the links that daemons with another store left in the host's namespace. Nobody tells when they come or go: they are
     /// looked for again.
-    pub(super) fn strangers(&mut self) -> Vec<String> {
+    pub(in crate::registry) fn strangers(&mut self) -> Vec<String> {
         self.list_own_links();
-        self.strays.strangers.clone()
+        self.docker.strays.strangers.clone()
     }
 
     /// A link of ours is in the host's namespace, or has left it.
-    pub(super) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
-        if self.strays.listing.under_way {
-            self.strays.listing.heard.insert(owner.clone());
+    pub(in crate::registry) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
+        if self.docker.strays.listing.under_way {
+            self.docker.strays.listing.heard.insert(owner.clone());
         }
         match &owner {
             LinkOwner::Vlan { on, vlan } if there => self.vlan_is_there(on, *vlan),
             LinkOwner::Vlan { .. } => {}
-            LinkOwner::Endpoint(id) => match self.endpoints.by_id.get_mut(id) {
+            LinkOwner::Endpoint(id) => match self.docker.endpoints.by_id.get_mut(id) {
                 Some(endpoint) => {
                     let came = endpoint.hear(there, now.boot);
                     self.time_strays();
@@ -148,7 +146,7 @@ impl Registry {
                         false => self.await_inside(now, id),
                     }
                 }
-                None if there && !self.wired.is_unread(&DockerKey::Endpoint(id.clone())) => {
+                None if there && !self.docker.wired.is_unread(&DockerKey::Endpoint(id.clone())) => {
                     self.out.unmake(Waiter::Nobody, owner);
                 }
                 None => {}
@@ -159,7 +157,7 @@ impl Registry {
     /// Forgets something of Docker's that is not known, and that Docker deletes now. What may have belonged to the last one that
     /// could not be read is nobody's any more.
     pub(super) fn forget_unread(&mut self, now: Now, key: DockerKey) {
-        let was_unread = self.wired.unread.remove(&key);
+        let was_unread = self.docker.wired.unread.remove(&key);
         if was_unread || matches!(key, DockerKey::Endpoint(_)) {
             // Docker has moved its link back, which may be one of another store's.
             self.list_own_links();
@@ -174,18 +172,24 @@ impl Registry {
     }
 
     pub(super) fn time_strays(&mut self) {
-        let first = self.endpoints.by_id.values().filter_map(goes_at).min();
+        let first = self.docker.endpoints.by_id.values().filter_map(goes_at).min();
         self.timers.set(Key::Strays, first.map(|at| (at, Why::Orphan)));
     }
 
     /// Ends the endpoints whose links have been in the host's namespace for too long.
-    pub(super) fn end_strays(&mut self, now: Now) {
+    pub(in crate::registry) fn end_strays(&mut self, now: Now) {
         let due = |endpoint: &Endpoint| goes_at(endpoint).is_some_and(|at| now.boot >= at);
-        let strays: Vec<_> =
-            self.endpoints.by_id.iter().filter(|(_, endpoint)| due(endpoint)).map(|(id, _)| id.clone()).collect();
+        let strays: Vec<_> = self
+            .docker
+            .endpoints
+            .by_id
+            .iter()
+            .filter(|(_, endpoint)| due(endpoint))
+            .map(|(id, _)| id.clone())
+            .collect();
         for id in strays {
             tracing::warn!(endpoint = %id, "Docker has left its link in the host's namespace: deleting it");
-            if let Some(endpoint) = self.endpoints.by_id.get_mut(&id) {
+            if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&id) {
                 endpoint.stray = Some(now.boot);
             }
             self.end_endpoint(now, &id);
@@ -195,7 +199,7 @@ impl Registry {
 
     /// Handles a restart of dockerd: links that wait for a container of the previous one wait one minute more.
     pub(super) fn abandon_strays(&mut self, now: Now) {
-        for endpoint in self.endpoints.by_id.values_mut().filter(|endpoint| !endpoint.abandoned) {
+        for endpoint in self.docker.endpoints.by_id.values_mut().filter(|endpoint| !endpoint.abandoned) {
             if let Some(since) = &mut endpoint.stray {
                 (endpoint.abandoned, *since) = (true, now.boot);
             }
@@ -207,12 +211,12 @@ impl Registry {
     /// So does one that wants a parent to itself.
     pub(super) fn end_strays_beside(&mut self, now: Now, new: &EndpointRecord, wiring: &Wiring) {
         let is_beside = |record: &EndpointRecord| {
-            let other = self.wired.networks.get(&record.network).ok().map(|network| &network.wiring);
+            let other = self.docker.wired.networks.get(&record.network).ok().map(|network| &network.wiring);
             let on_same = other.is_some_and(|other| (&other.on, other.vlan) == (&wiring.on, wiring.vlan));
             let is_same = record.mac == new.mac && wiring.mode != Mode::Ipvlan;
             record.id != new.id && on_same && (is_same || wiring.mode == Mode::Macvlan(MacvlanMode::Passthru))
         };
-        let by_id = self.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.waits().is_some_and(is_beside));
+        let by_id = self.docker.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.waits().is_some_and(is_beside));
         let found: Vec<_> = by_id.map(|(id, _)| id.clone()).collect();
         for id in found {
             tracing::warn!(endpoint = %id, by = %new.id, "Docker has made another endpoint in its place: deleting its link");
@@ -224,14 +228,14 @@ impl Registry {
     fn forget_those_without_lease(&mut self, now: Now) {
         let is_over =
             |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if self.slots.holder(of).is_none());
-        let over = self.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
+        let over = self.docker.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
         let over: Vec<_> = over.map(|(id, _)| id.clone()).collect();
         over.into_iter().for_each(|id| self.forget_endpoint(now, &id));
     }
 
     /// Gives the interface of an endpoint as long to be found as its link may wait in the host's namespace.
     pub(super) fn await_container(&mut self, now: Now, id: &DockerId) {
-        let record = self.endpoints.by_id.get(id).and_then(Endpoint::waits);
+        let record = self.docker.endpoints.by_id.get(id).and_then(Endpoint::waits);
         let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id));
         lease.into_iter().for_each(|lease| self.await_interface_for(now, lease, SLOW_START));
     }
@@ -239,10 +243,10 @@ impl Registry {
     /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by now,
     /// or went with that; or its link is gone.
     fn await_inside(&mut self, now: Now, id: &DockerId) {
-        let Some(record) = self.endpoints.by_id.get(id).and_then(Endpoint::rests) else { return };
+        let Some(record) = self.docker.endpoints.by_id.get(id).and_then(Endpoint::rests) else { return };
         // One that dockerd forgot says nothing of the container for which the same lease waits with another endpoint.
         let has_its_lease = |other: &EndpointRecord| (other.mac, &other.source) == (record.mac, &record.source);
-        if self.endpoints.by_id.values().filter_map(Endpoint::waits).any(has_its_lease) {
+        if self.docker.endpoints.by_id.values().filter_map(Endpoint::waits).any(has_its_lease) {
             return;
         }
         let lease = self.lease_of(record, now.boot).map(|(_, of)| of.id);
@@ -251,15 +255,15 @@ impl Registry {
 
     /// Gives back the leases of endpoints that are not known: the previous daemon was killed before it had kept them, so that Docker
     /// never heard of them, or when it had forgotten them.
-    pub(super) fn give_back_those_without_endpoint(&mut self, now: Now) {
+    pub(in crate::registry) fn give_back_those_without_endpoint(&mut self, now: Now) {
         // It may be of one that could not be read.
-        if self.wired.has_unread_endpoints() {
+        if self.docker.wired.has_unread_endpoints() {
             return;
         }
         let is_one = |binding: &&Binding| {
-            binding.attachment.is_in_network()
+            is_in_network(&binding.attachment)
                 && binding.holds_on_host()
-                && self.endpoints.leased_by(&binding.attachment).next().is_none()
+                && self.docker.endpoints.leased_by(&binding.attachment).next().is_none()
         };
         let found: Vec<_> = self.bindings.iter().filter(is_one).map(|binding| binding.id).collect();
         found.into_iter().for_each(|id| self.leave(now, id, None));

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::Registry;
-use super::jobs::{Leaving, Looking, Next, PoolChange, Undo};
-use crate::binding::{Binding, Leave, Life};
+use crate::binding::{Binding, Life};
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Add, Answer, Failure, PoolRequest, RequestId, StoreCause};
+use crate::effect::{Answer, Failure, PoolRequest, RequestId};
 use crate::identity::{Attachment, Lan};
 use crate::network::NetworkRecord;
 use crate::pool::{Limits, MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
 use crate::record::{BindingId, Change, DockerKey, DockerRecord};
+use crate::registry::Registry;
+use crate::registry::jobs::{Leaving, Looking, Next, PoolChange, Undo};
 use crate::time::{Instant, Now};
 
 /// How often a pool whose subnet nobody asked for is answered within [`AGAIN`]. Dockerd asks without a pause and without end where
@@ -25,43 +25,27 @@ const OFTEN: u32 = 10;
 /// For how long that is counted.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How long Docker waits for a server where there is a lease that will do, and where one was silent a moment ago. At boot dockerd
-/// starts one container after the other, waits for all, and tries none again.
-pub(super) const PATIENCE: Duration = Duration::from_secs(4);
-
-/// For how long a LAN's servers count as silent after a request without an offer.
-const SILENT_FOR: Duration = Duration::from_secs(60);
-
-/// The pools, and the calls about them.
+/// The pools, and how often they were asked for.
 #[derive(Debug, Default)]
-pub(super) struct Docker {
+pub(in crate::registry) struct Ipam {
     pools: Pools,
-    /// The leases that Docker has given back, until that is durable, and who waits for it.
-    leaving: BTreeMap<BindingId, Vec<RequestId>>,
     /// Since when, and how often, an automatic pool was asked for.
     answered: BTreeMap<PoolId, (Instant, u32)>,
-    /// The LANs on which a request had no offer, and when the last one was given up.
-    silent: BTreeMap<Lan, Instant>,
 }
 
-impl Docker {
+impl Ipam {
     /// Takes over a pool that the store holds.
-    pub(super) fn recover(&mut self, record: PoolRecord) {
+    pub(in crate::registry) fn recover(&mut self, record: PoolRecord) {
         self.pools.add(record);
     }
 
     /// Returns all pools, in order.
-    pub(super) fn pools(&self) -> Vec<PoolRecord> {
+    pub(in crate::registry) fn pools(&self) -> Vec<PoolRecord> {
         self.pools.iter().cloned().collect()
     }
 
-    /// Returns how many leases are on their way back.
-    pub(super) fn leaving(&self) -> usize {
-        self.leaving.len()
-    }
-
     /// Returns the addresses that an endpoint of a pool may have.
-    pub(super) fn limits(&self, id: &PoolId) -> Limits {
+    pub(in crate::registry) fn limits(&self, id: &PoolId) -> Limits {
         self.pools.limits(id)
     }
 
@@ -71,22 +55,6 @@ impl Docker {
         let may_be = |lan: Option<&Lan>| lan.is_none_or(|lan| network.wiring.is_on(lan));
         let elsewhere = !of_subnet().any(|pool| may_be(pool.lan.as_ref()));
         of_subnet().find_map(|pool| pool.lan.as_ref()).filter(|_| elsewhere)
-    }
-
-    /// Records that a request on a LAN had no offer.
-    pub(super) fn fell_silent(&mut self, lan: &Lan, now: Instant) {
-        self.silent.retain(|_, since| now < *since + SILENT_FOR);
-        self.silent.insert(lan.clone(), now);
-    }
-
-    /// Records that an address of a LAN came free: if there was none left, there is one now.
-    fn has_room(&mut self, lan: &Lan) {
-        self.silent.remove(lan);
-    }
-
-    /// Forgets a call that waits for a binding's lease to leave.
-    pub(super) fn waits_no_more(&mut self, binding: BindingId, id: RequestId) {
-        self.leaving.get_mut(&binding).into_iter().for_each(|calls| calls.retain(|call| *call != id));
     }
 
     /// Counts a request for an automatic pool. Returns whether there are too many.
@@ -99,64 +67,8 @@ impl Docker {
 }
 
 impl Registry {
-    /// Returns whether a request on a LAN had no offer a moment ago, and its servers have not been heard since: they may be away, or
-    /// have no address left.
-    pub(super) fn is_silent(&self, lan: &Lan, now: Instant) -> bool {
-        let since = self.docker.silent.get(lan).copied().filter(|since| now < *since + SILENT_FOR);
-        let granted = |binding: &Binding| binding.lease(now).map(|lease| lease.start);
-        let of_lan = || self.bindings.iter().filter(|binding| binding.identity.lan == *lan);
-        since.is_some_and(|since| !of_lan().any(|binding| granted(binding) >= Some(since)))
-    }
-
-    /// Returns how long an ADD may take.
-    pub(super) fn time_for(&self, add: &Add, now: Instant) -> Duration {
-        let is_docker = matches!(add.attachment, Attachment::Docker { .. });
-        let is_silent = is_docker && self.is_silent(&add.lan, now);
-        if is_silent { add.timeout.min(PATIENCE) } else { add.timeout }
-    }
-
-    /// Gives back the lease of an endpoint that Docker has ended. First our address leaves its interface, if that is still in a
-    /// container: dockerd leaves one there whose address it does not know. A call is answered when the store has it.
-    pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
-        self.docker.leaving.entry(id).or_default().extend(call);
-        let is_inside = |binding: &Binding| matches!(binding.life, Life::Held(_)) && !binding.is_on_host();
-        match self.bindings.get(id).is_some_and(is_inside) {
-            true => self.with(now, id, |binding, cx| binding.vacate(cx)),
-            false => self.give_back(now, id),
-        }
-    }
-
-    /// The interface of such an endpoint carries nothing of its lease any more, or is gone. Returns whether it is one.
-    pub(super) fn left_inside(&mut self, now: Now, id: BindingId) -> bool {
-        let leaves = self.docker.leaving.contains_key(&id);
-        if leaves {
-            self.give_back(now, id);
-        }
-        leaves
-    }
-
-    /// The store has written that a lease is given back, or has refused to, which is tried again.
-    pub(super) fn lease_left(&mut self, id: BindingId, result: Result<(), StoreCause>) {
-        let calls = match &result {
-            Ok(()) => self.docker.leaving.remove(&id),
-            Err(_) => self.docker.leaving.get_mut(&id).map(std::mem::take),
-        };
-        let answer = result.map_or_else(|cause| Answer::Failed(Failure::Store(cause)), |()| Answer::Released);
-        calls.into_iter().flatten().for_each(|call| self.answer(call, answer.clone()));
-    }
-
-    /// Gives back the lease of an endpoint, whose identity may return.
-    fn give_back(&mut self, now: Now, id: BindingId) {
-        let Some(attachment) = self.attachment(id) else { return };
-        self.lan(id).into_iter().for_each(|lan| self.docker.has_room(&lan));
-        self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
-        self.slots.vacate(&attachment, id);
-        self.await_interface_no_more(id);
-        self.next_call(now, &attachment);
-    }
-
     /// RequestPool: a pool that is known is answered as before.
-    pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
+    pub(in crate::registry) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
         let PoolRequest { definition, subnet, range, .. } = &*request;
         let fail = |fault| Answer::Failed(Failure::Pool(fault));
         if let (Some(subnet), Some(range)) = (subnet, range)
@@ -166,13 +78,13 @@ impl Registry {
         }
         let asked = subnet.map(|subnet| PoolId::new(definition, subnet, *range));
         let known = match &asked {
-            Some(pool) => self.docker.pools.get(pool),
-            None => self.docker.pools.automatic(definition),
+            Some(pool) => self.docker.ipam.pools.get(pool),
+            None => self.docker.ipam.pools.automatic(definition),
         };
         if let Some(record) = known {
             let (pool, gateway) = (record.id.clone(), record.gateway);
             let subnet = pool.subnet;
-            let answer = match asked.is_none() && self.docker.is_asked_too_often(&pool, now.boot) {
+            let answer = match asked.is_none() && self.docker.ipam.is_asked_too_often(&pool, now.boot) {
                 true => fail(PoolFault::Overlaps { subnet, times: OFTEN, within: AGAIN }),
                 false => Answer::Pool { id: pool, gateway },
             };
@@ -182,7 +94,7 @@ impl Registry {
     }
 
     /// Makes a pool known, and answers when that is durable.
-    pub(super) fn add_pool(
+    pub(in crate::registry) fn add_pool(
         &mut self,
         now: Now,
         id: RequestId,
@@ -192,17 +104,17 @@ impl Registry {
         automatic: bool,
     ) -> Next {
         if automatic {
-            self.docker.is_asked_too_often(&pool, now.boot);
+            self.docker.ipam.is_asked_too_often(&pool, now.boot);
         }
         // It may have become known meanwhile, by the same request or by what was reserved in it.
-        let known = self.docker.pools.get(&pool).cloned();
+        let known = self.docker.ipam.pools.get(&pool).cloned();
         let undo = if known.is_some() { Undo::Nothing } else { Undo::Pool(pool.clone()) };
         let reserved = BTreeSet::new();
         let lan = Some(lan);
         let new = PoolRecord { id: pool.clone(), lan: lan.clone(), gateway, reserved, automatic, since: now.wall };
         let record = known.map_or(new, |known| PoolRecord { lan, gateway: known.gateway.or(gateway), ..known });
         let gateway = record.gateway;
-        let forgotten = self.docker.pools.add(record.clone());
+        let forgotten = self.docker.ipam.pools.add(record.clone());
         let mut changes = vec![put(record)];
         changes.extend(forgotten.map(remove));
         PoolChange::begin(self, now, id, changes, (Answer::Pool { id: pool, gateway }, undo))
@@ -210,25 +122,31 @@ impl Registry {
 
     /// ReleasePool: the pool is forgotten, unless it is another network's too. Then an endpoint may have a lease in it, or an address
     /// of it be reserved: Docker gives a network's own addresses back before its pool.
-    pub(super) fn release_pool(&mut self, pool: &PoolId) -> Next {
-        self.docker.answered.remove(pool);
-        let is_reserved = self.docker.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
+    pub(in crate::registry) fn release_pool(&mut self, pool: &PoolId) -> Next {
+        self.docker.ipam.answered.remove(pool);
+        let is_reserved = self.docker.ipam.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
         if !is_reserved && self.endpoints(pool).next().is_none() {
             self.forget_pool(pool);
         }
         Next::Answers(Answer::PoolReleased)
     }
 
-    pub(super) fn forget_pool(&mut self, pool: &PoolId) {
-        if self.docker.pools.remove(pool) {
+    pub(in crate::registry) fn forget_pool(&mut self, pool: &PoolId) {
+        if self.docker.ipam.pools.remove(pool) {
             self.out.write_alone(remove(pool.clone()));
         }
     }
 
     /// Reserves an address, or the gateway. One that is reserved already is answered again.
-    pub(super) fn reserve(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Option<Ipv4Addr>) -> Next {
+    pub(in crate::registry) fn reserve(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        pool: &PoolId,
+        address: Option<Ipv4Addr>,
+    ) -> Next {
         let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
-        let gateway = || self.docker.pools.get(pool)?.gateway;
+        let gateway = || self.docker.ipam.pools.get(pool)?.gateway;
         let Some(address) = address.or_else(gateway) else {
             return fail(PoolFault::NoGateway { subnet: pool.subnet });
         };
@@ -244,12 +162,12 @@ impl Registry {
         }
         // The store may have lost it.
         let mut changes = Vec::new();
-        if self.docker.pools.get(pool).is_none() {
+        if self.docker.ipam.pools.get(pool).is_none() {
             let (reserved, since) = (BTreeSet::new(), now.wall);
             let record = PoolRecord { id: pool.clone(), lan: None, gateway: None, reserved, automatic: false, since };
-            changes.extend(self.docker.pools.add(record).map(remove));
+            changes.extend(self.docker.ipam.pools.add(record).map(remove));
         }
-        let Some(record) = self.docker.pools.get_mut(pool) else { return Next::Nothing };
+        let Some(record) = self.docker.ipam.pools.get_mut(pool) else { return Next::Nothing };
         if record.reserved.contains(&address) {
             return Next::Answers(Answer::Reserved(address));
         }
@@ -265,14 +183,20 @@ impl Registry {
     }
 
     /// Reserves an address no more. Returns what the store is to write, if it was reserved.
-    pub(super) fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
-        let record = self.docker.pools.get_mut(pool)?;
+    pub(in crate::registry) fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
+        let record = self.docker.ipam.pools.get_mut(pool)?;
         record.reserved.remove(&address).then(|| put(record.clone()))
     }
 
     /// ReleaseAddress: a reservation is dropped, or the lease given back of whom Docker told that address. Answered when that is
     /// durable: the next daemon would take it up again.
-    pub(super) fn release_address(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Ipv4Addr) -> Next {
+    pub(in crate::registry) fn release_address(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        pool: &PoolId,
+        address: Ipv4Addr,
+    ) -> Next {
         if let Some(change) = self.unreserve(pool, address) {
             return PoolChange::begin(self, now, id, vec![change], (Answer::Released, Undo::Nothing));
         }
@@ -285,7 +209,7 @@ impl Registry {
     /// Returns whose lease an address stands for that Docker gives back.
     fn released(&self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
         let told = |binding: &&Binding| binding.answered.is_some_and(|told| told.addr() == address);
-        let leaving = self.docker.leaving.keys().filter_map(|id| self.bindings.get(*id));
+        let leaving = self.leavings.bindings().filter_map(|id| self.bindings.get(id));
         let text = pool.to_string();
         let is_its = |binding: &&Binding| is_of(&binding.attachment, &text);
         if let Some(again) = leaving.filter(is_its).find(told) {

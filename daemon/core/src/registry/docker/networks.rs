@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::Registry;
-use super::jobs::{NetworkChange, Next};
 use crate::effect::{NetworkAnswer, NetworkCall, OpId, RequestId};
 use crate::network::{DockerId, LinkOwner, NetworkFault, NetworkRecord, Networks, Wiring};
 use crate::outbox::Waiter;
 use crate::record::{Change, DockerKey};
+use crate::registry::Registry;
+use crate::registry::jobs::{NetworkChange, Next};
 use crate::time::Now;
 
 /// So many answers are remembered that their callers may not have had: they cross within a moment.
@@ -17,8 +17,8 @@ const MOST_ANSWERED: usize = 16;
 
 /// The networks.
 #[derive(Debug, Default)]
-pub(super) struct Wired {
-    pub(super) networks: Networks,
+pub(in crate::registry) struct Wired {
+    pub(in crate::registry) networks: Networks,
     /// Those that are durable.
     kept: BTreeSet<DockerId>,
     /// What the store has and could not be read.
@@ -37,7 +37,7 @@ impl Wired {
     }
 
     /// Returns whether the store has something of Docker's that cannot be read.
-    pub(super) fn is_unread(&self, key: &DockerKey) -> bool {
+    pub(in crate::registry) fn is_unread(&self, key: &DockerKey) -> bool {
         self.unread.contains(key)
     }
 
@@ -47,7 +47,7 @@ impl Wired {
     }
 
     /// Records that the store has a network, which whoever made it is answered now.
-    pub(super) fn is_kept(&mut self, id: RequestId, network: &DockerId) {
+    pub(in crate::registry) fn is_kept(&mut self, id: RequestId, network: &DockerId) {
         if !self.kept.insert(network.clone()) {
             // Another call about it was answered before.
             return self.docker_knows(network);
@@ -59,7 +59,7 @@ impl Wired {
     }
 
     /// Forgets a network, as the store has.
-    pub(super) fn forget(&mut self, network: &DockerId) {
+    pub(in crate::registry) fn forget(&mut self, network: &DockerId) {
         self.networks.remove(network);
         self.kept.remove(network);
     }
@@ -72,12 +72,12 @@ impl Wired {
 
 impl Registry {
     /// A call about a network or an endpoint.
-    pub(super) fn network_call(&mut self, now: Now, id: RequestId, call: NetworkCall) -> Next {
+    pub(in crate::registry) fn network_call(&mut self, now: Now, id: RequestId, call: NetworkCall) -> Next {
         match &call {
             NetworkCall::Delete(network) | NetworkCall::Find(network) | NetworkCall::Join { network, .. } => {
-                self.wired.docker_knows(network);
+                self.docker.wired.docker_knows(network);
             }
-            NetworkCall::CreateEndpoint(request) => self.wired.docker_knows(&request.network),
+            NetworkCall::CreateEndpoint(request) => self.docker.wired.docker_knows(&request.network),
             NetworkCall::Started => {}
             NetworkCall::Create(_) | NetworkCall::DeleteEndpoint(_) => {}
         }
@@ -90,7 +90,7 @@ impl Registry {
             NetworkCall::Create(record) => self.create_network(now, id, record),
             NetworkCall::Delete(network) => self.delete_network(now, id, &network),
             NetworkCall::Find(network) => {
-                let found = self.wired.networks.get(&network).cloned();
+                let found = self.docker.wired.networks.get(&network).cloned();
                 found.map(|record| NetworkAnswer::Found(Box::new(record))).into()
             }
             NetworkCall::CreateEndpoint(request) => self.create_endpoint(now, id, *request),
@@ -100,11 +100,11 @@ impl Registry {
     }
 
     fn create_network(&mut self, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
-        if let Ok(known) = self.wired.networks.get(&record.id) {
+        if let Ok(known) = self.docker.wired.networks.get(&record.id) {
             let same = *known == NetworkRecord { since: known.since, unused: known.unused, ..(*record).clone() };
             match same {
-                true if self.wired.kept.contains(&record.id) => {
-                    self.wired.docker_knows(&record.id);
+                true if self.docker.wired.kept.contains(&record.id) => {
+                    self.docker.wired.docker_knows(&record.id);
                     return Ok(NetworkAnswer::Done).into();
                 }
                 // It is on its way into the store, and may not get there.
@@ -120,13 +120,13 @@ impl Registry {
 
     /// Returns why no address could be leased for a network's endpoints, which Docker would not be told before they are made.
     fn cannot_lease(&self, network: &NetworkRecord) -> Option<NetworkFault> {
-        let leased = self.docker.is_elsewhere(network)?.clone();
+        let leased = self.docker.ipam.is_elsewhere(network)?.clone();
         Some(NetworkFault::Elsewhere { leased, own: network.wiring.lan() })
     }
 
     /// Forgets a network. dockerd deletes none that has endpoints.
     fn delete_network(&mut self, now: Now, id: RequestId, network: &DockerId) -> Next {
-        let Ok(record) = self.wired.networks.get(network).cloned() else {
+        let Ok(record) = self.docker.wired.networks.get(network).cloned() else {
             self.forget_unread(now, DockerKey::Network(network.clone()));
             return Ok(NetworkAnswer::Done).into();
         };
@@ -134,31 +134,33 @@ impl Registry {
     }
 
     /// Deletes the link of a VLAN if no network is in it any more.
-    pub(super) fn unmake_vlan(&mut self, wiring: &Wiring, waiter: Waiter) -> Option<OpId> {
+    pub(in crate::registry) fn unmake_vlan(&mut self, wiring: &Wiring, waiter: Waiter) -> Option<OpId> {
         let vlan = wiring.vlan().filter(|_| !self.has_vlan(&wiring.on, wiring.vlan))?;
         Some(self.out.unmake(waiter, vlan.owner))
     }
 
     /// Makes a network known no more that was not to be kept, unless another call about it has kept it or may yet.
-    pub(super) fn take_back(&mut self, record: &NetworkRecord) {
+    pub(in crate::registry) fn take_back(&mut self, record: &NetworkRecord) {
         let writes = |call: &NetworkChange| call.record().id == record.id && call.is_writing();
-        if self.wired.kept.contains(&record.id) || self.jobs.networks().any(writes) {
+        if self.docker.wired.kept.contains(&record.id) || self.jobs.networks().any(writes) {
             return;
         }
-        self.wired.networks.remove(&record.id);
+        self.docker.wired.networks.remove(&record.id);
         self.out.write_alone(Change::RemoveDocker(DockerKey::Network(record.id.clone())));
         self.unmake_vlan(&record.wiring, Waiter::Nobody);
     }
 
     /// Forgets a network that was made by a call whose caller went away as it was answered: Docker was never told of it. False where
     /// there is none.
-    pub(super) fn take_back_unheard(&mut self, id: RequestId) -> bool {
-        let Some(at) = self.wired.answered.iter().position(|(answered, _)| *answered == id) else { return false };
-        let Some((_, network)) = self.wired.answered.remove(at) else { return false };
+    pub(in crate::registry) fn take_back_unheard(&mut self, id: RequestId) -> bool {
+        let Some(at) = self.docker.wired.answered.iter().position(|(answered, _)| *answered == id) else {
+            return false;
+        };
+        let Some((_, network)) = self.docker.wired.answered.remove(at) else { return false };
         let another = self.jobs.networks().any(|call| call.record().id == network);
-        if let Some(record) = self.wired.networks.get(&network).ok().filter(|_| !another).cloned() {
+        if let Some(record) = self.docker.wired.networks.get(&network).ok().filter(|_| !another).cloned() {
             tracing::info!(%network, "Docker gave up on a network that was just made: forgetting it");
-            self.wired.kept.remove(&network);
+            self.docker.wired.kept.remove(&network);
             self.take_back(&record);
         }
         true
@@ -169,8 +171,8 @@ impl Registry {
         let is_in = |wiring: &Wiring| wiring.on == on && wiring.vlan == vlan;
         let comes = |call: &NetworkChange| call.is_making() && is_in(&call.record().wiring);
         let may_be = |key: &DockerKey| matches!(key, DockerKey::Network(_));
-        let unread = self.wired.unread.iter().any(may_be);
-        self.wired.networks.has_vlan(on, vlan) || self.jobs.networks().any(comes) || unread
+        let unread = self.docker.wired.unread.iter().any(may_be);
+        self.docker.wired.networks.has_vlan(on, vlan) || self.jobs.networks().any(comes) || unread
     }
 
     /// A VLAN's link is there: without a network it goes.

@@ -1,0 +1,72 @@
+//! Leases that are given back by their address, and who waits until that is durable: the next daemon would take them up again.
+
+use std::collections::BTreeMap;
+
+use super::Registry;
+use crate::binding::{Binding, Leave, Life};
+use crate::effect::{Answer, Failure, RequestId, StoreCause};
+use crate::record::BindingId;
+use crate::time::Now;
+
+/// The leases on their way back, until that is durable, and the calls that wait for it.
+#[derive(Debug, Default)]
+pub(super) struct Leavings(BTreeMap<BindingId, Vec<RequestId>>);
+
+impl Leavings {
+    /// Returns how many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the bindings whose leases they are.
+    pub(super) fn bindings(&self) -> impl Iterator<Item = BindingId> {
+        self.0.keys().copied()
+    }
+
+    /// Forgets a call that waits for a binding's lease to leave.
+    pub(super) fn waits_no_more(&mut self, binding: BindingId, id: RequestId) {
+        self.0.get_mut(&binding).into_iter().for_each(|calls| calls.retain(|call| *call != id));
+    }
+}
+
+impl Registry {
+    /// Gives back a lease whose use is over. First our address leaves its interface, if that is still in a container: dockerd leaves
+    /// one there whose address it does not know. A call is answered when the store has it.
+    pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
+        self.leavings.0.entry(id).or_default().extend(call);
+        let is_inside = |binding: &Binding| matches!(binding.life, Life::Held(_)) && !binding.is_on_host();
+        match self.bindings.get(id).is_some_and(is_inside) {
+            true => self.with(now, id, |binding, cx| binding.vacate(cx)),
+            false => self.give_back(now, id),
+        }
+    }
+
+    /// The interface of such a lease carries nothing of it any more, or is gone. Returns whether it is one.
+    pub(super) fn left_inside(&mut self, now: Now, id: BindingId) -> bool {
+        let leaves = self.leavings.0.contains_key(&id);
+        if leaves {
+            self.give_back(now, id);
+        }
+        leaves
+    }
+
+    /// The store has written that a lease is given back, or has refused to, which is tried again.
+    pub(super) fn lease_left(&mut self, id: BindingId, result: Result<(), StoreCause>) {
+        let calls = match &result {
+            Ok(()) => self.leavings.0.remove(&id),
+            Err(_) => self.leavings.0.get_mut(&id).map(std::mem::take),
+        };
+        let answer = result.map_or_else(|cause| Answer::Failed(Failure::Store(cause)), |()| Answer::Released);
+        calls.into_iter().flatten().for_each(|call| self.answer(call, answer.clone()));
+    }
+
+    /// Gives back a lease whose identity may return.
+    fn give_back(&mut self, now: Now, id: BindingId) {
+        let Some(attachment) = self.attachment(id) else { return };
+        self.lan(id).into_iter().for_each(|lan| self.silent.ends(&lan));
+        self.with(now, id, |binding, cx| binding.give_back(Leave::Released, cx));
+        self.slots.vacate(&attachment, id);
+        self.await_interface_no_more(id);
+        self.next_call(now, &attachment);
+    }
+}
