@@ -4,6 +4,8 @@
 //! Keys that it does not know are ignored, as host-local does, except in `ipam` itself for one that is one slip away from a
 //! known one (`rangeEnds`): see [`Ipam`](super::Ipam).
 
+mod file;
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -11,6 +13,8 @@ use serde_json::Value;
 
 use super::object::{BadKey, Fault, Object, ip, text};
 use super::{ExtraRoute, Version};
+
+pub use file::{File, Holder};
 
 /// All keys of `ipam` that host-local knows.
 const KEYS: [&str; 9] =

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
-pub use host_local::{HostLocal, Range};
+pub use host_local::{File, Holder, HostLocal, Range};
 pub use ipam::{ClientId, ConflictDetection, ExtraRoute, IPAM_KEYS, Ipam, Provide, RequestList, Servers};
 pub use object::{BadKey, Fault};
 pub use result::{Dns, Ip, Route, Success};
