@@ -41,7 +41,7 @@ pub use incumbent::Incumbent;
 pub use lab::{Lab, Member};
 pub use lan::Lan;
 pub use link::{Mac, mac, mac_text};
-pub use need::{Need, sandbox};
+pub use need::{Need, are_met, sandbox};
 pub use netns::Netns;
 pub use packet::{Arp, Dhcp, Packet};
 pub use process::{DEADLINE, Log, Process};

@@ -56,16 +56,25 @@ impl fmt::Display for Need {
     }
 }
 
-/// Enters a sandbox if all needs are met. Otherwise prints which are not and returns `None`: the test should return,
-/// and counts as skipped. If the environment has `LEASEHOLD_SKIPS`, a line is added to the file it names.
+/// Returns whether all needs are met. Otherwise prints which are not: the test should return, and counts as skipped. If
+/// the environment has `LEASEHOLD_SKIPS`, a line is added to the file it names.
 ///
 /// # Panics
-/// If a need is not met and `CI` is `true`, where a skip is a failure; or if namespaces cannot be made although they
-/// are allowed.
-pub fn sandbox(needs: &[Need]) -> Option<Sandbox> {
+/// If a need is not met and `CI` is `true`, where a skip is a failure.
+pub fn are_met(needs: &[Need]) -> bool {
     let missing: Vec<_> = needs.iter().filter(|need| !need.is_met()).map(Need::to_string).collect();
     if !missing.is_empty() {
         skip(&missing.join(" and "));
+    }
+    missing.is_empty()
+}
+
+/// Enters a sandbox if all needs are met. Otherwise returns `None`, and the test is skipped as by [`are_met`].
+///
+/// # Panics
+/// As [`are_met`]; or if namespaces cannot be made although they are allowed.
+pub fn sandbox(needs: &[Need]) -> Option<Sandbox> {
+    if !are_met(needs) {
         return None;
     }
     match Sandbox::enter() {

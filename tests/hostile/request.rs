@@ -1,11 +1,11 @@
 //! Requests of a runtime, as the shim passes them on, and calls of dockerd's.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_api::cni::{Env, Error, Request};
+use leasehold_api::cni::{Config, Env, Error, Request};
 use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, spool, to_json};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::message::Sender;
@@ -20,26 +20,37 @@ use netns_fixtures::model::{self, Judge, Packet, Violation, code};
 use serde_json::Value;
 
 use self::http::add::Site;
+use self::http::args::{self, Args};
 use self::http::client_id::MachineId;
 use self::http::cni::Asked;
 use self::http::docker;
+use self::http::refusal::refused;
 
 /// The daemon's conversions from CNI and Docker to the core, which are pure. They belong to the program, not to a library, so
 /// they are built in here.
 #[path = "../../daemon/src/http"]
 mod http {
     pub(super) mod add;
-    mod args;
+    pub(super) mod args;
     pub(super) mod client_id;
     pub(super) mod cni;
     pub(super) mod docker;
     mod named;
     mod names;
-    mod refusal;
+    pub(super) mod refusal;
     mod result;
 }
 
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 7]);
+
+/// Returns the addresses that a runtime asks for, as the daemon reads them.
+///
+/// # Errors
+/// The first fault in the configuration or in `CNI_ARGS`, in CNI's words.
+pub fn asked(config: &Config, cni_args: Option<&str>) -> Result<Vec<IpAddr>, Error> {
+    let said = config.runtime_config().map_err(refused)?;
+    args::asked(config, &said, &Args::parse(cni_args))
+}
 
 /// Reads a request and takes it as far as the core: the bytes as the body of `POST /cni`, and as the network
 /// configuration of each verb; and as a call of dockerd's.

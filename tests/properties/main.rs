@@ -1,6 +1,10 @@
 //! What comes from outside neither panics nor gets through unchecked: the entry points that the fuzz targets drive,
 //! with random bytes, with their corpus, and with a randomly damaged corpus.
 
+mod files;
+mod host_local;
+mod ranges;
+
 use std::fs;
 use std::path::Path;
 

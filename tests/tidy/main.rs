@@ -82,7 +82,7 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 21] = [
+const LAYERS: [(&str, &str); 22] = [
     (
         "registry",
         "registry binding interface outbox backoff conflict profile grant dhcpv4 wire effect silence event record network pool identity link time",
@@ -103,6 +103,7 @@ const LAYERS: [(&str, &str); 21] = [
     ("record", "profile grant dhcpv4 event network pool identity link time"),
     ("dhcpv4", "dhcpv4 backoff grant wire identity time"),
     ("conflict", "conflict wire identity time"),
+    ("range", "identity time"),
     ("link", "wire network identity"),
     ("identity", "wire"),
     ("wire", "wire"),

@@ -64,6 +64,7 @@ mod outbox;
 pub mod plan;
 pub mod pool;
 pub mod profile;
+pub mod range;
 pub mod record;
 pub mod registry;
 pub mod silence;

@@ -14,10 +14,10 @@ use super::refusal::{bad_env, quoted, refused};
 /// Unknown keys are ignored, with or without `IgnoreUnknown`, and so is anything that is not a pair: the incumbent does
 /// the same, `fromArg` may name any key, and other plugins of the chain get the same text.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Args<'a>(BTreeMap<&'a str, &'a str>);
+pub(crate) struct Args<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Args<'a> {
-    pub(super) fn parse(text: Option<&'a str>) -> Self {
+    pub(crate) fn parse(text: Option<&'a str>) -> Self {
         Self(text.unwrap_or_default().split(';').filter_map(|pair| pair.split_once('=')).collect())
     }
 
@@ -32,35 +32,43 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Returns the address that the runtime asks for: the first IPv4 address in `runtimeConfig.ips`, else in
-/// `args.cni.ips`, else in `IP` of `CNI_ARGS`, the newest convention first. IPv6 addresses are for another protocol.
+/// Returns the IPv4 address that the runtime asks for: the first of [`asked`]. IPv6 addresses are for another protocol.
+///
+/// # Errors
+/// As [`asked`].
+pub(super) fn wanted(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> Result<Option<Ipv4Addr>, Error> {
+    Ok(asked(config, said, args)?.into_iter().find_map(|ip| match ip {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
+    }))
+}
+
+/// Returns the addresses that the runtime asks for: those in `runtimeConfig.ips`, in `args.cni.ips`, and in `IP` of
+/// `CNI_ARGS`, the newest convention first.
 ///
 /// # Errors
 /// One of them is not a host address: 7, or 4 in `CNI_ARGS`.
-pub(super) fn wanted(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> Result<Option<Ipv4Addr>, Error> {
+pub(crate) fn asked(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> Result<Vec<IpAddr>, Error> {
     let by_config = |key: &'static str, ips: Vec<String>| {
         let fault = move |text: &str| Error::new(Code::InvalidConfig, format!("{key}: {}", no_address(text)));
         ips.into_iter().map(move |ip| address(&ip).ok_or_else(|| fault(&ip)))
     };
     let by_env = |text: &'_ str| address(text).ok_or_else(|| bad_env("CNI_ARGS", format!("IP={}", no_address(text))));
-    let all = by_config("runtimeConfig.ips", said.ips.clone())
+    by_config("runtimeConfig.ips", said.ips.clone())
         .chain(by_config("args.cni.ips", config.args_ips().map_err(refused)?))
-        .chain(args.get("IP").into_iter().flat_map(|list| list.split(',')).map(by_env));
-    let all = all.collect::<Result<Vec<_>, _>>()?;
-    Ok(all.into_iter().find_map(|ip| match ip {
-        IpAddr::V4(ip) => Some(ip),
-        IpAddr::V6(_) => None,
-    }))
+        .chain(args.get("IP").into_iter().flat_map(|list| list.split(',')).map(by_env))
+        .collect()
 }
 
 fn no_address(text: &str) -> String {
     format!("{} is not a host address", quoted(text))
 }
 
-/// Reads an address that a host can have, with or without a prefix.
+/// Reads an address that a host can have, with or without a prefix. An IPv4 address in IPv6 form is one of IPv4, as for Go.
 fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
-    let ip = text.parse().ok().or_else(|| text.parse::<IpNet>().ok().map(|net| net.addr()))?;
+    let ip: IpAddr = text.parse().ok().or_else(|| text.parse::<IpNet>().ok().map(|net| net.addr()))?;
+    let ip = ip.to_canonical();
     let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     (!(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || broadcast)).then_some(ip)
 }

@@ -13,7 +13,7 @@ pub(super) fn bad_config(key: &str, fault: impl std::fmt::Display) -> Error {
 }
 
 /// Returns the error for a key of the configuration that could not be read.
-pub(super) fn refused(bad: BadKey) -> Error {
+pub(crate) fn refused(bad: BadKey) -> Error {
     bad_config(&bad.key, bad.fault)
 }
 

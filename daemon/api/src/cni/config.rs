@@ -4,8 +4,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::Ipam;
 use super::object::{BadKey, Fault, Object, objects_of, text};
+use super::{HostLocal, Ipam, Version};
 
 /// A network configuration: the main plugin's, whole. Keys that are not named here are ignored; `null` and the empty
 /// string count as absent, as they do for the Go plugins.
@@ -84,6 +84,14 @@ impl Config {
     /// The first key that is refused: see [`Ipam`].
     pub fn ipam(&self) -> Result<Ipam, BadKey> {
         Ipam::parse(&self.ipam)
+    }
+
+    /// Reads what host-local reads, for results of `version`.
+    ///
+    /// # Errors
+    /// The first key that is refused: see [`HostLocal`].
+    pub fn host_local(&self, version: Version) -> Result<HostLocal, BadKey> {
+        HostLocal::parse(&self.ipam, self.runtime_config.as_ref(), version)
     }
 
     /// Returns the addresses that the convention `args.cni.ips` asks for. The rest of `args` may be anything.

@@ -247,8 +247,8 @@ impl ConflictDetection {
 }
 
 impl ExtraRoute {
-    fn read(entry: Object<'_>) -> Result<Self, BadKey> {
-        entry.only(&["dst", "gw", "mtu", "advmss", "priority", "table", "scope"])?;
+    /// Reads the known keys of an entry.
+    pub(super) fn known(entry: &Object<'_>) -> Result<Self, BadKey> {
         let route = Route {
             dst: entry.require("dst", subnet)?,
             via: None,
@@ -266,6 +266,11 @@ impl ExtraRoute {
             }
             _ => Ok(Self { gw, route }),
         }
+    }
+
+    fn read(entry: Object<'_>) -> Result<Self, BadKey> {
+        entry.only(&["dst", "gw", "mtu", "advmss", "priority", "table", "scope"])?;
+        Self::known(&entry)
     }
 }
 

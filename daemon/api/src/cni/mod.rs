@@ -4,6 +4,7 @@
 
 mod config;
 mod error;
+mod host_local;
 mod ipam;
 mod object;
 mod result;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
+pub use host_local::{File, Holder, HostLocal, Range};
 pub use ipam::{ClientId, ConflictDetection, ExtraRoute, IPAM_KEYS, Ipam, Provide, RequestList, Servers};
 pub use object::{BadKey, Fault};
 pub use result::{Dns, Ip, Route, Success};

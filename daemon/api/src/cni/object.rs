@@ -8,6 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 use serde_json::{Map, Value};
 
+use super::Version;
+
 /// The most entries of a list. A network needs a handful, and each lease's record holds them all.
 const MAX_ENTRIES: usize = 256;
 
@@ -55,6 +57,9 @@ pub enum Fault {
     /// A list that is too long.
     #[error("more than {0} entries")]
     TooMany(usize),
+    /// More addresses of a family than a version's results can have.
+    #[error("more than one set of a family: results of cniVersion {0} have one address of each")]
+    OneOfAFamily(Version),
 }
 
 impl Fault {
@@ -139,6 +144,19 @@ impl<'a> Object<'a> {
         read: impl Fn(Object<'a>) -> Result<T, BadKey>,
     ) -> Result<Vec<T>, BadKey> {
         self.entries(key)?.map(|(at, value)| read(Object::new(at, value)?)).collect()
+    }
+
+    /// Reads each object of each list in the list at a key; `null` is the empty list.
+    pub(super) fn lists<T>(
+        &self,
+        key: &str,
+        read: impl Fn(Object<'a>) -> Result<T, BadKey>,
+    ) -> Result<Vec<Vec<T>>, BadKey> {
+        let each = |(at, value): (String, &'a Value)| match value.as_array() {
+            Some(long) if long.len() > MAX_ENTRIES => Err(Fault::TooMany(MAX_ENTRIES).at(at)),
+            _ => objects_of(&at, value, &read),
+        };
+        self.entries(key)?.map(each).collect()
     }
 
     fn entries(&self, key: &str) -> Result<impl Iterator<Item = (String, &'a Value)> + use<'a>, BadKey> {

@@ -1,0 +1,119 @@
+//! What host-local reads of a network configuration. The ranges are as they are said: what is left out is not completed
+//! here, nor is it judged whether they can be used.
+//!
+//! Keys that it does not know are ignored, as host-local does, except in `ipam` itself for one that is one slip away from a
+//! known one (`rangeEnds`): see [`Ipam`](super::Ipam).
+
+mod file;
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::Value;
+
+use super::object::{BadKey, Fault, Object, ip, text};
+use super::{ExtraRoute, Version};
+
+pub use file::{File, Holder};
+
+/// All keys of `ipam` that host-local knows.
+const KEYS: [&str; 9] =
+    ["type", "dataDir", "resolvConf", "routes", "ranges", "subnet", "rangeStart", "rangeEnd", "gateway"];
+
+/// What host-local reads of a network configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostLocal {
+    /// The range sets, of each of which an ADD gets an address: those of `runtimeConfig.ipRanges`, then the set of one range
+    /// that `subnet`, `rangeStart`, `rangeEnd` and `gateway` make, then those of `ranges`.
+    pub sets: Vec<Vec<Range>>,
+    /// `routes`, passed on with each result.
+    pub routes: Vec<ExtraRoute>,
+    /// `resolvConf`: the file with the result's name servers.
+    pub resolv_conf: Option<String>,
+    /// `dataDir`: where host-local keeps its files, in a directory for each network; `None` is [`HostLocal::DATA_DIR`].
+    pub data_dir: Option<String>,
+}
+
+/// A range as it is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// `subnet`, with any host bits.
+    pub subnet: IpNet,
+    /// `rangeStart`.
+    pub start: Option<IpAddr>,
+    /// `rangeEnd`.
+    pub end: Option<IpAddr>,
+    /// `gateway`.
+    pub gateway: Option<IpAddr>,
+}
+
+impl HostLocal {
+    /// host-local's directory if a configuration has no `dataDir`.
+    pub const DATA_DIR: &str = "/var/lib/cni/networks";
+
+    /// Reads the values of `ipam` and `runtimeConfig`.
+    ///
+    /// # Errors
+    /// The first key that is refused, or more than one set of a family in a version before 0.3.0, whose results have one
+    /// address of each.
+    pub(super) fn parse(ipam: &Value, runtime: Option<&Value>, version: Version) -> Result<Self, BadKey> {
+        let ipam = Object::new("ipam", ipam)?;
+        ipam.nothing_misspelt(&KEYS)?;
+        ipam.read("type", text)?;
+        let mut sets = match runtime {
+            Some(runtime) => Object::new("runtimeConfig", runtime)?.lists("ipRanges", Range::read)?,
+            None => Vec::new(),
+        };
+        // Without a subnet, host-local ignores the keys beside it.
+        if ipam.get("subnet").is_some() {
+            sets.push(vec![Range::read(ipam.clone())?]);
+        }
+        sets.extend(ipam.lists("ranges", Range::read)?);
+        let of_family =
+            |is_v4| sets.iter().filter_map(|set| set.first()).filter(|range| range.is_v4() == is_v4).count();
+        if version < Version::V0_3_0 && (of_family(true) > 1 || of_family(false) > 1) {
+            return Err(Fault::OneOfAFamily(version).at("ipam.ranges"));
+        }
+        let said = |key| Ok(ipam.read(key, text)?.filter(|text| !text.is_empty()).map(str::to_owned));
+        Ok(Self {
+            sets,
+            routes: ipam.objects("routes", |entry| ExtraRoute::known(&entry))?,
+            resolv_conf: said("resolvConf")?,
+            data_dir: said("dataDir")?,
+        })
+    }
+}
+
+impl Range {
+    fn read(entry: Object<'_>) -> Result<Self, BadKey> {
+        let address = |key| Ok(entry.read(key, address)?.flatten());
+        Ok(Self {
+            subnet: entry.require("subnet", subnet)?,
+            start: address("rangeStart")?,
+            end: address("rangeEnd")?,
+            gateway: address("gateway")?,
+        })
+    }
+
+    fn is_v4(&self) -> bool {
+        matches!(self.subnet, IpNet::V4(_))
+    }
+}
+
+/// Reads a subnet, with any host bits. Go reads an IPv4 subnet in IPv6 form as neither.
+fn subnet(value: &Value) -> Result<IpNet, Fault> {
+    let text = text(value)?;
+    let subnet = text.parse().ok().filter(|subnet: &IpNet| subnet.addr().to_canonical() == subnet.addr());
+    subnet.ok_or_else(|| Fault::value(text, "a subnet, such as 10.0.0.0/8"))
+}
+
+/// Reads an address; the empty string means none, and an IPv4 address in IPv6 form is one of IPv4, as for Go.
+fn address(value: &Value) -> Result<Option<IpAddr>, Fault> {
+    if value.as_str() == Some("") {
+        return Ok(None);
+    }
+    ip(value).map(|address| Some(address.to_canonical()))
+}
+
+#[cfg(test)]
+mod tests;

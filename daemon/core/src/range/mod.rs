@@ -1,0 +1,278 @@
+//! Local ranges: addresses that a network's configuration gives, without any server.
+//!
+//! An [`Allocator`] knows which addresses of one network are taken, by whom, and gives the next one as host-local does:
+//! round robin from the address after the last one given. It finds that among spans of free addresses, so an allocation
+//! costs the same however many addresses are taken, and a /8 or a /64 the same as a /28.
+//!
+//! It does no I/O: it knows neither packets, nor files, nor which interface carries an address.
+
+mod free;
+mod sets;
+mod taken;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use self::free::{Free, after};
+use self::taken::Taken;
+use crate::identity::Attachment;
+use crate::time::WallTime;
+
+pub use self::sets::{BadRange, Overlap, Range, Said, Sets, overlaps};
+pub use self::taken::Holding;
+
+/// The addresses of one network.
+#[derive(Clone, Debug)]
+pub struct Allocator {
+    sets: Sets,
+    /// How far from a set's first address its first search begins.
+    offset: u128,
+    /// The last address given of each set. It may lie outside, since the ranges may have changed.
+    last: BTreeMap<usize, IpAddr>,
+    /// What can be given: in a range, no gateway, not taken.
+    free: Free,
+    /// What is taken, in the ranges or not.
+    taken: Taken,
+}
+
+/// An address that was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The address with its subnet's prefix.
+    pub address: IpNet,
+    /// The gateway.
+    pub gateway: IpAddr,
+}
+
+/// One range, and what is taken of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage<'a> {
+    /// The index of its set.
+    pub set: usize,
+    /// The range.
+    pub range: &'a Range,
+    /// How many addresses it has for containers.
+    pub size: u128,
+    /// Those that are taken, in order, and who has each.
+    pub taken: Vec<(IpAddr, &'a Holding)>,
+}
+
+/// Why no address was given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAddress {
+    /// All addresses of a set are taken.
+    #[error("{taken} of {size} addresses of range set {set} are taken{}", longest(.oldest))]
+    Full {
+        /// The set's index.
+        set: usize,
+        /// How many addresses it has for containers.
+        size: u128,
+        /// How many are taken.
+        taken: usize,
+        /// The one that was taken first, and who has it. `None`: the set has none but gateways.
+        oldest: Option<Box<(IpAddr, Holding)>>,
+    },
+    /// The caller has an address of the set already.
+    #[error("{by} has {address} already")]
+    Duplicate {
+        /// The address.
+        address: IpAddr,
+        /// The caller.
+        by: Arc<Attachment>,
+    },
+    /// Another has the address that was asked for, or the caller itself.
+    #[error("{address} is taken by {by}")]
+    Taken {
+        /// The address.
+        address: IpAddr,
+        /// Who has it.
+        by: Arc<Attachment>,
+    },
+    /// The address that was asked for is a gateway.
+    #[error("{0} is a gateway")]
+    Gateway(IpAddr),
+    /// An address that was asked for is in no set, or is the second in one.
+    #[error("no range set has {0} to give")]
+    NotInSets(IpAddr),
+}
+
+fn longest(oldest: &Option<Box<(IpAddr, Holding)>>) -> String {
+    oldest
+        .as_deref()
+        .map_or_else(String::new, |(address, holding)| format!(", {address} the longest, by {}", holding.by))
+}
+
+impl Allocator {
+    /// Returns the allocator of a network without any address taken. The first search in each set begins `offset`
+    /// addresses after the set's first one, counted around.
+    pub fn new(sets: Sets, offset: u128) -> Self {
+        let (last, taken) = (BTreeMap::new(), Taken::default());
+        let free = free_of(&sets, &taken);
+        Self { sets, offset, last, free, taken }
+    }
+
+    /// Returns the network's ranges.
+    pub fn sets(&self) -> &Sets {
+        &self.sets
+    }
+
+    /// Changes the network's ranges. What is taken stays taken.
+    pub fn set_ranges(&mut self, sets: Sets) {
+        self.free = free_of(&sets, &self.taken);
+        self.sets = sets;
+    }
+
+    /// Records an address as taken, in a range or not. Returns whether nobody had it.
+    pub fn occupy(&mut self, address: IpAddr, holding: Holding) -> bool {
+        let is_new = self.taken.get(address).is_none();
+        if is_new {
+            self.free.take(address);
+            self.taken.insert(address, holding);
+        }
+        is_new
+    }
+
+    /// Lets the next search in a set begin after an address, as if that had been given last.
+    pub fn begin_after(&mut self, set: usize, address: IpAddr) {
+        self.last.insert(set, address);
+    }
+
+    /// Gives an attachment an address of each set, in the order of the sets: the one among `asked` that the set contains,
+    /// else the next free one.
+    ///
+    /// # Errors
+    /// The first set that cannot give its address, or an address of `asked` that is left over. Then nothing is taken, but
+    /// the next search begins after what was.
+    pub fn allocate(&mut self, by: &Arc<Attachment>, asked: &[IpAddr], now: WallTime) -> Result<Vec<Given>, NoAddress> {
+        let mut given = Vec::with_capacity(self.sets.count());
+        let outcome = self.allocate_each(by, asked.iter().copied().collect(), now, &mut given);
+        if outcome.is_err() {
+            given.iter().for_each(|given| self.give_back(given.address.addr()));
+        }
+        outcome.map(|()| given)
+    }
+
+    fn allocate_each(
+        &mut self,
+        by: &Arc<Attachment>,
+        mut asked: BTreeSet<IpAddr>,
+        now: WallTime,
+        given: &mut Vec<Given>,
+    ) -> Result<(), NoAddress> {
+        for set in 0..self.sets.count() {
+            let wanted = asked.iter().copied().find(|address| self.sets.range_of(set, *address).is_some());
+            let address = match wanted {
+                Some(address) => self.available(address)?,
+                None => self.next(set, by)?,
+            };
+            asked.remove(&address);
+            let (_, range) = self.sets.range_of(set, address).expect("the set gives what it contains");
+            let prefix = range.subnet.prefix_len();
+            let with_prefix = IpNet::new(address, prefix).expect("the prefix of a subnet of this family");
+            given.push(Given { address: with_prefix, gateway: range.gateway });
+            self.occupy(address, Holding { by: by.clone(), since: now });
+            self.begin_after(set, address);
+        }
+        asked.first().map_or(Ok(()), |address| Err(NoAddress::NotInSets(*address)))
+    }
+
+    /// Returns an address of a set that was asked for, if it can be given. An attachment that has another one may have it too.
+    fn available(&self, address: IpAddr) -> Result<IpAddr, NoAddress> {
+        if !self.sets.have(address) {
+            return Err(NoAddress::Gateway(address));
+        }
+        match self.taken.get(address) {
+            Some(Holding { by, .. }) => Err(NoAddress::Taken { address, by: by.clone() }),
+            None => Ok(address),
+        }
+    }
+
+    /// Returns the next free address of a set for an attachment that has none of it.
+    fn next(&self, set: usize, by: &Arc<Attachment>) -> Result<IpAddr, NoAddress> {
+        if let Some(address) = self.taken.of(by).find(|address| self.sets.range_of(set, *address).is_some()) {
+            return Err(NoAddress::Duplicate { address, by: by.clone() });
+        }
+        let ranges = self.sets.set(set);
+        let last = self.last.get(&set).and_then(|last| Some((self.sets.range_of(set, *last)?.0, *last)));
+        let (at, from) = match last {
+            Some((at, last)) => (at, after(last)),
+            None => {
+                let (at, from) = self.sets.nth(set, self.offset);
+                (at, Some(from))
+            }
+        };
+        let rest = from.and_then(|from| self.free.first_in(from, ranges[at].last));
+        // Around once, the beginning of the same range last.
+        let mut others = ranges[at + 1..].iter().chain(&ranges[..=at]);
+        rest.or_else(|| others.find_map(|range| self.free.first_in(range.first, range.last)))
+            .ok_or_else(|| self.full(set))
+    }
+
+    /// Looks at every taken address of the set.
+    fn full(&self, set: usize) -> NoAddress {
+        let of_set: Vec<_> = self.usage().filter(|usage| usage.set == set).collect();
+        let taken = of_set.iter().flat_map(|usage| &usage.taken);
+        NoAddress::Full {
+            set,
+            size: of_set.iter().map(|usage| usage.size).sum(),
+            taken: taken.clone().count(),
+            oldest: taken
+                .min_by_key(|(_, holding)| holding.since)
+                .map(|(address, holding)| Box::new((*address, (*holding).clone()))),
+        }
+    }
+
+    /// Gives all addresses of an attachment back, and returns them.
+    pub fn release(&mut self, by: &Attachment) -> Vec<IpAddr> {
+        let addresses: Vec<_> = self.addresses_of(by).collect();
+        addresses.iter().for_each(|address| self.give_back(*address));
+        addresses
+    }
+
+    fn give_back(&mut self, address: IpAddr) {
+        self.taken.remove(address);
+        if self.sets.have(address) {
+            self.free.add(address, address);
+        }
+    }
+
+    /// Returns the addresses of an attachment, in the ranges or not.
+    pub fn addresses_of(&self, by: &Attachment) -> impl Iterator<Item = IpAddr> {
+        self.taken.of(by)
+    }
+
+    /// Returns the last address given of each set, by the set's index.
+    pub fn last(&self) -> impl Iterator<Item = (usize, IpAddr)> {
+        self.last.iter().map(|(set, address)| (*set, *address))
+    }
+
+    /// Returns all taken addresses in order, in the ranges or not.
+    pub fn taken(&self) -> impl Iterator<Item = (IpAddr, &Holding)> {
+        self.taken.all()
+    }
+
+    /// Returns each range and what is taken of it, in the order of the configuration.
+    pub fn usage(&self) -> impl Iterator<Item = Usage<'_>> {
+        let gateways = self.sets.gateways();
+        self.sets.ranges().map(move |(set, range)| {
+            let within = gateways.range(range.first..=range.last).count();
+            let taken = self.taken.within(range.first, range.last).collect();
+            Usage { set, range, size: range.length() - within as u128, taken }
+        })
+    }
+}
+
+fn free_of(sets: &Sets, taken: &Taken) -> Free {
+    let mut free = Free::default();
+    sets.ranges().for_each(|(_, range)| free.add(range.first, range.last));
+    let unavailable = sets.gateways().into_iter().chain(taken.all().map(|(address, _)| address));
+    unavailable.for_each(|address| {
+        free.take(address);
+    });
+    free
+}
