@@ -1,5 +1,6 @@
 //! What all lives of a binding share: who it is for, where, its sockets and its record.
 
+mod change;
 pub(super) mod exchange;
 pub(super) mod guard;
 mod note;
@@ -313,8 +314,8 @@ impl Common {
     pub(super) fn lose_sockets(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> LinkCause {
         self.exchange.close(cx);
         match self.parent.take() {
-            Some(_) => not_gone(cause),
-            None => cause,
+            Some(_) if cause.is_gone() => LinkCause::refused("use the parent link", cause),
+            Some(_) | None => cause,
         }
     }
 
@@ -339,13 +340,5 @@ impl Common {
             elsewhere: false,
             told: self.answered,
         }
-    }
-}
-
-/// Returns why the LAN's link could not be used. That it is gone says nothing about the binding's own link.
-pub(super) fn not_gone(cause: LinkCause) -> LinkCause {
-    match cause.is_gone() {
-        true => LinkCause::refused("use the parent link", cause),
-        false => cause,
     }
 }

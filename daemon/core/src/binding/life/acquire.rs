@@ -33,11 +33,10 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
-use crate::grant::policy::Policy;
 use crate::interface::News;
 use crate::link::{Beside, Hears, LinkCause, Sockets, Target};
 use crate::pool::Limits;
-use crate::record::{BindingId, Former, Record, RecordState};
+use crate::record::{BindingId, Record, RecordState};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
@@ -92,10 +91,8 @@ pub(crate) struct Acquire {
     beside: Beside,
     /// Why it has no offer.
     reason: Reason,
-    /// Whether the MTU waits for another change of the interface to end.
-    awaits_change: bool,
-    /// How the MTU was set, if the lease is in doubt since.
-    sized: Option<Box<Result<u32, LinkCause>>>,
+    /// Whether the MTU that its record calls due was set.
+    sized: bool,
     /// The lease of its identity that is still good, and when that will do even if nobody confirms it.
     trusts: Option<(Arc<Lease>, Instant)>,
     /// Whether it uses that lease, because no server answered.
@@ -157,11 +154,6 @@ impl Acquire {
     fn room_at(&self) -> Option<Instant> {
         let asks = self.stage == Stage::Exchanging && self.queues.is_none();
         self.room_at.filter(|_| asks && self.client.selects())
-    }
-
-    /// Returns whether there are routes that the main plugin will not get. A container that ran before has what it has.
-    pub(in crate::binding) fn leaves_routes(&self, policy: &Policy) -> bool {
-        !self.adopts && self.client.lease().is_some_and(|lease| lease.grant(policy).has_late())
     }
 
     /// Returns whether the current lease has ended.
@@ -270,9 +262,9 @@ impl Acquire {
                 self.forget_won(common, Some(by), false, cx);
                 SAME
             }
-            Stage::Sizing if let Some(result) = self.sized.take() => self.sized(common, *result, cx),
-            // The write, or the change of the link, must end first.
-            Stage::Persisting { .. } | Stage::Sizing => SAME,
+            Stage::Sizing => self.make_fit(common, cx),
+            // The write must end first.
+            Stage::Persisting { .. } => SAME,
             Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Parting | Stage::Over => SAME,
         }
     }
@@ -308,14 +300,13 @@ impl Acquire {
     fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Doubting => self.go_on_durable(common, cx),
-            Stage::Sizing if let Some(result) = self.sized.take() => self.sized(common, *result, cx),
+            Stage::Sizing => self.make_fit(common, cx),
             Stage::AwaitingPermit
             | Stage::Exchanging
             | Stage::Probing
             | Stage::Persisting { .. }
             | Stage::Forgetting { .. }
             | Stage::Parting
-            | Stage::Sizing
             | Stage::Over => SAME,
         }
     }
@@ -424,11 +415,8 @@ impl Living for Acquire {
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
         let lease = self.client.lease().filter(|_| *common.persistence.wanted() != Want::Gone)?;
-        // A daemon that ends before this is done leaves it to the next one.
-        let (mtu_due, routes_due) = (self.resizes(), self.leaves_routes(&common.profile.policy));
-        let former = (!common.is_on_host() && (mtu_due || routes_due))
-            .then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }));
         let (taken_off, unconfirmed) = (self.taken_off, self.client.is_unconfirmed());
+        let former = common.former(cx.interfaces);
         Some(Record { former, taken_off, unconfirmed, ..common.record(lease, RecordState::Bound, cx) })
     }
 
@@ -509,9 +497,10 @@ impl Living for Acquire {
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
             News::Gone(cause) | News::Hidden(cause) => self.fail_link(common, cause, cx),
-            News::Free => self.size_after_all(common, cx),
+            News::Free if self.stage == Stage::Sizing => self.make_fit(common, cx),
             // What it carries does not belong to this binding yet.
-            News::Down
+            News::Free
+            | News::Down
             | News::Up
             | News::CarrierBack(_)
             | News::Ethernet(_)

@@ -464,7 +464,7 @@ impl Living for Hold {
             None => common.record(&self.last, RecordState::Seeking, cx),
         };
         Some(Record {
-            former: carry::former(common, cx),
+            former: common.former(cx.interfaces),
             taken_off: common.presence(cx.interfaces) == Presence::TakenOff,
             unconfirmed: self.client.is_unconfirmed(),
             elsewhere: common.presence(cx.interfaces) == Presence::Elsewhere,
