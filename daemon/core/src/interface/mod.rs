@@ -184,9 +184,9 @@ impl Interfaces {
         self.all.get_mut(&at).into_iter().for_each(|interface| interface.news += 1);
     }
 
-    /// Returns the moment of a look at a link that is asked for now.
-    pub(crate) fn asked(&self, link: &Link) -> Asked {
-        Asked(self.of(link).map_or(0, |interface| interface.news))
+    /// Returns the moment of a look at an interface that is asked for now.
+    pub(crate) fn asked(&self, at: At) -> Asked {
+        Asked(self.all.get(&at).map_or(0, |interface| interface.news))
     }
 
     /// Returns the bindings that live on an interface, or with `None` on any interface of the namespace, in order.

@@ -204,7 +204,7 @@ impl Registry {
             match key {
                 Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
                 Key::Call(id) => self.call_timed_out(now, id),
-                Key::Audit(id) => self.audit_again(id),
+                Key::Audit(at) => self.audit_again(at),
                 Key::Adoption(id) => self.adopt_again(now, id),
                 Key::Carrier => self.look_for_carrier_on_host(),
                 Key::Taken => self.set_up_again(),
@@ -281,7 +281,7 @@ impl Registry {
                 self.operation_done(now, attachment, look, outcome);
                 self.spare.take().into_iter().for_each(|spare| self.out.close(spare.exchange));
             }
-            Some(Waiter::Audit(id)) => self.audited(now, id, outcome),
+            Some(Waiter::Audit(at)) => self.audited(now, at, outcome),
             Some(Waiter::Call(id)) => self.call_done(now, id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
             Some(Waiter::Endpoint(id)) => self.endpoint_done(now, &id, outcome),
