@@ -35,7 +35,7 @@ use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{Interfaces, News, Presence, Work};
+use crate::interface::{Interfaces, News, Presence};
 use crate::link::{Link, LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
@@ -412,18 +412,6 @@ impl Binding {
     pub(crate) fn leavings(&self, addresses: &[IpNet], interfaces: &Interfaces, now: Instant) -> Vec<Step> {
         let hold = self.held_now();
         hold.map(|hold| hold.leavings(&self.common, addresses, interfaces, now)).unwrap_or_default()
-    }
-
-    /// Goes on with what a restart cut short.
-    pub(crate) fn take_turn(&mut self, cx: &mut Cx<'_>) {
-        match &mut self.life {
-            Life::Acquiring(_) => {}
-            Life::Held(hold) => {
-                hold.take_turn(&self.common, cx);
-                hold.settle(&mut self.common, cx);
-            }
-            Life::Releasing(_) => self.common.work_mut(cx).into_iter().for_each(Work::drop_stage),
-        }
     }
 
     /// Goes on with a try to extend the lease, at its turn.

@@ -101,7 +101,7 @@ impl Seat {
         self.work.get_or_insert_default()
     }
 
-    /// Takes up what a restart cut short, when its turn comes.
+    /// Takes up what a restart cut short, once the interface was looked at.
     pub(crate) fn recover(&mut self, former: Former) {
         self.work = Some(Box::new(Work::recovered(former)));
     }

@@ -60,7 +60,6 @@ use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
 use self::past::{Last, Past};
 use self::profiles::Profiles;
-use self::recover::Resuming;
 use self::seek::Seeking;
 use self::sight::Sight;
 use self::slots::{Slot, Slots};
@@ -86,8 +85,8 @@ pub struct Config {
     /// before it offers) serves a crowd in time, so few that one which works at an answer for 30 ms has answered each before
     /// the first retransmission, a second later.
     pub permits: usize,
-    /// Links that are looked at at once, at start and after lost kernel messages; and interfaces at once that are put right at
-    /// start.
+    /// Interfaces that are looked at at once, at start and after lost kernel messages. What a restart cut short at one goes on
+    /// after that.
     pub audits: usize,
     /// How long a lease from before a reboot waits for its container before it is given back, from the daemon's start.
     pub reboot_grace: Duration,
@@ -131,7 +130,6 @@ pub struct Registry {
     audit: Audit,
     sight: Sight,
     seeking: Seeking,
-    resuming: Resuming,
     /// Bindings whose record could not be written, since the store last took anything.
     unwritten: BTreeSet<BindingId>,
     unknown: u64,
@@ -171,7 +169,6 @@ impl Registry {
             audit: Audit::default(),
             sight: Sight::default(),
             seeking: Seeking::default(),
-            resuming: Resuming::default(),
             unwritten: BTreeSet::new(),
             unknown: 0,
             spare: None,
@@ -361,7 +358,7 @@ impl Registry {
             while let Some((id, report)) = self.out.reports.pop_front() {
                 self.reported(now, id, report);
             }
-            if !self.settle_holders(now) && !self.resume_next(now) && !self.resume_checks(now) {
+            if !self.settle_holders(now) && !self.resume_checks(now) {
                 break;
             }
         }

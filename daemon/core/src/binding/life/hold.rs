@@ -118,7 +118,7 @@ impl Hold {
     }
 
     /// Records what a record says about the interface: if it keeps an earlier address, the last one was never there. What has to
-    /// be done there waits for its turn.
+    /// be done there waits for a look at it.
     fn recall(&self, common: &Common, (former, presence): (Option<Box<Former>>, Presence), cx: &mut Cx<'_>) {
         let kept = former.as_ref().filter(|former| common.profile.policy.on_change == OnChange::Keep && !former.bare);
         let kept = kept.and_then(|former| former.grants.first());

@@ -2,8 +2,8 @@
 //!
 //! A new lease is durable before the interface is changed for it. What an ended lease left there goes at once, whatever the
 //! store says. What a refused or declined lease left there goes when the store knows, or fails, or takes too long: the next
-//! daemon would take the lease up again, and think that somebody took its address off. What a restart cut short waits for its
-//! turn among all bindings.
+//! daemon would take the lease up again, and think that somebody took its address off. What a restart cut short waits for the
+//! look at its interface that each start asks for: these take turns.
 //!
 //! [`crate::interface`] knows how the interface gets there.
 
@@ -28,6 +28,7 @@ impl Hold {
             left.into_iter().for_each(|grant| work.leave_behind(grant, false));
             work.route_no_more();
         });
+        self.go_on_seen(common, cx);
         self.has_work();
     }
 
@@ -163,9 +164,9 @@ impl Hold {
         self.client.lease().is_some() && (writes || works || common.is_probing())
     }
 
-    /// Goes on with what a restart cut short.
-    pub(in crate::binding) fn take_turn(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        if common.work_mut(cx).is_some_and(Work::take_turn) {
+    /// Goes on with what a restart cut short: the interface was looked at.
+    pub(super) fn go_on_seen(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        if common.work_mut(cx).is_some_and(Work::is_seen) {
             self.has_work();
         }
     }

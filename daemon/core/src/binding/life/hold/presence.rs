@@ -122,6 +122,7 @@ impl Hold {
             }
             false => self.on_down(common, cx),
         }
+        self.go_on_seen(common, cx);
         self.announce_moved(common, cx)
     }
 
@@ -306,6 +307,8 @@ impl Hold {
 
     /// Puts the leased address on again, which was taken off for an ADD that failed.
     pub(in crate::binding) fn put_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        // The last look was for the ADD.
+        self.go_on_seen(common, cx);
         let probing = common.is_probing();
         if self.client.lease().is_none() || !common.presence(cx.interfaces).on_link() || probing {
             return;
