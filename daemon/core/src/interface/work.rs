@@ -111,8 +111,6 @@ pub(crate) struct Done {
     pub(crate) next: Option<Box<Grant>>,
     /// Why it must be changed again, after a pause.
     pub(crate) lacks: Option<Lack>,
-    /// Whether its MTU still has to be set.
-    pub(crate) mtu_due: bool,
 }
 
 /// Why an interface must be changed again.
@@ -566,7 +564,7 @@ impl Work {
             (false, true) => Some(Lack::Mtu),
             (false, false) => routes_due.then_some(Lack::Routes),
         };
-        Done { next, lacks, mtu_due }
+        Done { next, lacks }
     }
 }
 

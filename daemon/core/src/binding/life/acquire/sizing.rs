@@ -72,7 +72,7 @@ impl Acquire {
                 self.mtu = result.as_ref().map_or(self.mtu, |view| view.mtu);
                 let current = self.client.lease().map(|lease| common.grant(lease));
                 match common.work_mut(cx).and_then(|work| work.on_applied(taken, result, current.as_ref())) {
-                    Some(Changed::Done(Done { mtu_due: true, .. })) => {
+                    Some(Changed::Done(Done { lacks: Some(Lack::Mtu), .. })) => {
                         common.work_later(&Lack::Mtu, Some(Lack::Mtu), cx);
                     }
                     Some(Changed::Done(_)) => self.sized = true,

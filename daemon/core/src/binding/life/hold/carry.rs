@@ -262,7 +262,7 @@ impl Hold {
 
     /// Goes on after the interface was changed.
     fn applied(&mut self, common: &mut Common, done: Done, cx: &mut Cx<'_>) -> Next {
-        let Done { next, lacks, mtu_due } = done;
+        let Done { next, lacks } = done;
         let address = next.iter().flat_map(|grant| &grant.addresses).next().map(tracing::field::display);
         tracing::info!(attachment = %common.attachment, address, "interface changed");
         let own = self.client.lease().map(Lease::ip);
@@ -274,14 +274,8 @@ impl Hold {
                 self.watch(common, cx)?;
             }
         }
-        match lacks {
-            Some(lack) => common.work_later(&lack, Some(lack), cx),
-            None => self.has_work(),
-        }
-        // If the profile keeps what is there, it must be reported that nothing is there, or something else.
-        let keeps = next.is_none() && common.profile.policy.on_expiry == OnExpiry::Keep
-            || self.keeps_changed(common, cx.interfaces);
-        self.after.note = mtu_due || keeps;
+        lacks.into_iter().for_each(|lack| common.work_later(&lack, Some(lack), cx));
+        self.has_changed();
         SAME
     }
 
