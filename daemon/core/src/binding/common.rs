@@ -145,11 +145,6 @@ impl Common {
         }
     }
 
-    /// Returns the index of the host's link that the interface is a macvlan on, if seen.
-    pub(super) fn lower(&self, interfaces: &Interfaces) -> Option<u32> {
-        interfaces.lower(&self.link, self.id)
-    }
-
     /// Returns what has to be done on the interface, if anything.
     pub(super) fn work<'a>(&self, interfaces: &'a Interfaces) -> Option<&'a Work> {
         interfaces.work(&self.link, self.id)

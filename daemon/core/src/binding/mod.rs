@@ -224,12 +224,6 @@ impl Binding {
         }
     }
 
-    /// Records that the interface is a macvlan on this link of the host, if it is one.
-    pub(crate) fn is_on(&mut self, lower: Option<u32>, cx: &mut Cx<'_>) {
-        let seat = cx.interfaces.seat(&self.common.link, self.common.id);
-        seat.into_iter().for_each(|seat| seat.is_on(lower));
-    }
-
     /// Goes on with a frame of the binding's exchange.
     pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         let is_own = self.common.exchange.is_open(exchange);

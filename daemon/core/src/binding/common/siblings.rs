@@ -18,7 +18,7 @@ use crate::wire::frame::{Arp, ArpOp};
 impl Common {
     /// Sends the client's messages, and the probe before a REQUEST.
     pub(in crate::binding) fn send_messages(&mut self, client: &Client, mut frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
-        let lower = self.lower(cx.interfaces).filter(|_| !self.profile.on_parent);
+        let lower = cx.interfaces.lower(&self.link).filter(|_| !self.profile.on_parent);
         let Some((lower, server)) = lower.zip(first_request_to(client, cx.now.boot)) else {
             return self.exchange.send(frames, cx);
         };

@@ -102,19 +102,14 @@ impl Hold {
         self.on_found_again(common, cx)?;
         self.client.set_mtu(view.mtu);
         back.into_iter().for_each(|lost| self.on_carrier_back(common, lost, cx));
+        // The message about one may be lost.
         for there in &view.addresses {
-            if let IpAddr::V4(address) = there.addr() {
-                self.on_outdated(common, address, Some(there.prefix_len()), cx);
-            }
+            self.on_address_added(common, there.addr(), Some(there.prefix_len()), cx)?;
         }
         if let Some(address) = self.expected_address(common, cx.interfaces) {
             self.on_address(common, view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address)), cx);
         }
         self.settle_interface(common, view, cx);
-        // The message about one may be lost.
-        for there in &view.addresses {
-            self.on_address_added(common, there.addr(), Some(there.prefix_len()), cx)?;
-        }
         match view.up {
             true => {
                 self.on_set_up(cx.now.boot);
