@@ -434,9 +434,10 @@ impl Binding {
         self.held_now().is_some() && self.is_on_host()
     }
 
-    /// Returns whether its runtime may have put this address on its interface with a mask that its lease no longer has.
-    pub(crate) fn may_have_other_mask(&self, address: IpAddr) -> bool {
-        self.held_now().is_some_and(|hold| hold.may_have_other_mask(&self.common, address))
+    /// Returns whether its runtime may have put this address on its interface, which its lease no longer has, or with another
+    /// mask.
+    pub(crate) fn may_be_outdated(&self, address: IpAddr) -> bool {
+        self.held_now().is_some_and(|hold| hold.may_be_outdated(&self.common, address))
     }
 
     /// Notes an event about the lease that is held.

@@ -107,7 +107,7 @@ impl Registry {
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| binding.on_news(News::AddressAdded(address), cx));
                     // The news do not say the mask.
-                    if self.bindings.get(id).is_some_and(|binding| binding.may_have_other_mask(address)) {
+                    if self.bindings.get(id).is_some_and(|binding| binding.may_be_outdated(address)) {
                         self.audit_one(id);
                     }
                 }

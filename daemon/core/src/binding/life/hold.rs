@@ -537,7 +537,7 @@ impl Living for Hold {
                 if self.expected_address(common, cx.interfaces).map(IpAddr::V4) == Some(address) {
                     self.on_address(common, true, cx);
                 }
-                return self.on_address_added(common, address, None, cx);
+                return self.on_address_added(common, address, cx);
             }
             News::Seen { view, back } => return self.on_seen(common, view, back, cx),
         }

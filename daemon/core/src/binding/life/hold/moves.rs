@@ -3,9 +3,9 @@
 //!
 //! Lease, timers and identity stay. What was under way over the old sockets begins anew in the new place.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::{Came, Hold, SETUP, Setup};
 use crate::binding::common::Permit;
@@ -140,22 +140,15 @@ impl Hold {
         self.has_work();
     }
 
-    /// Returns whether the runtime may have put this address on with a mask that the lease no longer has.
-    pub(in crate::binding) fn may_have_other_mask(&self, common: &Common, address: IpAddr) -> bool {
-        let leased = self.client.lease().map(Lease::ip);
-        let told = self.outdated(common).map(|told| told.addr()).filter(|told| leased == Some(*told));
-        told.map(IpAddr::V4) == Some(address)
+    /// Returns whether the runtime may have put this address on, which the lease no longer has, or with another mask.
+    pub(in crate::binding) fn may_be_outdated(&self, common: &Common, address: IpAddr) -> bool {
+        self.outdated(common).is_some_and(|told| told.addr() == address)
     }
 
-    /// Records that the runtime may put on an address that the lease no longer has. `prefix`: with this one; if that is unknown,
-    /// and the lease has the address too, a look shows it.
-    pub(super) fn on_outdated(&mut self, common: &Common, address: Ipv4Addr, prefix: Option<u8>, cx: &mut Cx<'_>) {
+    /// Handles an address that was seen on the interface: the runtime may have put it there, and the lease no longer has it.
+    pub(super) fn on_outdated(&mut self, common: &Common, there: IpNet, cx: &mut Cx<'_>) {
         let is_kept = self.keeps_changed(common, cx.interfaces) || common.presence(cx.interfaces).is_left();
-        let is_it = |told: &Ipv4Net| match prefix {
-            Some(prefix) => (told.addr(), told.prefix_len()) == (address, prefix),
-            None => told.addr() == address && !self.may_have_other_mask(common, address.into()),
-        };
-        if let Some(outdated) = self.outdated(common).filter(|outdated| is_it(outdated) && !is_kept) {
+        if let Some(outdated) = self.outdated(common).filter(|told| IpNet::V4(*told) == there && !is_kept) {
             self.replaces(common, Some(outdated), cx);
         }
     }

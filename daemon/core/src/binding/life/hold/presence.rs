@@ -104,7 +104,8 @@ impl Hold {
         back.into_iter().for_each(|lost| self.on_carrier_back(common, lost, cx));
         // The message about one may be lost.
         for there in &view.addresses {
-            self.on_address_added(common, there.addr(), Some(there.prefix_len()), cx)?;
+            self.on_address_added(common, there.addr(), cx)?;
+            self.on_outdated(common, *there, cx);
         }
         if let Some(address) = self.expected_address(common, cx.interfaces) {
             self.on_address(common, view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address)), cx);
@@ -121,20 +122,13 @@ impl Hold {
         self.announce_moved(common, cx)
     }
 
-    /// Records that an address is on the interface. `prefix`: with this one, if known.
-    pub(super) fn on_address_added(
-        &mut self,
-        common: &mut Common,
-        address: IpAddr,
-        prefix: Option<u8>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    /// Records that an address is on the interface.
+    pub(super) fn on_address_added(&mut self, common: &mut Common, address: IpAddr, cx: &mut Cx<'_>) -> Next {
         let IpAddr::V4(address) = address else { return SAME };
         if common.guard_on_address(address, cx) {
             self.watch(common, cx)?;
         }
         self.on_address_late(common, address, cx);
-        self.on_outdated(common, address, prefix, cx);
         SAME
     }
 
