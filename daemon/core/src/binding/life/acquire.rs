@@ -123,10 +123,8 @@ enum Stage {
     /// The lease is durable but useless: it has ended, or another station (`by`) uses its address. The store is being told.
     /// `aborted`: no other is wanted.
     Forgetting { by: Option<Mac>, aborted: bool },
-    /// The lease is durable; the macvlan from which it was asked for is on its way out.
-    Parting,
-    /// The link's MTU is being set.
-    Sizing,
+    /// The lease is durable. The macvlan from which it was asked for is on its way out, or the link's MTU is being set.
+    Fitting,
     /// It was given up; the registry is about to hear of it.
     Over,
 }
@@ -145,7 +143,7 @@ impl Acquire {
     pub(in crate::binding) fn is_wanted(&self) -> bool {
         match self.stage {
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => true,
-            Stage::Doubting | Stage::Parting | Stage::Sizing => true,
+            Stage::Doubting | Stage::Fitting => true,
             Stage::Persisting { aborted } | Stage::Forgetting { aborted, .. } => !aborted,
             Stage::Over => false,
         }
@@ -164,8 +162,7 @@ impl Acquire {
     /// Returns whether it is given up at its limit. What a server has confirmed to a running container is kept.
     fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
-            Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } => self.adopts,
-            Stage::Parting | Stage::Sizing => self.adopts,
+            Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } | Stage::Fitting => self.adopts,
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
         };
         self.is_wanted() && !confirmed
@@ -262,10 +259,10 @@ impl Acquire {
                 self.forget_won(common, Some(by), false, cx);
                 SAME
             }
-            Stage::Sizing => self.make_fit(common, cx),
+            Stage::Fitting => self.make_fit(common, cx),
             // The write must end first.
             Stage::Persisting { .. } => SAME,
-            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Parting | Stage::Over => SAME,
+            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => SAME,
         }
     }
 
@@ -300,13 +297,12 @@ impl Acquire {
     fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Doubting => self.go_on_durable(common, cx),
-            Stage::Sizing => self.make_fit(common, cx),
+            Stage::Fitting => self.make_fit(common, cx),
             Stage::AwaitingPermit
             | Stage::Exchanging
             | Stage::Probing
             | Stage::Persisting { .. }
             | Stage::Forgetting { .. }
-            | Stage::Parting
             | Stage::Over => SAME,
         }
     }
@@ -344,7 +340,7 @@ impl Acquire {
             }
             Stage::Forgetting { by, .. } => self.stage = Stage::Forgetting { by, aborted: true },
             // Nothing can be declined over a link that is gone.
-            Stage::Doubting | Stage::Parting | Stage::Sizing => match common.claim().filter(|_| !link_gone) {
+            Stage::Doubting | Stage::Fitting => match common.claim().filter(|_| !link_gone) {
                 Some((_, by)) => self.forget_won(common, Some(by), true, cx),
                 None => return self.give_back_won(common, cx),
             },
@@ -403,8 +399,7 @@ impl Living for Acquire {
             | Stage::Persisting { .. }
             | Stage::Doubting
             | Stage::Forgetting { .. }
-            | Stage::Parting
-            | Stage::Sizing
+            | Stage::Fitting
             | Stage::Over => None,
         };
         let limit = self.is_limited().then_some((self.limit, Why::Call));
@@ -480,8 +475,7 @@ impl Living for Acquire {
             | Stage::Exchanging
             | Stage::Probing
             | Stage::Doubting
-            | Stage::Parting
-            | Stage::Sizing
+            | Stage::Fitting
             | Stage::Over => SAME,
         }
     }
@@ -491,13 +485,16 @@ impl Living for Acquire {
     }
 
     fn on_parted(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.parted(common, cx)
+        match self.stage == Stage::Fitting {
+            true => self.make_fit(common, cx),
+            false => SAME,
+        }
     }
 
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
             News::Gone(cause) | News::Hidden(cause) => self.fail_link(common, cause, cx),
-            News::Free if self.stage == Stage::Sizing => self.make_fit(common, cx),
+            News::Free if self.stage == Stage::Fitting => self.make_fit(common, cx),
             // What it carries does not belong to this binding yet.
             News::Free
             | News::Down

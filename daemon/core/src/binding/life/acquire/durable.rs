@@ -98,10 +98,8 @@ impl Acquire {
     /// Goes on when the lease is durable, and nobody is known to use its address.
     pub(super) fn go_on_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         common.hand_over(cx);
-        match self.parts(common, cx) {
-            true => SAME,
-            false => self.make_fit(common, cx),
-        }
+        common.come_back();
+        self.make_fit(common, cx)
     }
 
     /// Returns the life that holds the lease, which is durable and its link ready: the ADD may hear of it. `None` if the lease

@@ -26,12 +26,12 @@ impl Acquire {
         }
     }
 
-    /// Has the MTU set if it is due and was not tried yet, and holds the lease after that. It waits until it is known whether
-    /// another station uses the address.
+    /// Has the MTU set if it is due and was not tried yet, and holds the lease after that. It waits until the macvlan is gone
+    /// from which it was asked for, and until it is known whether another station uses the address.
     pub(super) fn make_fit(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.stage = Stage::Sizing;
+        self.stage = Stage::Fitting;
         let work = common.work(cx.interfaces);
-        if work.is_some_and(Work::is_under_way) || common.is_in_doubt() {
+        if work.is_some_and(Work::is_under_way) || common.is_in_doubt() || cx.out.is_aside(common.id) {
             return SAME;
         }
         let is_due = work.is_some_and(|work| work.former().mtu_due && work.may_go_on(cx.now.boot));
@@ -55,7 +55,7 @@ impl Acquire {
 
     /// Goes on after a look, or after the change.
     pub(super) fn on_sizing(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
-        if self.stage != Stage::Sizing {
+        if self.stage != Stage::Fitting {
             common.has_done(cx);
             return SAME;
         }
