@@ -21,6 +21,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
+use crate::grant::Grant;
 use crate::grant::policy::OnChange;
 use crate::interface::{Interfaces, News, Presence};
 use crate::link::{Hears, LinkCause, Sockets};
@@ -82,8 +83,9 @@ struct Rare {
     removal_told: Option<Instant>,
     /// Whether it is about to be given back: the interface should carry nothing of it.
     vacates: bool,
-    /// The previous lease's router, if it changed while the interface was not known: its runtime may have led a route over it.
-    router: Option<IpAddr>,
+    /// What the interface carried, or its runtime was told to put there, if the lease has changed since while the interface was
+    /// not known.
+    carried: Option<Grant>,
 }
 
 /// What follows from what happened, after everything else.
@@ -349,9 +351,8 @@ impl Hold {
         if is_taken_off && (!had || was != address) {
             tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: the address was not there before, and no ADD came since");
         }
-        let [was_by, is_by] = [&last, &lease].map(|lease| common.grant(lease).router);
-        if common.is_on_host() && was_by != is_by {
-            was_by.into_iter().for_each(|by| self.rare().router = Some(by));
+        if common.is_on_host() && !carry::is_same(&last, &lease, common) {
+            self.rare().carried.get_or_insert_with(|| common.grant(&last));
         }
         match had {
             true => self.changed(common, &last, cx),

@@ -85,19 +85,16 @@ impl Hold {
         }
     }
 
-    /// Goes on at the interface when Docker is through with it. If the router has changed since Docker was told, the interface
-    /// gets the new one.
+    /// Goes on at the interface when Docker is through with it. What the lease has changed since that was last known, or told, is
+    /// changed there too.
     pub(super) fn end_setup(&mut self, common: &Common, cx: &mut Cx<'_>) {
         if self.setup_ends().is_none_or(|at| cx.now.boot < at) {
             return;
         }
         self.came.as_deref_mut().into_iter().for_each(|came| came.setup = None);
-        let told = self.rare.as_ref().and_then(|rare| rare.router);
-        let is_told =
-            |lease: &&Lease| common.answered.is_some_and(|told| told == common.profile.policy.address(lease.address));
-        if let (Some(router), Some(lease)) = (told, self.client.lease().filter(is_told)) {
-            let told = Grant { router: Some(router), ..common.grant(lease) };
-            common.due(cx, |work| work.leave_behind(told, false));
+        let follows = self.client.lease().is_some() && common.profile.policy.on_change == OnChange::Apply;
+        if let Some(carried) = self.rare.as_mut().and_then(|rare| rare.carried.take_if(|_| follows)) {
+            common.due(cx, |work| work.leave_behind(carried, false));
             self.record_again();
         }
         self.has_work();
@@ -121,11 +118,8 @@ impl Hold {
     fn replaces(&mut self, common: &Common, outdated: Option<Ipv4Net>, cx: &mut Cx<'_>) {
         let has_lease = self.client.lease().is_some();
         if let Some(outdated) = outdated {
-            let left = Grant {
-                addresses: vec![outdated.into()],
-                router: self.rare.as_ref().and_then(|rare| rare.router),
-                ..Grant::default()
-            };
+            let router = self.rare.as_ref().and_then(|rare| rare.carried.as_ref()?.router);
+            let left = Grant { addresses: vec![outdated.into()], router, ..Grant::default() };
             common.due(cx, |work| {
                 work.leave_behind(left, has_lease);
                 work.stir();
