@@ -1,6 +1,5 @@
 //! What all lives of a binding share: who it is for, where, its sockets and its record.
 
-mod change;
 pub(super) mod exchange;
 pub(super) mod guard;
 mod note;
@@ -143,6 +142,11 @@ impl Common {
         if let Some(seat) = cx.interfaces.seat(&self.link, self.id) {
             seat.expect(presence);
         }
+    }
+
+    /// Returns the index of the host's link that the interface is a macvlan on, if seen.
+    pub(super) fn lower(&self, interfaces: &Interfaces) -> Option<u32> {
+        interfaces.lower(&self.link, self.id)
     }
 
     /// Returns what has to be done on the interface, if anything.
@@ -308,8 +312,8 @@ impl Common {
     pub(super) fn lose_sockets(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> LinkCause {
         self.exchange.close(cx);
         match self.parent.take() {
-            Some(_) if cause.is_gone() => LinkCause::refused("use the parent link", cause),
-            Some(_) | None => cause,
+            Some(_) => not_gone(cause),
+            None => cause,
         }
     }
 
@@ -334,5 +338,13 @@ impl Common {
             elsewhere: false,
             told: self.answered,
         }
+    }
+}
+
+/// Returns why the LAN's link could not be used. That it is gone says nothing about the binding's own link.
+pub(super) fn not_gone(cause: LinkCause) -> LinkCause {
+    match cause.is_gone() {
+        true => LinkCause::refused("use the parent link", cause),
+        false => cause,
     }
 }
