@@ -253,6 +253,12 @@ impl Daemon {
         until_found("empty list", DEADLINE, || Ok(self.list()?.is_empty().then_some(())))
     }
 
+    /// Waits until each lease that it lists lives inside a container.
+    pub fn wait_until_inside(&self) -> Result<(), Error> {
+        let is_inside = |row: &Value| row["link"]["netns"].is_string();
+        until_found("leases inside containers", DEADLINE, || Ok(self.list()?.iter().all(is_inside).then_some(())))
+    }
+
     /// Returns its events from the first on, as `leasehold events` prints them.
     pub fn events(&self) -> Result<Vec<String>, Error> {
         Ok(self.operator(&["events"])?.lines().map(str::to_owned).collect())

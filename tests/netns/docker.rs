@@ -408,7 +408,10 @@ fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let docker = play(&lab, Release::V29)?;
     let network = docker.network_create(&macvlan())?;
-    drop(docker.run(&network, "web", RunPlan::default())?);
+    let web = docker.run(&network, "web", RunPlan::default())?;
+    // One that goes before it is found may still come: its lease stays for ten minutes.
+    lab.daemon().wait_until_inside()?;
+    drop(web);
     server.wait_for("RELEASE", UNSAID + DEADLINE, |_| server.leases().ok()?.is_empty().then_some(()))?;
     lab.daemon().wait_until_empty()
 }
