@@ -1,5 +1,6 @@
 //! What all lives of a binding share: who it is for, where, its sockets and its record.
 
+mod change;
 pub(super) mod exchange;
 pub(super) mod guard;
 mod note;
@@ -142,11 +143,6 @@ impl Common {
         if let Some(seat) = cx.interfaces.seat(&self.link, self.id) {
             seat.expect(presence);
         }
-    }
-
-    /// Returns the index of the host's link that the interface is a macvlan on, if seen.
-    pub(super) fn lower(&self, interfaces: &Interfaces) -> Option<u32> {
-        interfaces.lower(&self.link, self.id)
     }
 
     /// Returns what has to be done on the interface, if anything.
@@ -312,8 +308,8 @@ impl Common {
     pub(super) fn lose_sockets(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> LinkCause {
         self.exchange.close(cx);
         match self.parent.take() {
-            Some(_) => not_gone(cause),
-            None => cause,
+            Some(_) if cause.is_gone() => LinkCause::refused("use the parent link", cause),
+            Some(_) | None => cause,
         }
     }
 
@@ -338,13 +334,5 @@ impl Common {
             elsewhere: false,
             told: self.answered,
         }
-    }
-}
-
-/// Returns why the LAN's link could not be used. That it is gone says nothing about the binding's own link.
-pub(super) fn not_gone(cause: LinkCause) -> LinkCause {
-    match cause.is_gone() {
-        true => LinkCause::refused("use the parent link", cause),
-        false => cause,
     }
 }

@@ -35,7 +35,7 @@ use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{Interfaces, News, Presence, Work};
+use crate::interface::{Interfaces, News, Presence};
 use crate::link::{Link, LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
@@ -224,12 +224,6 @@ impl Binding {
         }
     }
 
-    /// Records that the interface is a macvlan on this link of the host, if it is one.
-    pub(crate) fn is_on(&mut self, lower: Option<u32>, cx: &mut Cx<'_>) {
-        let seat = cx.interfaces.seat(&self.common.link, self.common.id);
-        seat.into_iter().for_each(|seat| seat.is_on(lower));
-    }
-
     /// Goes on with a frame of the binding's exchange.
     pub(crate) fn on_frame(&mut self, exchange: ExchangeId, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         let is_own = self.common.exchange.is_open(exchange);
@@ -414,18 +408,6 @@ impl Binding {
         hold.map(|hold| hold.leavings(&self.common, addresses, interfaces, now)).unwrap_or_default()
     }
 
-    /// Goes on with what a restart cut short.
-    pub(crate) fn take_turn(&mut self, cx: &mut Cx<'_>) {
-        match &mut self.life {
-            Life::Acquiring(_) => {}
-            Life::Held(hold) => {
-                hold.take_turn(&self.common, cx);
-                hold.settle(&mut self.common, cx);
-            }
-            Life::Releasing(_) => self.common.work_mut(cx).into_iter().for_each(Work::drop_stage),
-        }
-    }
-
     /// Goes on with a try to extend the lease, at its turn.
     pub(crate) fn hold_on_turn(&mut self, at: Option<Instant>, cx: &mut Cx<'_>) {
         self.holds(cx, |hold, common, cx| hold.on_turn(common, at, cx));
@@ -452,9 +434,10 @@ impl Binding {
         self.held_now().is_some() && self.is_on_host()
     }
 
-    /// Returns whether its runtime may have put this address on its interface with a mask that its lease no longer has.
-    pub(crate) fn may_have_other_mask(&self, address: IpAddr) -> bool {
-        self.held_now().is_some_and(|hold| hold.may_have_other_mask(&self.common, address))
+    /// Returns whether its runtime may have put this address on its interface, which its lease no longer has, or with another
+    /// mask.
+    pub(crate) fn may_be_outdated(&self, address: IpAddr) -> bool {
+        self.held_now().is_some_and(|hold| hold.may_be_outdated(&self.common, address))
     }
 
     /// Notes an event about the lease that is held.

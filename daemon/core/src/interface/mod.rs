@@ -45,6 +45,8 @@ pub(crate) struct Interfaces {
 struct Interface {
     /// Its Ethernet address, as far as it is known.
     mac: Mac,
+    /// The index of the host's link that it is a macvlan on, if seen.
+    lower: Option<NonZeroU32>,
     /// Since when it has no carrier.
     carrier_lost: Option<Instant>,
     /// What each binding has there, in the order of the bindings.
@@ -67,20 +69,13 @@ pub(crate) struct Seat {
     presence: Presence,
     /// Whether the interface got another Ethernet address, by which nobody knows the leased address yet.
     moved: bool,
-    /// The index of the host's link that the interface is a macvlan on, if seen.
-    lower: Option<NonZeroU32>,
     /// What has to be done there; mostly nothing.
     work: Option<Box<Work>>,
 }
 
 impl Seat {
     fn new(binding: BindingId) -> Self {
-        Self { binding, presence: Presence::default(), moved: false, lower: None, work: None }
-    }
-
-    /// Records that the interface is a macvlan on this link of the host, if it is one.
-    pub(crate) fn is_on(&mut self, lower: Option<u32>) {
-        self.lower = lower.and_then(NonZeroU32::new);
+        Self { binding, presence: Presence::default(), moved: false, work: None }
     }
 
     /// Records whether its address is, or should be, on the interface: more than a look shows.
@@ -101,7 +96,7 @@ impl Seat {
         self.work.get_or_insert_default()
     }
 
-    /// Takes up what a restart cut short, when its turn comes.
+    /// Takes up what a restart cut short, once the interface was looked at.
     pub(crate) fn recover(&mut self, former: Former) {
         self.work = Some(Box::new(Work::recovered(former)));
     }
@@ -158,9 +153,15 @@ impl Interfaces {
         self.of(link).and_then(|interface| interface.seat(id)).map(|seat| seat.presence).unwrap_or_default()
     }
 
-    /// Returns the index of the host's link that a binding's interface is a macvlan on, if seen.
-    pub(crate) fn lower(&self, link: &Link, id: BindingId) -> Option<u32> {
-        self.of(link)?.seat(id)?.lower.map(NonZeroU32::get)
+    /// Records that an interface is a macvlan on this link of the host, if it is one.
+    pub(crate) fn is_on(&mut self, at: At, lower: Option<u32>) {
+        let interface = self.all.get_mut(&at);
+        interface.into_iter().for_each(|interface| interface.lower = lower.and_then(NonZeroU32::new));
+    }
+
+    /// Returns the index of the host's link that an interface is a macvlan on, if seen.
+    pub(crate) fn lower(&self, link: &Link) -> Option<u32> {
+        self.of(link)?.lower.map(NonZeroU32::get)
     }
 
     /// Returns what has to be done on a binding's interface, if anything.
@@ -184,9 +185,9 @@ impl Interfaces {
         self.all.get_mut(&at).into_iter().for_each(|interface| interface.news += 1);
     }
 
-    /// Returns the moment of a look at a link that is asked for now.
-    pub(crate) fn asked(&self, link: &Link) -> Asked {
-        Asked(self.of(link).map_or(0, |interface| interface.news))
+    /// Returns the moment of a look at an interface that is asked for now.
+    pub(crate) fn asked(&self, at: At) -> Asked {
+        Asked(self.all.get(&at).map_or(0, |interface| interface.news))
     }
 
     /// Returns the bindings that live on an interface, or with `None` on any interface of the namespace, in order.

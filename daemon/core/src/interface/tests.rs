@@ -115,18 +115,17 @@ fn one_change_is_under_way_and_who_waits_for_that_is_called_when_it_is_over() {
 
 #[test]
 fn a_look_is_out_of_date_once_something_happened_or_a_change_ended_there() {
-    let (mut interfaces, own) = (shared(), link(AT, MAC));
-    let other = (Cookie(1), 3);
+    let (mut interfaces, other) = (shared(), (Cookie(1), 3));
     interfaces.enter(&link(other, OTHER), BindingId(3));
-    let asked = interfaces.asked(&own);
+    let asked = interfaces.asked(AT);
     interfaces.has_news(other);
     interfaces.begin_change(AT, OpId(7));
-    assert_eq!(interfaces.asked(&own), asked, "nothing yet");
+    assert_eq!(interfaces.asked(AT), asked, "nothing yet");
     interfaces.end_change(OpId(7));
-    assert_ne!(interfaces.asked(&own), asked);
-    let asked = interfaces.asked(&own);
+    assert_ne!(interfaces.asked(AT), asked);
+    let asked = interfaces.asked(AT);
     interfaces.has_news(AT);
-    assert_ne!(interfaces.asked(&own), asked);
+    assert_ne!(interfaces.asked(AT), asked);
 }
 
 #[test]

@@ -111,8 +111,6 @@ pub(crate) struct Done {
     pub(crate) next: Option<Box<Grant>>,
     /// Why it must be changed again, after a pause.
     pub(crate) lacks: Option<Lack>,
-    /// Whether its MTU still has to be set.
-    pub(crate) mtu_due: bool,
 }
 
 /// Why an interface must be changed again.
@@ -122,8 +120,6 @@ pub(crate) enum Lack {
     CameBack,
     /// The MTU could not be set.
     Mtu,
-    /// The link takes no routes yet.
-    Routes,
 }
 
 impl fmt::Display for Lack {
@@ -131,7 +127,6 @@ impl fmt::Display for Lack {
         f.write_str(match self {
             Self::CameBack => "an address came back",
             Self::Mtu => "its MTU could not be set",
-            Self::Routes => "its link takes no routes yet",
         })
     }
 }
@@ -160,8 +155,8 @@ enum Stage {
     /// Nothing is under way.
     #[default]
     Idle,
-    /// A restart cut it short, and it goes on when its turn comes.
-    Queued,
+    /// A restart cut it short, and it goes on once the interface was looked at.
+    Unseen,
     /// The LAN's link is being looked at.
     Parent,
     /// The interface is being looked at. `most`: the largest MTU; `asked`: the LAN's link was looked at for that. `came_up`: the
@@ -176,9 +171,9 @@ enum Stage {
 
 // What it may carry.
 impl Work {
-    /// Returns work that goes on where a restart cut it short, when its turn comes.
+    /// Returns work that goes on where a restart cut it short, once the interface was looked at.
     pub(crate) fn recovered(former: Former) -> Self {
-        Self { former, stage: Stage::Queued, ..Self::default() }
+        Self { former, stage: Stage::Unseen, ..Self::default() }
     }
 
     /// Returns what the interface may carry of earlier grants.
@@ -317,7 +312,7 @@ impl Work {
 
 // How far it is.
 impl Work {
-    /// Returns whether something is under way, or waits for its turn.
+    /// Returns whether something is under way, or waits for a look.
     pub(crate) fn busy(&self) -> bool {
         !matches!(self.stage, Stage::Idle)
     }
@@ -327,26 +322,21 @@ impl Work {
         matches!(self.stage, Stage::Parent | Stage::Looking { .. } | Stage::Applying { .. })
     }
 
-    /// Makes it wait for its turn among everything that a restart goes on with.
-    pub(crate) fn await_turn(&mut self) {
-        self.stage = Stage::Queued;
+    /// Makes it wait until the interface was looked at, as everything that a restart goes on with.
+    pub(crate) fn await_look(&mut self) {
+        self.stage = Stage::Unseen;
     }
 
-    /// Returns whether it waits for its turn.
-    pub(crate) fn awaits_turn(&self) -> bool {
-        matches!(self.stage, Stage::Queued)
-    }
-
-    /// Takes its turn. Returns whether it waited for that.
-    pub(crate) fn take_turn(&mut self) -> bool {
-        let waited = self.awaits_turn();
+    /// Lets it go on: the interface was looked at. Returns whether it waited for that.
+    pub(crate) fn is_seen(&mut self) -> bool {
+        let waited = matches!(self.stage, Stage::Unseen);
         if waited {
             self.stage = Stage::Idle;
         }
         waited
     }
 
-    /// Drops what was under way, or waited for its turn: it begins again.
+    /// Drops what was under way, or waited for a look: it begins again.
     pub(crate) fn drop_stage(&mut self) {
         self.stage = Stage::Idle;
     }
@@ -449,7 +439,7 @@ impl Work {
             (Stage::Looking { most, asked, came_up: true }, Ok(view)) if !view.up => Ok(self.look(most, asked)),
             (Stage::Looking { most, asked, .. }, Ok(view)) => Ok(self.change(&view, (most, asked), wish, around)),
             (Stage::Looking { .. }, Err(cause)) => Err(cause),
-            (stage @ (Stage::Idle | Stage::Queued | Stage::Noting | Stage::Applying { .. }), result) => {
+            (stage @ (Stage::Idle | Stage::Unseen | Stage::Noting | Stage::Applying { .. }), result) => {
                 tracing::warn!(?stage, ?result, "a look that was not asked for");
                 Ok(Act::Wait)
             }
@@ -537,7 +527,7 @@ impl Work {
                     None => Changed::Failed(cause),
                 })
             }
-            (stage @ (Stage::Idle | Stage::Queued | Stage::Parent | Stage::Looking { .. } | Stage::Noting), result) => {
+            (stage @ (Stage::Idle | Stage::Unseen | Stage::Parent | Stage::Looking { .. } | Stage::Noting), result) => {
                 tracing::warn!(?stage, ?result, "a change that was not asked for");
                 None
             }
@@ -566,12 +556,12 @@ impl Work {
         // Until another grant is carried, a default route of others may still go over it.
         let router = self.former.router.filter(|_| next.is_none());
         self.former = Former { grants, bare, taken, mtu_due, routes_due, router, ..Former::default() };
-        let lacks = match (comes_back, mtu_due) {
-            (true, _) => Some(Lack::CameBack),
-            (false, true) => Some(Lack::Mtu),
-            (false, false) => routes_due.then_some(Lack::Routes),
+        // Routes wait for the kernel to report the link up.
+        let lacks = match comes_back {
+            true => Some(Lack::CameBack),
+            false => mtu_due.then_some(Lack::Mtu),
         };
-        Done { next, lacks, mtu_due }
+        Done { next, lacks }
     }
 }
 

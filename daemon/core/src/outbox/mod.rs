@@ -12,7 +12,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::{Attachment, Lan};
-use crate::link::{Hears, Link, LinkCause, Place, Sockets, Sought, Step, Target};
+use crate::link::{Cookie, Hears, Link, LinkCause, Place, Sockets, Sought, Step, Target};
 use crate::network::{DockerId, LinkOwner, OwnLink};
 use crate::record::{BindingId, Change};
 use crate::time::Instant;
@@ -25,8 +25,8 @@ pub(crate) enum Waiter {
     Binding(BindingId, Task),
     /// The operation under way for an attachment.
     Operation(Attachment, Look),
-    /// The audit of a binding's link: is it still there?
-    Audit(BindingId),
+    /// The audit of an interface: is it still there, and what is on it?
+    Audit((Cookie, u32)),
     /// A call's job.
     Call(RequestId),
     /// A search for an interface with this Ethernet address; `None`: for all wanted ones.

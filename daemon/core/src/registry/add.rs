@@ -286,10 +286,10 @@ impl Registry {
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
         self.interfaces.enter(&holder.link, id);
+        self.interfaces.is_on(view.at(), view.lower);
         let binding = Binding::acquiring(id, holder, known, now.boot, self.rng.fork());
         self.insert(now, binding);
         replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
-        self.with(now, id, |binding, cx| binding.is_on(view.lower, cx));
         let urgency = if adopts.is_some() { Urgency::Background } else { Urgency::Caller };
         if self.pacing.ask(&lan, id, urgency) {
             let sockets = self.spare.take_if(|spare| spare.attachment == *attachment).map(|spare| spare.exchange);

@@ -42,7 +42,6 @@ impl Registry {
             under_way("name servers to publish", self.out.resolvers.len()),
             under_way("LANs with permits", self.pacing.len()),
             under_way("links to look at", self.audit.waiting()),
-            under_way("interfaces to put right after the start", self.resuming.len()),
             under_way("links being looked at", self.audit.under_way()),
             under_way("links that could not be looked at", self.audit.failed()),
             under_way("links that went and wait for their DEL", self.orphans.len()),

@@ -60,7 +60,6 @@ use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
 use self::past::{Last, Past};
 use self::profiles::Profiles;
-use self::recover::Resuming;
 use self::seek::Seeking;
 use self::sight::Sight;
 use self::silent::Silent;
@@ -86,8 +85,8 @@ pub struct Config {
     /// before it offers) serves a crowd in time, so few that one which works at an answer for 30 ms has answered each before
     /// the first retransmission, a second later.
     pub permits: usize,
-    /// Links that are looked at at once, at start and after lost kernel messages; and interfaces at once that are put right at
-    /// start.
+    /// Interfaces that are looked at at once, at start and after lost kernel messages. What a restart cut short at one goes on
+    /// after that.
     pub audits: usize,
     /// How long a lease from before a reboot waits for its container before it is given back, from the daemon's start.
     pub reboot_grace: Duration,
@@ -130,7 +129,6 @@ pub struct Registry {
     audit: Audit,
     sight: Sight,
     seeking: Seeking,
-    resuming: Resuming,
     /// Bindings whose record could not be written, since the store last took anything.
     unwritten: BTreeSet<BindingId>,
     unknown: u64,
@@ -169,7 +167,6 @@ impl Registry {
             audit: Audit::default(),
             sight: Sight::default(),
             seeking: Seeking::default(),
-            resuming: Resuming::default(),
             unwritten: BTreeSet::new(),
             unknown: 0,
             spare: None,
@@ -202,7 +199,7 @@ impl Registry {
             match key {
                 Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
                 Key::Call(id) => self.call_timed_out(now, id),
-                Key::Audit(id) => self.audit_again(id),
+                Key::Audit(at) => self.audit_again(at),
                 Key::Adoption(id) => self.adopt_again(now, id),
                 Key::Carrier => self.look_for_carrier_on_host(),
                 Key::Taken => self.set_up_again(),
@@ -279,7 +276,7 @@ impl Registry {
                 self.operation_done(now, attachment, look, outcome);
                 self.spare.take().into_iter().for_each(|spare| self.out.close(spare.exchange));
             }
-            Some(Waiter::Audit(id)) => self.audited(now, id, outcome),
+            Some(Waiter::Audit(at)) => self.audited(now, at, outcome),
             Some(Waiter::Call(id)) => self.call_done(now, id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
             Some(Waiter::Endpoint(id)) => self.endpoint_done(now, &id, outcome),
@@ -359,7 +356,7 @@ impl Registry {
             while let Some((id, report)) = self.out.reports.pop_front() {
                 self.reported(now, id, report);
             }
-            if !self.settle_holders(now) && !self.resume_next(now) && !self.resume_checks(now) {
+            if !self.settle_holders(now) && !self.resume_checks(now) {
                 break;
             }
         }

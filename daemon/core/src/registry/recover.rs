@@ -5,7 +5,6 @@
 //! INIT-REBOOT; otherwise it is given back.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,25 +14,10 @@ use super::past::Last;
 use crate::binding::{Binding, Cx, Holder};
 use crate::effect::{Adoptee, Call, RequestId};
 use crate::identity::{Attachment, ClientId, Identity};
-use crate::interface::{Presence, Work};
+use crate::interface::Presence;
 use crate::profile::GRACE;
 use crate::record::{BindingId, DockerRecord, Record, RecordState};
 use crate::time::{BootId, Now};
-
-/// What a restart cut short at interfaces, and goes on with, a few at a time: ten thousand at once would mean as many entries
-/// into namespaces at the same moment.
-#[derive(Debug, Default)]
-pub(super) struct Resuming {
-    waiting: VecDeque<BindingId>,
-    under_way: BTreeSet<BindingId>,
-}
-
-impl Resuming {
-    /// Returns how many wait, and how many are being changed.
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len() + self.under_way.len()
-    }
-}
 
 impl Registry {
     pub(super) fn start(
@@ -115,28 +99,10 @@ impl Registry {
                 Binding::releasing(id, holder, lease, (kept, !same_boot), now.boot)
             }
         };
-        if self.interfaces.work(&binding.link, id).is_some_and(Work::awaits_turn) {
-            self.resuming.waiting.push_back(id);
-        }
         self.insert(now, binding);
         if was_set {
             self.with(now, id, |binding, cx| binding.on_wall_set(false, cx));
         }
-    }
-
-    /// Lets the next binding go on with what a restart cut short at its interface, if it is its turn. Returns whether it was.
-    pub(super) fn resume_next(&mut self, now: Now) -> bool {
-        let (bindings, interfaces) = (&self.bindings, &self.interfaces);
-        let work = |id| bindings.get(id).and_then(|binding| interfaces.work(&binding.link, id));
-        let works = |id: &BindingId| work(*id).is_some_and(Work::is_under_way);
-        self.resuming.under_way.retain(works);
-        if self.resuming.under_way.len() >= self.config.audits.max(1) {
-            return false;
-        }
-        let Some(id) = self.resuming.waiting.pop_front() else { return false };
-        self.resuming.under_way.insert(id);
-        self.with(now, id, |binding, cx| binding.take_turn(cx));
-        true
     }
 }
 

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::Registry;
+use super::watch::watched;
 use crate::binding::{Binding, Life};
 use crate::link::directory_of;
 use crate::record::BindingId;
@@ -100,7 +101,7 @@ impl Registry {
             let is_other = |binding: &&Binding| {
                 is_held(binding) && !doubt.unseen.contains(&binding.id) && directory(binding) == Some(at)
             };
-            let others = self.bindings.iter().filter(is_other).map(|binding| binding.id);
+            let others = self.bindings.iter().filter(is_other).filter_map(watched);
             // One will do, mostly.
             let most = if doubt.unseen.len() == 1 { 1 } else { usize::MAX };
             let before = witnesses.len();

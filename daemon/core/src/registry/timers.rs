@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::effect::{RequestId, Why};
+use crate::interface::At;
 use crate::record::BindingId;
 use crate::time::Instant;
 
@@ -13,8 +14,8 @@ pub(super) enum Key {
     Binding(BindingId),
     /// A call's that has no binding yet.
     Call(RequestId),
-    /// A look at a binding's link that failed, until it is tried again.
-    Audit(BindingId),
+    /// A look at an interface that failed, until it is tried again.
+    Audit(At),
     /// The pause before an adoption that failed is tried again.
     Adoption(RequestId),
     /// The links of the host that ADDs wait for carrier of are looked at again.

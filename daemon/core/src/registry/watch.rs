@@ -11,7 +11,7 @@ use crate::backoff::Backoff;
 use crate::binding::{Binding, Life};
 use crate::effect::{Outcome, Why};
 use crate::interface::{Asked, At, News};
-use crate::link::{Cookie, KernelEvent, LinkCause, Target};
+use crate::link::{Cookie, KernelEvent, LinkCause, LinkView, Target};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
@@ -20,14 +20,14 @@ use crate::wire::Mac;
 /// The longest pause before a look that failed is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Links that are still to be looked at, a few at a time.
+/// Interfaces that are still to be looked at, a few at a time. One look is for all bindings there.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
-    waiting: VecDeque<BindingId>,
-    /// The looks under way, one a binding, each with when it was asked for; `None`: it is to be repeated.
-    under_way: BTreeMap<BindingId, Option<Asked>>,
-    /// How often the look at a link failed, for those that are tried again.
-    failures: BTreeMap<BindingId, Backoff>,
+    waiting: VecDeque<At>,
+    /// The looks under way, one an interface, each with when it was asked for; `None`: it is to be repeated.
+    under_way: BTreeMap<At, Option<Asked>>,
+    /// How often the look at an interface failed, for those that are tried again.
+    failures: BTreeMap<At, Backoff>,
     /// When messages were lost last.
     missed: Option<Instant>,
 }
@@ -49,13 +49,13 @@ impl Audit {
     }
 
     /// Has these looked at, after those that wait already.
-    pub(super) fn wait(&mut self, ids: impl IntoIterator<Item = BindingId>) {
-        self.waiting.extend(ids);
+    pub(super) fn wait(&mut self, all: impl IntoIterator<Item = At>) {
+        self.waiting.extend(all);
     }
 
     /// Has a look that is under way repeated. Returns whether there is one.
-    fn repeat(&mut self, id: BindingId) -> bool {
-        self.under_way.get_mut(&id).map(|asked| *asked = None).is_some()
+    fn repeat(&mut self, at: At) -> bool {
+        self.under_way.get_mut(&at).map(|asked| *asked = None).is_some()
     }
 }
 
@@ -107,15 +107,16 @@ impl Registry {
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| binding.on_news(News::AddressAdded(address), cx));
                     // The news do not say the mask.
-                    if self.bindings.get(id).is_some_and(|binding| binding.may_have_other_mask(address)) {
+                    if self.bindings.get(id).is_some_and(|binding| binding.may_be_outdated(address)) {
                         self.audit_one(id);
                     }
                 }
             }
             // It may be back by now, or the whole link may be going: a look decides.
             KernelEvent::AddressGone { cookie, ifindex, address } => {
-                let looked_at = self.with_address(cookie, ifindex, address);
-                looked_at.into_iter().for_each(|id| self.audit_one(id));
+                if self.is_expected((cookie, ifindex), address) {
+                    self.audit_at((cookie, ifindex));
+                }
             }
             KernelEvent::Missed => {
                 tracing::warn!("kernel messages were lost, looking at every link");
@@ -171,19 +172,22 @@ impl Registry {
         self.admissions_gone(now, cookie, None);
     }
 
-    /// Returns the bindings of a link that should carry an address.
-    fn with_address(&self, cookie: Cookie, ifindex: u32, address: IpAddr) -> Vec<BindingId> {
-        let expects = |id: &BindingId| {
-            self.bindings.get(*id).and_then(|binding| binding.expected_address(&self.interfaces)).map(IpAddr::V4)
-                == Some(address)
-        };
-        self.interfaces.bindings(cookie, Some(ifindex)).into_iter().filter(expects).collect()
+    /// Returns whether an interface should carry an address for any of its bindings.
+    fn is_expected(&self, at: At, address: IpAddr) -> bool {
+        let expected = |id: BindingId| self.bindings.get(id)?.expected_address(&self.interfaces).map(IpAddr::V4);
+        self.interfaces.bindings(at.0, Some(at.1)).into_iter().any(|id| expected(id) == Some(address))
     }
 
-    /// Looks at the link of a binding.
+    /// Looks at the interface of a binding that is held, if it has one.
     pub(super) fn audit_one(&mut self, id: BindingId) {
-        if !self.audit.waiting.contains(&id) {
-            self.audit.waiting.push_back(id);
+        let at = self.bindings.get(id).and_then(watched);
+        at.into_iter().for_each(|at| self.audit_at(at));
+    }
+
+    /// Looks at an interface.
+    fn audit_at(&mut self, at: At) {
+        if !self.audit.waiting.contains(&at) {
+            self.audit.waiting.push_back(at);
         }
         self.audit_next();
     }
@@ -196,129 +200,125 @@ impl Registry {
         }
     }
 
-    /// Looks at the former link of a binding no more.
-    pub(super) fn audit_no_more(&mut self, id: BindingId) {
-        self.audit.waiting.retain(|waiting| *waiting != id);
-        self.audit.failures.remove(&id);
-        self.timers.set(Key::Audit(id), None);
-        self.doubt_no_more(id);
-        if self.audit.under_way.remove(&id).is_some() {
-            self.out.forget_all(|waiter| *waiter == Waiter::Audit(id));
-            self.audit_next();
-        }
+    pub(super) fn audit_again(&mut self, at: At) {
+        self.timers.set(Key::Audit(at), None);
+        self.audit_at(at);
     }
 
-    pub(super) fn audit_again(&mut self, id: BindingId) {
-        self.timers.set(Key::Audit(id), None);
-        self.audit_one(id);
-    }
-
-    /// Looks at the link of every binding that is held. Those that wait already keep their turn: whoever floods a namespace
+    /// Looks at the interface of every binding that is held. Those that wait already keep their turn: whoever floods a namespace
     /// with changes may have messages lost more often than all can be looked at.
     pub(super) fn audit_all(&mut self) {
-        let waiting: BTreeSet<_> = self.audit.waiting.iter().copied().collect();
-        let held = self.bindings.iter().filter(|binding| is_watched(binding));
-        let others = held.map(|binding| binding.id).filter(|id| !waiting.contains(id));
-        self.audit.waiting.extend(others);
+        let mut all: BTreeSet<_> = self.bindings.iter().filter_map(watched).collect();
+        self.audit.waiting.iter().for_each(|waits| _ = all.remove(waits));
+        self.audit.waiting.extend(all);
         self.audit.failures.clear();
         self.audit_next();
     }
 
     fn audit_next(&mut self) {
         while self.audit.under_way.len() < self.config.audits.max(1) {
-            let Some(id) = self.audit.waiting.pop_front() else {
+            let Some(at) = self.audit.waiting.pop_front() else {
                 if self.audit.under_way.is_empty() && self.seek_witnesses() {
                     continue;
                 }
                 return;
             };
-            match self.bindings.get(id).filter(|binding| is_watched(binding)) {
+            let held = self.held_at(at);
+            let settles = held.iter().any(|binding| binding.is_settling());
+            match held.first().map(|first| Target::Known(first.link.clone())) {
                 // Two at once could come back in any order.
-                Some(_) if self.audit.repeat(id) => {}
-                Some(binding) => {
-                    self.audit.under_way.insert(id, Some(self.interfaces.asked(&binding.link)));
-                    let target = Target::Known(binding.link.clone());
-                    self.out.inspect_with(Waiter::Audit(id), target, binding.is_settling());
+                Some(_) if self.audit.repeat(at) => {}
+                Some(target) => {
+                    self.audit.under_way.insert(at, Some(self.interfaces.asked(at)));
+                    self.out.inspect_with(Waiter::Audit(at), target, settles);
                 }
                 None => {
-                    self.audit.failures.remove(&id);
-                    self.doubt_no_more(id);
+                    self.audit.failures.remove(&at);
+                    self.interfaces.bindings(at.0, Some(at.1)).into_iter().for_each(|id| self.doubt_no_more(id));
                 }
             }
         }
     }
 
-    pub(super) fn audited(&mut self, now: Now, id: BindingId, outcome: Outcome) {
-        let asked = self.audit.under_way.remove(&id);
-        let by_now = self.bindings.get(id).map(|binding| self.interfaces.asked(&binding.link));
+    /// Returns the bindings of an interface that are held.
+    fn held_at(&self, at: At) -> Vec<&Binding> {
+        let here = self.interfaces.bindings(at.0, Some(at.1)).into_iter().filter_map(|id| self.bindings.get(id));
+        here.filter(|binding| watched(binding).is_some()).collect()
+    }
+
+    pub(super) fn audited(&mut self, now: Now, at: At, outcome: Outcome) {
+        let asked = self.audit.under_way.remove(&at);
         // What it shows may be older than what is known by now: it counts for nothing but that the link is there.
-        let outdated = asked.is_some_and(|asked| asked.is_none() || by_now.is_some_and(|now| asked != Some(now)));
-        let mut backoff = self.audit.failures.remove(&id).unwrap_or_default();
-        // Where no path led before, the kernel was asked, and knows it no more.
-        let was_hidden = self.bindings.get(id).is_some_and(|binding| binding.is_hidden);
-        let counts = !outdated && (self.sight.takes_voucher(id) || was_hidden);
-        self.timers.set(Key::Audit(id), None);
-        match outcome {
-            Outcome::Inspected(Err(cause)) if cause.is_gone() && (counts || !cause.is_missing()) => {
+        let outdated = asked != Some(Some(self.interfaces.asked(at)));
+        self.timers.set(Key::Audit(at), None);
+        let held: Vec<_> = self.held_at(at).iter().map(|binding| binding.id).collect();
+        let Outcome::Inspected(result) = outcome else { return self.audit_next() };
+        match result {
+            Ok(_) if outdated => self.audit_at(at),
+            Ok(view) => self.saw_interface(now, (at, held), &view),
+            Err(cause) => self.missed_interface(now, (at, held), cause, outdated),
+        }
+        self.audit_next();
+    }
+
+    /// Tells the bindings of an interface what a look showed there.
+    fn saw_interface(&mut self, now: Now, (at, mut held): (At, Vec<BindingId>), view: &LinkView) {
+        self.audit.failures.remove(&at);
+        for id in &held {
+            self.sight.takes_voucher(*id);
+            self.saw(*id);
+        }
+        // What it lacks by now is not somebody else's doing.
+        held.retain(|id| !self.is_being_cleared(*id));
+        if held.is_empty() {
+            return;
+        }
+        self.has_ethernet(now, at, view.mac);
+        let back = self.interfaces.on_carrier(at, view.carrier, now.boot);
+        for id in held {
+            self.with(now, id, |binding, cx| binding.on_news(News::Seen { view, back }, cx));
+        }
+    }
+
+    /// Tells the bindings of an interface that it is gone, if the look that failed shows that; else it is tried again.
+    fn missed_interface(&mut self, now: Now, (at, held): (At, Vec<BindingId>), cause: LinkCause, outdated: bool) {
+        let mut backoff = self.audit.failures.remove(&at).unwrap_or_default();
+        for id in held {
+            // Where no path led before, the kernel was asked, and knows it no more.
+            let was_hidden = self.bindings.get(id).is_some_and(|binding| binding.is_hidden);
+            let counts = !outdated && (self.sight.takes_voucher(id) || was_hidden);
+            if cause.is_gone() && (counts || !cause.is_missing()) {
                 self.doubt_no_more(id);
                 if !cause.is_missing() {
                     self.saw(id);
                 }
-                self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause), cx));
-            }
-            Outcome::Inspected(_) if outdated => self.audit_one(id),
-            // What it lacks by now is not somebody else's doing.
-            Outcome::Inspected(Ok(_)) if self.is_being_cleared(id) => self.saw(id),
-            Outcome::Inspected(Ok(view)) => {
-                self.saw(id);
-                let at = self.bindings.get(id).and_then(|binding| binding.link.in_netns());
-                at.into_iter().for_each(|at| self.has_ethernet(now, at, view.mac));
-                let back = at.and_then(|at| self.interfaces.on_carrier(at, view.carrier, now.boot));
-                if let (Some(at), Some(lost)) = (at, back) {
-                    let others = self.interfaces.bindings(at.0, Some(at.1)).into_iter().filter(|other| *other != id);
-                    others.for_each(|other| {
-                        self.with(now, other, |binding, cx| binding.on_news(News::CarrierBack(lost), cx))
-                    });
-                }
-                self.with(now, id, |binding, cx| binding.on_news(News::Seen { view: &view, back }, cx));
-            }
-            Outcome::Inspected(Err(cause)) if self.bindings.get(id).is_some() => {
-                backoff.fail();
-                let pause = backoff.pause(LONGEST_PAUSE, &mut self.rng);
-                let at = now.boot + pause;
-                let attachment = self.attachment(id).map(tracing::field::display);
-                // What nothing is seen of is told once for all in its directory.
-                match cause.is_unseen() {
-                    true => tracing::debug!(attachment, %cause, ?pause, "namespace not seen, looking again"),
-                    false => tracing::warn!(attachment, %cause, ?pause, "link not looked at, trying again"),
-                }
+                self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause.clone()), cx));
+            } else if !outdated {
                 if cause.is_unseen() && !counts {
                     self.doubt(id);
                 }
-                self.audit.failures.insert(id, backoff);
-                self.timers.set(Key::Audit(id), Some((at, Why::Work)));
                 if let LinkCause::NoPath(_) = cause {
-                    self.with(now, id, |binding, cx| binding.on_news(News::Hidden(cause), cx));
+                    self.with(now, id, |binding, cx| binding.on_news(News::Hidden(cause.clone()), cx));
                 }
             }
-            Outcome::Inspected(Err(_))
-            | Outcome::Persisted(_)
-            | Outcome::Opened(_)
-            | Outcome::Sent(_)
-            | Outcome::Applied { .. }
-            | Outcome::Prepared { .. }
-            | Outcome::Surveyed(_)
-            | Outcome::Sought(_)
-            | Outcome::Closed
-            | Outcome::Made(_)
-            | Outcome::Unmade(_)
-            | Outcome::OwnLinks(_) => {}
         }
-        self.audit_next();
+        let Some(attachment) = self.held_at(at).first().map(|binding| binding.attachment.clone()) else { return };
+        if outdated {
+            return self.audit_at(at);
+        }
+        backoff.fail();
+        let pause = backoff.pause(LONGEST_PAUSE, &mut self.rng);
+        // What nothing is seen of is told once for all in its directory.
+        match cause.is_unseen() {
+            true => tracing::debug!(%attachment, %cause, ?pause, "namespace not seen, looking again"),
+            false => tracing::warn!(%attachment, %cause, ?pause, "link not looked at, trying again"),
+        }
+        self.audit.failures.insert(at, backoff);
+        self.timers.set(Key::Audit(at), Some((now.boot + pause, Why::Work)));
     }
 }
 
-/// Returns whether a binding's link is looked at: a link of the host shows nothing of whom it is for.
-fn is_watched(binding: &Binding) -> bool {
-    matches!(binding.life, Life::Held(_)) && !binding.is_on_host()
+/// Returns the interface of a binding that is looked at: a link of the host shows nothing of whom it is for.
+pub(super) fn watched(binding: &Binding) -> Option<At> {
+    binding.link.in_netns().filter(|_| matches!(binding.life, Life::Held(_)))
 }

@@ -342,7 +342,7 @@ impl Common {
             match guard.window.on_clock(cx.now.boot, cx.rng) {
                 Turn::Send(frame) => self.guard_send(vec![frame], cx),
                 // The stations of this host have already heard it.
-                Turn::Repeat(frame) => self.guard_exchange().send_over(frame, self.lower(cx.interfaces), cx),
+                Turn::Repeat(frame) => self.guard_exchange().send_over(frame, cx.interfaces.lower(&self.link), cx),
                 Turn::Free => {
                     let waits = std::mem::take(&mut guard.waits);
                     cx.conflicts.free(&self.identity.lan);

@@ -18,7 +18,7 @@ use crate::wire::frame::{Arp, ArpOp};
 impl Common {
     /// Sends the client's messages, and the probe before a REQUEST.
     pub(in crate::binding) fn send_messages(&mut self, client: &Client, mut frames: Vec<Vec<u8>>, cx: &mut Cx<'_>) {
-        let Some(lower) = self.lower(cx.interfaces).filter(|_| !self.profile.on_parent) else {
+        let Some(lower) = cx.interfaces.lower(&self.link).filter(|_| !self.profile.on_parent) else {
             return self.exchange.send(frames, cx);
         };
         if client.asks_first() {

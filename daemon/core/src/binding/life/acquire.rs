@@ -33,11 +33,10 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
-use crate::grant::policy::Policy;
 use crate::interface::News;
 use crate::link::{Beside, Hears, LinkCause, Sockets, Target};
 use crate::pool::Limits;
-use crate::record::{BindingId, Former, Record, RecordState};
+use crate::record::{BindingId, Record, RecordState};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
@@ -92,10 +91,8 @@ pub(crate) struct Acquire {
     beside: Beside,
     /// Why it has no offer.
     reason: Reason,
-    /// Whether the MTU waits for another change of the interface to end.
-    awaits_change: bool,
-    /// How the MTU was set, if the lease is in doubt since.
-    sized: Option<Box<Result<u32, LinkCause>>>,
+    /// Whether the MTU that its record calls due was set.
+    sized: bool,
     /// The lease of its identity that is still good, and when that will do even if nobody confirms it.
     trusts: Option<(Arc<Lease>, Instant)>,
     /// Whether it uses that lease, because no server answered.
@@ -126,10 +123,8 @@ enum Stage {
     /// The lease is durable but useless: it has ended, or another station (`by`) uses its address. The store is being told.
     /// `aborted`: no other is wanted.
     Forgetting { by: Option<Mac>, aborted: bool },
-    /// The lease is durable; the macvlan from which it was asked for is on its way out.
-    Parting,
-    /// The link's MTU is being set.
-    Sizing,
+    /// The lease is durable. The macvlan from which it was asked for is on its way out, or the link's MTU is being set.
+    Fitting,
     /// It was given up; the registry is about to hear of it.
     Over,
 }
@@ -148,7 +143,7 @@ impl Acquire {
     pub(in crate::binding) fn is_wanted(&self) -> bool {
         match self.stage {
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => true,
-            Stage::Doubting | Stage::Parting | Stage::Sizing => true,
+            Stage::Doubting | Stage::Fitting => true,
             Stage::Persisting { aborted } | Stage::Forgetting { aborted, .. } => !aborted,
             Stage::Over => false,
         }
@@ -159,11 +154,6 @@ impl Acquire {
         self.room_at.filter(|_| asks && self.client.selects())
     }
 
-    /// Returns whether there are routes that the main plugin will not get. A container that ran before has what it has.
-    pub(in crate::binding) fn leaves_routes(&self, policy: &Policy) -> bool {
-        !self.adopts && self.client.lease().is_some_and(|lease| lease.grant(policy).has_late())
-    }
-
     /// Returns whether the current lease has ended.
     pub(in crate::binding) fn has_ended(&self, now: Instant) -> bool {
         self.client.lease().is_some_and(|lease| lease.expired(now))
@@ -172,8 +162,7 @@ impl Acquire {
     /// Returns whether it is given up at its limit. What a server has confirmed to a running container is kept.
     fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
-            Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } => self.adopts,
-            Stage::Parting | Stage::Sizing => self.adopts,
+            Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } | Stage::Fitting => self.adopts,
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing | Stage::Over => false,
         };
         self.is_wanted() && !confirmed
@@ -270,10 +259,10 @@ impl Acquire {
                 self.forget_won(common, Some(by), false, cx);
                 SAME
             }
-            Stage::Sizing if let Some(result) = self.sized.take() => self.sized(common, *result, cx),
-            // The write, or the change of the link, must end first.
-            Stage::Persisting { .. } | Stage::Sizing => SAME,
-            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Parting | Stage::Over => SAME,
+            Stage::Fitting => self.make_fit(common, cx),
+            // The write must end first.
+            Stage::Persisting { .. } => SAME,
+            Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => SAME,
         }
     }
 
@@ -308,14 +297,12 @@ impl Acquire {
     fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Doubting => self.go_on_durable(common, cx),
-            Stage::Sizing if let Some(result) = self.sized.take() => self.sized(common, *result, cx),
+            Stage::Fitting => self.make_fit(common, cx),
             Stage::AwaitingPermit
             | Stage::Exchanging
             | Stage::Probing
             | Stage::Persisting { .. }
             | Stage::Forgetting { .. }
-            | Stage::Parting
-            | Stage::Sizing
             | Stage::Over => SAME,
         }
     }
@@ -353,7 +340,7 @@ impl Acquire {
             }
             Stage::Forgetting { by, .. } => self.stage = Stage::Forgetting { by, aborted: true },
             // Nothing can be declined over a link that is gone.
-            Stage::Doubting | Stage::Parting | Stage::Sizing => match common.claim().filter(|_| !link_gone) {
+            Stage::Doubting | Stage::Fitting => match common.claim().filter(|_| !link_gone) {
                 Some((_, by)) => self.forget_won(common, Some(by), true, cx),
                 None => return self.give_back_won(common, cx),
             },
@@ -412,8 +399,7 @@ impl Living for Acquire {
             | Stage::Persisting { .. }
             | Stage::Doubting
             | Stage::Forgetting { .. }
-            | Stage::Parting
-            | Stage::Sizing
+            | Stage::Fitting
             | Stage::Over => None,
         };
         let limit = self.is_limited().then_some((self.limit, Why::Call));
@@ -424,11 +410,8 @@ impl Living for Acquire {
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
         let lease = self.client.lease().filter(|_| *common.persistence.wanted() != Want::Gone)?;
-        // A daemon that ends before this is done leaves it to the next one.
-        let (mtu_due, routes_due) = (self.resizes(), self.leaves_routes(&common.profile.policy));
-        let former = (!common.is_on_host() && (mtu_due || routes_due))
-            .then(|| Box::new(Former { mtu_due, routes_due, ..Former::default() }));
         let (taken_off, unconfirmed) = (self.taken_off, self.client.is_unconfirmed());
+        let former = common.former(cx.interfaces);
         Some(Record { former, taken_off, unconfirmed, ..common.record(lease, RecordState::Bound, cx) })
     }
 
@@ -492,8 +475,7 @@ impl Living for Acquire {
             | Stage::Exchanging
             | Stage::Probing
             | Stage::Doubting
-            | Stage::Parting
-            | Stage::Sizing
+            | Stage::Fitting
             | Stage::Over => SAME,
         }
     }
@@ -503,15 +485,19 @@ impl Living for Acquire {
     }
 
     fn on_parted(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.parted(common, cx)
+        match self.stage == Stage::Fitting {
+            true => self.make_fit(common, cx),
+            false => SAME,
+        }
     }
 
     fn on_news(&mut self, common: &mut Common, news: News<'_>, cx: &mut Cx<'_>) -> Next {
         match news {
             News::Gone(cause) | News::Hidden(cause) => self.fail_link(common, cause, cx),
-            News::Free => self.size_after_all(common, cx),
+            News::Free if self.stage == Stage::Fitting => self.make_fit(common, cx),
             // What it carries does not belong to this binding yet.
-            News::Down
+            News::Free
+            | News::Down
             | News::Up
             | News::CarrierBack(_)
             | News::Ethernet(_)

@@ -21,6 +21,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
+use crate::grant::Grant;
 use crate::grant::policy::OnChange;
 use crate::interface::{Interfaces, News, Presence};
 use crate::link::{Hears, LinkCause, Sockets};
@@ -82,8 +83,9 @@ struct Rare {
     removal_told: Option<Instant>,
     /// Whether it is about to be given back: the interface should carry nothing of it.
     vacates: bool,
-    /// The previous lease's router, if it changed while the interface was not known: its runtime may have led a route over it.
-    router: Option<IpAddr>,
+    /// What the interface carried, or its runtime was told to put there, if the lease has changed since while the interface was
+    /// not known.
+    carried: Option<Grant>,
 }
 
 /// What follows from what happened, after everything else.
@@ -118,7 +120,7 @@ impl Hold {
     }
 
     /// Records what a record says about the interface: if it keeps an earlier address, the last one was never there. What has to
-    /// be done there waits for its turn.
+    /// be done there waits for a look at it.
     fn recall(&self, common: &Common, (former, presence): (Option<Box<Former>>, Presence), cx: &mut Cx<'_>) {
         let kept = former.as_ref().filter(|former| common.profile.policy.on_change == OnChange::Keep && !former.bare);
         let kept = kept.and_then(|former| former.grants.first());
@@ -349,9 +351,8 @@ impl Hold {
         if is_taken_off && (!had || was != address) {
             tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: the address was not there before, and no ADD came since");
         }
-        let [was_by, is_by] = [&last, &lease].map(|lease| common.grant(lease).router);
-        if common.is_on_host() && was_by != is_by {
-            was_by.into_iter().for_each(|by| self.rare().router = Some(by));
+        if common.is_on_host() && !carry::is_same(&last, &lease, common) {
+            self.rare().carried.get_or_insert_with(|| common.grant(&last));
         }
         match had {
             true => self.changed(common, &last, cx),
@@ -464,7 +465,7 @@ impl Living for Hold {
             None => common.record(&self.last, RecordState::Seeking, cx),
         };
         Some(Record {
-            former: carry::former(common, cx),
+            former: common.former(cx.interfaces),
             taken_off: common.presence(cx.interfaces) == Presence::TakenOff,
             unconfirmed: self.client.is_unconfirmed(),
             elsewhere: common.presence(cx.interfaces) == Presence::Elsewhere,
@@ -537,7 +538,7 @@ impl Living for Hold {
                 if self.expected_address(common, cx.interfaces).map(IpAddr::V4) == Some(address) {
                     self.on_address(common, true, cx);
                 }
-                return self.on_address_added(common, address, None, cx);
+                return self.on_address_added(common, address, cx);
             }
             News::Seen { view, back } => return self.on_seen(common, view, back, cx),
         }

@@ -200,6 +200,33 @@ fn what_else_the_lease_gives_its_interface_is_put_on_there() {
 }
 
 #[test]
+fn routes_that_changed_while_the_interface_was_not_known_take_the_place_of_those_that_it_carries() {
+    let by = |third: u8| vec![121, 8, 24, 198, 51, third, 192, 0, 2, 9];
+    let mut rig = Rig::new(8);
+    rig.options = by(100);
+    rig.add_endpoint(OWN, "a");
+    rig.put_inside(1, OWN);
+    rig.configure(LEASED);
+    rig.run_until(1040.0);
+    // It was out of sight, with all that it has.
+    rig.inside.remove(&OWN);
+    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.options = by(101);
+    rig.run_until(rig.t1() + 1.0);
+    rig.steps.clear();
+    rig.put_inside(1, OWN);
+    rig.run_until(rig.at.as_secs_f64() + 1.0);
+    let destination = |step: &Step| match step {
+        Step::AddRoute(route) => Some((true, route.destination.to_string())),
+        Step::RemoveRoute(route) => Some((false, route.destination.to_string())),
+        _ => None,
+    };
+    let routes: Vec<_> = rig.steps.iter().filter_map(destination).collect();
+    assert_eq!(routes, [(true, "198.51.101.0/24".to_owned()), (false, "198.51.100.0/24".to_owned())]);
+    assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
 fn a_lease_whose_interface_goes_is_held_on_the_lans_link_until_it_comes_back() {
     let mut rig = moved_in();
     for netns in [2, 3] {

@@ -7,7 +7,7 @@
 //! the kernel sets no two with one address up (EADDRINUSE). If it cannot be made, or fails, the ADD goes on from the LAN's link.
 
 use super::{Acquire, Stage};
-use crate::binding::{Common, Cx, Next, SAME};
+use crate::binding::{Common, Cx, Next};
 use crate::dhcpv4::Event;
 use crate::link::{Beside, LinkCause};
 
@@ -37,31 +37,5 @@ impl Acquire {
         self.beside = Beside::Never;
         self.client.reopens();
         Ok(self.event(common, Event::Clock, cx))
-    }
-
-    /// Waits until the macvlan is gone, if there is one. Its sockets are closed. Returns whether it does.
-    pub(super) fn parts(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
-        common.come_back();
-        let parts = cx.out.is_aside(common.id);
-        if parts {
-            self.stage = Stage::Parting;
-        }
-        parts
-    }
-
-    /// Goes on once it is gone.
-    pub(super) fn parted(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        match self.stage {
-            Stage::Parting if !cx.out.is_aside(common.id) => self.make_fit(common, cx),
-            Stage::Parting
-            | Stage::AwaitingPermit
-            | Stage::Exchanging
-            | Stage::Probing
-            | Stage::Persisting { .. }
-            | Stage::Doubting
-            | Stage::Forgetting { .. }
-            | Stage::Sizing
-            | Stage::Over => SAME,
-        }
     }
 }

@@ -8,7 +8,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{Failure, StoreCause};
 use crate::event::EventKind;
 use crate::identity::Attachment;
-use crate::interface::{Presence, Work};
+use crate::interface::Presence;
 use crate::outbox::Report;
 use crate::record::BindingId;
 
@@ -32,6 +32,7 @@ impl Acquire {
         cx.out.report(common.id, Report::ExchangeOver);
         self.note_acquired(common, takes_over, cx);
         self.client.lease().into_iter().for_each(|lease| _ = common.answers(lease));
+        self.expect_work(common, cx);
         self.persist(common, Want::Bound { replaces }, cx);
         SAME
     }
@@ -81,11 +82,7 @@ impl Acquire {
             // It is held in memory until there is room.
             (Err(cause), false) if self.adopts => {
                 common.exchange.close(cx);
-                let resizes = self.resizes();
                 let Some(hold) = self.held(common, cx) else { return SAME };
-                if resizes {
-                    common.due(cx, Work::size_later);
-                }
                 common.persist_later(&cause, cx);
                 Break(Life::Held(hold))
             }
@@ -101,10 +98,8 @@ impl Acquire {
     /// Goes on when the lease is durable, and nobody is known to use its address.
     pub(super) fn go_on_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         common.hand_over(cx);
-        match self.parts(common, cx) {
-            true => SAME,
-            false => self.make_fit(common, cx),
-        }
+        common.come_back();
+        self.make_fit(common, cx)
     }
 
     /// Returns the life that holds the lease, which is durable and its link ready: the ADD may hear of it. `None` if the lease
@@ -133,8 +128,8 @@ impl Acquire {
             false if common.profile.wants.is_found_later() => {}
             false => hold.settles(cx.now.boot),
         }
-        if self.leaves_routes(&common.profile.policy) {
-            common.due(cx, |work| work.lacks_routes(true));
+        if self.sized {
+            hold.has_changed();
         }
         Some(Box::new(hold))
     }

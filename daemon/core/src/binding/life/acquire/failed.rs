@@ -25,8 +25,7 @@ impl Acquire {
             Stage::Forgetting { by: Some(_), .. } => "the store to forget an address that is in use by somebody else",
             Stage::Forgetting { by: None, .. } => "the store to forget a lease that has ended",
             Stage::Doubting => "the check whether a station that claims the address claims every address",
-            Stage::Parting => "the macvlan that it asked from to go",
-            Stage::Sizing => "the interface's MTU to be set",
+            Stage::Fitting => "the macvlan that it asked from to go, or the interface's MTU to be set",
             Stage::Exchanging => return self.unanswered(lan, now),
         };
         Failure::TimedOut { waiting_for, waited }

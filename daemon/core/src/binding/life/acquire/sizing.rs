@@ -1,123 +1,96 @@
-//! The MTU that a lease names, set before its ADD is answered.
+//! What an ADD leaves to do at its interface: the MTU that the lease names, and the routes that its main plugin will not get.
 //!
-//! It is tried once, after the record says that it is due. [`crate::binding::life::hold`] makes later tries: no ADD fails for
-//! its MTU.
+//! That is due from when the lease is won, and its record says so: a daemon that ends before it is done leaves it to the next
+//! one. The ADD waits until the MTU was tried once. [`crate::binding::life::hold`] makes later tries: no ADD fails for its MTU.
 
 use std::ops::ControlFlow::Break;
 
 use super::{Acquire, Stage};
-use crate::binding::common::not_gone;
-use crate::binding::{Common, Cx, Life, Next, SAME, Task, Waiter};
+use crate::binding::{Common, Cx, Life, Next, SAME};
 use crate::effect::Outcome;
-use crate::link::{LinkCause, Step, Target};
+use crate::interface::{Changed, Done, Lack, Wish, Work};
+use crate::link::LinkCause;
 
 impl Acquire {
-    /// Returns the MTU that the lease names.
-    fn wanted_mtu(&self) -> Option<u32> {
-        self.client.lease()?.mtu.map(u32::from)
+    /// Records what will be due at the interface for the lease that was won. A container that ran before has the routes that it
+    /// has.
+    pub(super) fn expect_work(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        common.has_done(cx);
+        self.sized = false;
+        let Some(grant) = self.client.lease().map(|lease| common.grant(lease)) else { return };
+        if grant.mtu.is_some_and(|mtu| u32::from(mtu) != self.mtu) {
+            common.due(cx, Work::size_later);
+        }
+        if !self.adopts && grant.has_late() {
+            common.due(cx, |work| work.lacks_routes(true));
+        }
     }
 
-    /// Returns whether the lease wants an MTU that the link does not have.
-    pub(super) fn resizes(&self) -> bool {
-        self.wanted_mtu().is_some_and(|wanted| wanted != self.mtu)
-    }
-
-    /// Sets the MTU, if the server gave one.
+    /// Has the MTU set if it is due and was not tried yet, and holds the lease after that. It waits until the macvlan is gone
+    /// from which it was asked for, and until it is known whether another station uses the address.
     pub(super) fn make_fit(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        // A link of the host keeps its own.
-        if self.wanted_mtu().is_none() || common.is_on_host() {
-            return match self.held(common, cx) {
-                Some(hold) => Break(Life::Held(hold)),
-                None => SAME,
-            };
-        }
-        self.stage = Stage::Sizing;
-        self.size(common, cx)
-    }
-
-    /// Sets the interface's MTU to what a lease says, at most the parent's; without a parent, at most what it already is. Ends
-    /// in [`Acquire::sized`].
-    fn size(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        match common.identity.lan.parent().map(str::to_owned) {
-            Some(ifname) => {
-                cx.out.inspect(Waiter::Binding(common.id, Task::Work), Target::Host { ifname });
-                SAME
-            }
-            None => self.resize(common, None, cx),
-        }
-    }
-
-    fn resize(&mut self, common: &mut Common, most: Option<u32>, cx: &mut Cx<'_>) -> Next {
-        let Some(wanted) = self.wanted_mtu() else { return SAME };
-        let mtu = wanted.min(most.unwrap_or(self.mtu));
-        if mtu == self.mtu {
-            return self.sized(common, Ok(mtu), cx);
-        }
-        // A change for another attachment goes on there.
-        if cx.is_changing(&common.link) {
-            self.awaits_change = true;
+        self.stage = Stage::Fitting;
+        let work = common.work(cx.interfaces);
+        if work.is_some_and(Work::is_under_way) || common.is_in_doubt() || cx.out.is_aside(common.id) {
             return SAME;
         }
-        cx.change(Waiter::Binding(common.id, Task::Work), &common.link, vec![Step::Mtu(mtu)]);
-        SAME
-    }
-
-    /// Sets the MTU that waited for another change of the interface to end.
-    pub(super) fn size_after_all(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        match std::mem::take(&mut self.awaits_change) && self.stage == Stage::Sizing {
-            true => self.size(common, cx),
-            false => SAME,
+        let is_due = work.is_some_and(|work| work.former().mtu_due && work.may_go_on(cx.now.boot));
+        if let Some(by) = common.heard_conflict() {
+            self.forget_won(common, Some(by), false, cx);
+            return SAME;
+        }
+        if is_due {
+            common.begin_work(&self.wish(common), cx);
+            return SAME;
+        }
+        match self.held(common, cx) {
+            Some(hold) => Break(Life::Held(hold)),
+            None => SAME,
         }
     }
 
-    /// Goes on after the look at the LAN's link, or the change.
+    fn wish(&self, common: &Common) -> Wish {
+        self.client.lease().map_or(Wish::AsIs, |lease| Wish::Carry(Box::new(common.grant(lease))))
+    }
+
+    /// Goes on after a look, or after the change.
     pub(super) fn on_sizing(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
-        let grows = self.wanted_mtu().is_some_and(|wanted| wanted > self.mtu);
-        match outcome {
-            Outcome::Inspected(Err(cause)) if grows => self.sized(common, Err(not_gone(cause)), cx),
-            Outcome::Inspected(parent) => self.resize(common, parent.ok().map(|view| view.mtu), cx),
-            Outcome::Applied { result, .. } => self.sized(common, result.map(|view| view.mtu), cx),
-            outcome => {
-                tracing::warn!(?outcome, "outcome of another kind of effect");
-                SAME
-            }
+        if self.stage != Stage::Fitting {
+            common.has_done(cx);
+            return SAME;
         }
+        match outcome {
+            Outcome::Inspected(result) => match common.looked(result, self.wish(common), cx) {
+                // If another change of the interface is under way, its end is heard of.
+                Ok(act) => {
+                    common.act(act, cx);
+                    return SAME;
+                }
+                Err(cause) => return self.not_sized(common, cause, cx),
+            },
+            Outcome::Applied { taken, result } => {
+                self.mtu = result.as_ref().map_or(self.mtu, |view| view.mtu);
+                let current = self.client.lease().map(|lease| common.grant(lease));
+                match common.work_mut(cx).and_then(|work| work.on_applied(taken, result, current.as_ref())) {
+                    Some(Changed::Done(Done { lacks: Some(Lack::Mtu), .. })) => {
+                        common.work_later(&Lack::Mtu, Some(Lack::Mtu), cx);
+                    }
+                    Some(Changed::Done(_)) => self.sized = true,
+                    Some(Changed::Failed(cause)) => return self.not_sized(common, cause, cx),
+                    Some(Changed::Without(_) | Changed::Again) | None => {}
+                }
+            }
+            outcome => tracing::warn!(?outcome, "outcome of another kind of effect"),
+        }
+        self.make_fit(common, cx)
     }
 
-    /// Goes on after the MTU was set, or could not be: that is tried again, no ADD fails for it.
-    pub(super) fn sized(&mut self, common: &mut Common, result: Result<u32, LinkCause>, cx: &mut Cx<'_>) -> Next {
-        if self.stage != Stage::Sizing {
-            return SAME;
+    /// Handles that the interface could not be looked at or changed: if it is gone, so is the ADD.
+    fn not_sized(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        if cause.is_gone() {
+            return self.fail_link(common, cause, cx);
         }
-        if common.is_in_doubt() {
-            // It waits until it is known whether another station uses the address.
-            self.sized = Some(Box::new(result));
-            return SAME;
-        }
-        let noted = self.resizes();
-        if let Ok(mtu) = &result {
-            self.mtu = *mtu;
-        }
-        match result {
-            Err(cause) if cause.is_gone() => self.fail_link(common, cause, cx),
-            _ if let Some(by) = common.heard_conflict() => {
-                self.forget_won(common, Some(by), false, cx);
-                SAME
-            }
-            result => {
-                let Some(mut hold) = self.held(common, cx) else { return SAME };
-                let known = match result {
-                    Ok(_) => !noted,
-                    Err(cause) => {
-                        hold.size_failed(common, &cause, cx);
-                        noted
-                    }
-                };
-                if !known {
-                    hold.record_again();
-                }
-                Break(Life::Held(hold))
-            }
-        }
+        common.work_later(&cause, Some(Lack::Mtu), cx);
+        self.make_fit(common, cx)
     }
 }

@@ -2,23 +2,20 @@
 //!
 //! A new lease is durable before the interface is changed for it. What an ended lease left there goes at once, whatever the
 //! store says. What a refused or declined lease left there goes when the store knows, or fails, or takes too long: the next
-//! daemon would take the lease up again, and think that somebody took its address off. What a restart cut short waits for its
-//! turn among all bindings.
+//! daemon would take the lease up again, and think that somebody took its address off. What a restart cut short waits for the
+//! look at its interface that each start asks for: these take turns.
 //!
 //! [`crate::interface`] knows how the interface gets there.
 
-use std::fmt;
-
 use super::Hold;
-use crate::binding::{Common, Cx, Living, Next, Report, SAME, Task, Waiter};
+use crate::binding::{Common, Cx, Living, Next, Report, SAME};
 use crate::dhcpv4::lease::Lease;
 use crate::effect::Outcome;
 use crate::grant::Grant;
 use crate::grant::policy::{OnChange, OnExpiry};
-use crate::interface::{Act, Around, Changed, Done, Interfaces, Lack, Presence, Wish, Work};
-use crate::link::{LinkCause, LinkView, Target};
+use crate::interface::{Act, Changed, Done, Interfaces, Presence, Wish, Work};
+use crate::link::{LinkCause, LinkView};
 use crate::plan;
-use crate::record::Former;
 use crate::time::Instant;
 
 impl Hold {
@@ -31,6 +28,7 @@ impl Hold {
             left.into_iter().for_each(|grant| work.leave_behind(grant, false));
             work.route_no_more();
         });
+        self.go_on_seen(common, cx);
         self.has_work();
     }
 
@@ -93,7 +91,7 @@ impl Hold {
     /// whether anything must be taken off that need not have been before.
     pub(super) fn leaves_lost(&mut self, common: &Common, lost: &Lease, taken: bool, cx: &mut Cx<'_>) -> bool {
         let keeps = common.profile.policy.on_expiry == OnExpiry::Keep;
-        let before = former(common, cx);
+        let before = common.former(cx.interfaces);
         let never_came = common.presence(cx.interfaces) == Presence::Elsewhere;
         if (!keeps || taken) && !never_came {
             common.due(cx, |work| work.leave_behind(common.grant(lost), false));
@@ -101,7 +99,7 @@ impl Hold {
                 common.due(cx, Work::is_taken);
             }
         }
-        former(common, cx) != before
+        common.former(cx.interfaces) != before
     }
 
     /// Returns what the interface should carry.
@@ -166,9 +164,9 @@ impl Hold {
         self.client.lease().is_some() && (writes || works || common.is_probing())
     }
 
-    /// Goes on with what a restart cut short.
-    pub(in crate::binding) fn take_turn(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        if common.work_mut(cx).is_some_and(Work::take_turn) {
+    /// Goes on with what a restart cut short: the interface was looked at.
+    pub(super) fn go_on_seen(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        if common.work_mut(cx).is_some_and(Work::is_seen) {
             self.has_work();
         }
     }
@@ -189,25 +187,7 @@ impl Hold {
             }
             return self.record_again();
         }
-        let wish = by_now(wish, common, cx.interfaces);
-        let is_there = common.presence(cx.interfaces) == Presence::There;
-        let has_parent = common.identity.lan.parent().is_some();
-        let act = common.work_mut(cx).map(|work| work.go_on(&wish, is_there, has_parent));
-        act.into_iter().for_each(|act| self.act(common, act, cx));
-    }
-
-    /// Does the next thing.
-    fn act(&mut self, common: &Common, act: Act, cx: &mut Cx<'_>) {
-        let waiter = Waiter::Binding(common.id, Task::Work);
-        match (act, common.identity.lan.parent()) {
-            (Act::LookAtParent, Some(parent)) => {
-                cx.out.inspect(waiter, Target::Host { ifname: parent.to_owned() });
-            }
-            (Act::Look, _) => _ = cx.out.inspect(waiter, Target::Known(common.link.clone())),
-            (Act::Note, _) => self.record_again(),
-            (Act::Apply(steps), _) => cx.change(waiter, &common.link, steps),
-            (Act::Wait | Act::LookAtParent, _) => {}
-        }
+        common.begin_work(&by_now(wish, common, cx.interfaces), cx);
     }
 
     /// Goes on after a look or a change.
@@ -224,14 +204,9 @@ impl Hold {
 
     fn on_looked(&mut self, common: &mut Common, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) -> Next {
         let wish = by_now(self.wish(common, cx.interfaces), common, cx.interfaces);
-        let around = Around {
-            has_parent: common.identity.lan.parent().is_some(),
-            is_changing: cx.is_changing(&common.link),
-            store_works: common.persistence.works(),
-        };
-        let Some(work) = common.work_mut(cx) else { return SAME };
-        match work.on_inspected(result, wish, around) {
-            Ok(act) => self.act(common, act, cx),
+        match common.looked(result, wish, cx) {
+            Ok(Act::Note) => self.record_again(),
+            Ok(act) => common.act(act, cx),
             Err(cause) => return self.work_failed(common, cause, cx),
         }
         SAME
@@ -274,6 +249,11 @@ impl Hold {
         self.after.work = true;
     }
 
+    /// Records that the interface was changed: the record has to say what stays there, unless more is done first.
+    pub(in crate::binding) fn has_changed(&mut self) {
+        (self.after.work, self.after.note) = (true, true);
+    }
+
     /// Goes on, if it may, when the store has written, or has failed to.
     pub(super) fn noted(&mut self, common: &Common, cx: &mut Cx<'_>) {
         common.work_mut(cx).into_iter().for_each(Work::noted);
@@ -282,7 +262,7 @@ impl Hold {
 
     /// Goes on after the interface was changed.
     fn applied(&mut self, common: &mut Common, done: Done, cx: &mut Cx<'_>) -> Next {
-        let Done { next, lacks, mtu_due } = done;
+        let Done { next, lacks } = done;
         let address = next.iter().flat_map(|grant| &grant.addresses).next().map(tracing::field::display);
         tracing::info!(attachment = %common.attachment, address, "interface changed");
         let own = self.client.lease().map(Lease::ip);
@@ -294,21 +274,9 @@ impl Hold {
                 self.watch(common, cx)?;
             }
         }
-        match lacks {
-            Some(lack) => self.work_later(common, &lack, Some(lack), cx),
-            None => self.has_work(),
-        }
-        // If the profile keeps what is there, it must be reported that nothing is there, or something else.
-        let keeps = next.is_none() && common.profile.policy.on_expiry == OnExpiry::Keep
-            || self.keeps_changed(common, cx.interfaces);
-        self.after.note = mtu_due || keeps;
+        lacks.into_iter().for_each(|lack| common.work_later(&lack, Some(lack), cx));
+        self.has_changed();
         SAME
-    }
-
-    /// Records why the MTU that came with the ADD could not be set yet.
-    pub(in crate::binding) fn size_failed(&mut self, common: &mut Common, cause: &LinkCause, cx: &mut Cx<'_>) {
-        common.due(cx, Work::size_later);
-        self.work_later(common, cause, Some(Lack::Mtu), cx);
     }
 
     fn work_failed(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
@@ -318,15 +286,9 @@ impl Hold {
         // If it is not seen, the word of whoever ended it counts.
         match self.vacates() && cause.is_unseen() {
             true => cx.out.report(common.id, Report::Vacated),
-            false => self.work_later(common, &cause, None, cx),
+            false => common.work_later(&cause, None, cx),
         }
         SAME
-    }
-
-    fn work_later(&mut self, common: &Common, cause: &dyn fmt::Display, lack: Option<Lack>, cx: &mut Cx<'_>) {
-        let Some(seat) = cx.interfaces.seat(&common.link, common.id) else { return };
-        let pause = seat.due().try_later(lack, cx.now.boot, cx.rng);
-        tracing::warn!(attachment = %common.attachment, %cause, ?pause, "interface not changed, trying again");
     }
 
     /// Tries again what failed, or stops waiting, when its time has come.
@@ -355,11 +317,6 @@ impl Hold {
             common.due(cx, |work| work.lacks_routes(true));
         }
     }
-}
-
-/// Returns what the interface may carry of earlier leases, for the record.
-pub(super) fn former(common: &Common, cx: &Cx<'_>) -> Option<Box<Former>> {
-    common.work(cx.interfaces).and_then(Work::recorded)
 }
 
 /// Returns the part of a wish that may come true already: not what waits for the store to record a loss.

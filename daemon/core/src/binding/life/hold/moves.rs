@@ -3,9 +3,9 @@
 //!
 //! Lease, timers and identity stay. What was under way over the old sockets begins anew in the new place.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::{Came, Hold, SETUP, Setup};
 use crate::binding::common::Permit;
@@ -85,19 +85,16 @@ impl Hold {
         }
     }
 
-    /// Goes on at the interface when Docker is through with it. If the router has changed since Docker was told, the interface
-    /// gets the new one.
+    /// Goes on at the interface when Docker is through with it. What the lease has changed since that was last known, or told, is
+    /// changed there too.
     pub(super) fn end_setup(&mut self, common: &Common, cx: &mut Cx<'_>) {
         if self.setup_ends().is_none_or(|at| cx.now.boot < at) {
             return;
         }
         self.came.as_deref_mut().into_iter().for_each(|came| came.setup = None);
-        let told = self.rare.as_ref().and_then(|rare| rare.router);
-        let is_told =
-            |lease: &&Lease| common.answered.is_some_and(|told| told == common.profile.policy.address(lease.address));
-        if let (Some(router), Some(lease)) = (told, self.client.lease().filter(is_told)) {
-            let told = Grant { router: Some(router), ..common.grant(lease) };
-            common.due(cx, |work| work.leave_behind(told, false));
+        let follows = self.client.lease().is_some() && common.profile.policy.on_change == OnChange::Apply;
+        if let Some(carried) = self.rare.as_mut().and_then(|rare| rare.carried.take_if(|_| follows)) {
+            common.due(cx, |work| work.leave_behind(carried, false));
             self.record_again();
         }
         self.has_work();
@@ -121,11 +118,8 @@ impl Hold {
     fn replaces(&mut self, common: &Common, outdated: Option<Ipv4Net>, cx: &mut Cx<'_>) {
         let has_lease = self.client.lease().is_some();
         if let Some(outdated) = outdated {
-            let left = Grant {
-                addresses: vec![outdated.into()],
-                router: self.rare.as_ref().and_then(|rare| rare.router),
-                ..Grant::default()
-            };
+            let router = self.rare.as_ref().and_then(|rare| rare.carried.as_ref()?.router);
+            let left = Grant { addresses: vec![outdated.into()], router, ..Grant::default() };
             common.due(cx, |work| {
                 work.leave_behind(left, has_lease);
                 work.stir();
@@ -140,22 +134,15 @@ impl Hold {
         self.has_work();
     }
 
-    /// Returns whether the runtime may have put this address on with a mask that the lease no longer has.
-    pub(in crate::binding) fn may_have_other_mask(&self, common: &Common, address: IpAddr) -> bool {
-        let leased = self.client.lease().map(Lease::ip);
-        let told = self.outdated(common).map(|told| told.addr()).filter(|told| leased == Some(*told));
-        told.map(IpAddr::V4) == Some(address)
+    /// Returns whether the runtime may have put this address on, which the lease no longer has, or with another mask.
+    pub(in crate::binding) fn may_be_outdated(&self, common: &Common, address: IpAddr) -> bool {
+        self.outdated(common).is_some_and(|told| told.addr() == address)
     }
 
-    /// Records that the runtime may put on an address that the lease no longer has. `prefix`: with this one; if that is unknown,
-    /// and the lease has the address too, a look shows it.
-    pub(super) fn on_outdated(&mut self, common: &Common, address: Ipv4Addr, prefix: Option<u8>, cx: &mut Cx<'_>) {
+    /// Handles an address that was seen on the interface: the runtime may have put it there, and the lease no longer has it.
+    pub(super) fn on_outdated(&mut self, common: &Common, there: IpNet, cx: &mut Cx<'_>) {
         let is_kept = self.keeps_changed(common, cx.interfaces) || common.presence(cx.interfaces).is_left();
-        let is_it = |told: &Ipv4Net| match prefix {
-            Some(prefix) => (told.addr(), told.prefix_len()) == (address, prefix),
-            None => told.addr() == address && !self.may_have_other_mask(common, address.into()),
-        };
-        if let Some(outdated) = self.outdated(common).filter(|outdated| is_it(outdated) && !is_kept) {
+        if let Some(outdated) = self.outdated(common).filter(|told| IpNet::V4(*told) == there && !is_kept) {
             self.replaces(common, Some(outdated), cx);
         }
     }

@@ -102,19 +102,15 @@ impl Hold {
         self.on_found_again(common, cx)?;
         self.client.set_mtu(view.mtu);
         back.into_iter().for_each(|lost| self.on_carrier_back(common, lost, cx));
+        // The message about one may be lost.
         for there in &view.addresses {
-            if let IpAddr::V4(address) = there.addr() {
-                self.on_outdated(common, address, Some(there.prefix_len()), cx);
-            }
+            self.on_address_added(common, there.addr(), cx)?;
+            self.on_outdated(common, *there, cx);
         }
         if let Some(address) = self.expected_address(common, cx.interfaces) {
             self.on_address(common, view.addresses.iter().any(|there| there.addr() == IpAddr::V4(address)), cx);
         }
         self.settle_interface(common, view, cx);
-        // The message about one may be lost.
-        for there in &view.addresses {
-            self.on_address_added(common, there.addr(), Some(there.prefix_len()), cx)?;
-        }
         match view.up {
             true => {
                 self.on_set_up(cx.now.boot);
@@ -122,23 +118,17 @@ impl Hold {
             }
             false => self.on_down(common, cx),
         }
+        self.go_on_seen(common, cx);
         self.announce_moved(common, cx)
     }
 
-    /// Records that an address is on the interface. `prefix`: with this one, if known.
-    pub(super) fn on_address_added(
-        &mut self,
-        common: &mut Common,
-        address: IpAddr,
-        prefix: Option<u8>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    /// Records that an address is on the interface.
+    pub(super) fn on_address_added(&mut self, common: &mut Common, address: IpAddr, cx: &mut Cx<'_>) -> Next {
         let IpAddr::V4(address) = address else { return SAME };
         if common.guard_on_address(address, cx) {
             self.watch(common, cx)?;
         }
         self.on_address_late(common, address, cx);
-        self.on_outdated(common, address, prefix, cx);
         SAME
     }
 
@@ -306,6 +296,8 @@ impl Hold {
 
     /// Puts the leased address on again, which was taken off for an ADD that failed.
     pub(in crate::binding) fn put_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        // The last look was for the ADD.
+        self.go_on_seen(common, cx);
         let probing = common.is_probing();
         if self.client.lease().is_none() || !common.presence(cx.interfaces).on_link() || probing {
             return;

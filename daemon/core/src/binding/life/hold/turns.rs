@@ -35,7 +35,7 @@ impl Hold {
             tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
             common.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
             hold.leaves_lost(common, &lease, false, cx);
-            common.work_mut(cx).into_iter().for_each(Work::await_turn);
+            common.work_mut(cx).into_iter().for_each(Work::await_look);
             hold.record_again();
         }
         hold
