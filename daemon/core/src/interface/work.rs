@@ -120,6 +120,8 @@ pub(crate) enum Lack {
     CameBack,
     /// The MTU could not be set.
     Mtu,
+    /// The link takes no routes yet.
+    Routes,
 }
 
 impl fmt::Display for Lack {
@@ -127,6 +129,7 @@ impl fmt::Display for Lack {
         f.write_str(match self {
             Self::CameBack => "an address came back",
             Self::Mtu => "its MTU could not be set",
+            Self::Routes => "its link takes no routes yet",
         })
     }
 }
@@ -556,10 +559,10 @@ impl Work {
         // Until another grant is carried, a default route of others may still go over it.
         let router = self.former.router.filter(|_| next.is_none());
         self.former = Former { grants, bare, taken, mtu_due, routes_due, router, ..Former::default() };
-        // Routes wait for the kernel to report the link up.
-        let lacks = match comes_back {
-            true => Some(Lack::CameBack),
-            false => mtu_due.then_some(Lack::Mtu),
+        let lacks = match (comes_back, mtu_due) {
+            (true, _) => Some(Lack::CameBack),
+            (false, true) => Some(Lack::Mtu),
+            (false, false) => routes_due.then_some(Lack::Routes),
         };
         Done { next, lacks }
     }
