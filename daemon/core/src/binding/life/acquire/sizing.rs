@@ -72,10 +72,10 @@ impl Acquire {
                 self.mtu = result.as_ref().map_or(self.mtu, |view| view.mtu);
                 let current = self.client.lease().map(|lease| common.grant(lease));
                 match common.work_mut(cx).and_then(|work| work.on_applied(taken, result, current.as_ref())) {
-                    Some(Changed::Done(Done { lacks: Some(Lack::Mtu), .. })) => {
-                        common.work_later(&Lack::Mtu, Some(Lack::Mtu), cx);
+                    Some(Changed::Done(Done { lacks, .. })) => {
+                        self.sized = lacks != Some(Lack::Mtu);
+                        lacks.into_iter().for_each(|lack| common.work_later(&lack, Some(lack), cx));
                     }
-                    Some(Changed::Done(_)) => self.sized = true,
                     Some(Changed::Failed(cause)) => return self.not_sized(common, cause, cx),
                     Some(Changed::Without(_) | Changed::Again) | None => {}
                 }
