@@ -336,7 +336,10 @@ impl<'a> Life<'a> {
     fn finish(&mut self) {
         let well = self.script.flag();
         for _ in 0..2000 {
+            let mut at_once = 0;
             while !self.doing.is_empty() {
+                at_once += 1;
+                assert!(at_once < 3000, "no pause, and no end: {:?}", self.doing);
                 self.done(0, well);
             }
             if self.unanswered.is_empty() {
