@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netns_fixtures::engine::Dockerd;
-use netns_fixtures::engine::played::{Driver, NetworkPlan, Played, PlayedNetwork, Release, RunPlan};
+use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, Played, PlayedNetwork, RunPlan};
 use netns_fixtures::server::{Kea, KeaConfig};
 use netns_fixtures::{BareClient, DEADLINE, Lan, Sandbox, mac, mac_text};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let lan = Lan::new(&sandbox)?;
     fs::create_dir_all(Dockerd::PLUGINS)?;
     let daemon = Contender::start_for_docker(&binaries, &lan.host, Dockerd::PLUGINS.as_ref())?;
-    let docker = Played::start(&lan.host, Release::V29, "leasehold")?;
+    let docker = Played::start(&lan.host, EngineVersion::V29, "leasehold")?;
     let mut plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
     // A RELEASE leaves for each, so that the next one gets nothing kept.
     plan.options["grace"] = "0".into();

@@ -9,7 +9,7 @@ use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::{Lease, Times};
 use leasehold_core::dhcpv4::message::Sender;
 use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
-use leasehold_core::dhcpv4::{Client, Event, Output, Verdict};
+use leasehold_core::dhcpv4::{Client, Output, Signal, Verdict};
 use leasehold_core::identity::ClientId;
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
@@ -109,18 +109,18 @@ impl<'a> Life<'a> {
             3 => self.serve(),
             4 if self.line == Line::Opening => {
                 self.line = Line::Open;
-                self.handle(Event::Opened);
+                self.handle(Signal::Opened);
             }
             5 if self.line != Line::Closed => {
                 self.line = Line::Closed;
-                self.handle(Event::Unopened);
+                self.handle(Signal::Unopened);
             }
             6 | 7 => self.answer(),
             8 => self.noise(),
             9 => self.arp(),
             10 => self.client.not_waited_for(),
             11 => self.go_on(),
-            12 => self.handle(Event::Conflict { by: SERVER_MAC }),
+            12 => self.handle(Signal::Conflict { by: SERVER_MAC }),
             _ => {
                 self.go_on();
                 self.right_answer();
@@ -134,7 +134,7 @@ impl<'a> Life<'a> {
         self.serve();
         if self.line == Line::Opening {
             self.line = Line::Open;
-            self.handle(Event::Opened);
+            self.handle(Signal::Opened);
         }
     }
 
@@ -144,7 +144,7 @@ impl<'a> Life<'a> {
             return;
         }
         if let Some(sender) = self.sought.take() {
-            self.handle(Event::Arp(&arp(ArpOp::Reply, SERVER_MAC, sender)));
+            self.handle(Signal::Arp(&arp(ArpOp::Reply, SERVER_MAC, sender)));
         }
         let Some(said) = &self.said else { return };
         let kind = if said.kind() == Some(Kind::Discover) { Kind::Offer } else { Kind::Ack };
@@ -168,10 +168,10 @@ impl<'a> Life<'a> {
 
     /// Wakes the client until no past deadline is left.
     fn serve(&mut self) {
-        self.handle(Event::Clock);
+        self.handle(Signal::Clock);
         for _ in 0..4 {
             match self.client.deadline() {
-                Some((at, _)) if at <= self.now => self.handle(Event::Clock),
+                Some((at, _)) if at <= self.now => self.handle(Signal::Clock),
                 _ => return self.is_at_rest(),
             }
         }
@@ -185,16 +185,16 @@ impl<'a> Life<'a> {
         assert!(waits || for_ever, "nothing wakes {:?}", self.client);
     }
 
-    fn handle(&mut self, event: Event<'_>) {
-        let heard = match &event {
-            Event::Udp(udp) => Some(udp.payload),
-            Event::Clock | Event::Opened | Event::Unopened | Event::Arp(_) => None,
-            Event::Unreadable { .. } | Event::Conflict { .. } => None,
+    fn handle(&mut self, signal: Signal<'_>) {
+        let heard = match &signal {
+            Signal::Udp(udp) => Some(udp.payload),
+            Signal::Clock | Signal::Opened | Signal::Unopened | Signal::Arp(_) => None,
+            Signal::Unreadable { .. } | Signal::Conflict { .. } => None,
         };
         // DECLINE leaves by the sockets on which the conflict was heard.
-        let conflict = matches!(event, Event::Conflict { .. });
+        let conflict = matches!(signal, Signal::Conflict { .. });
         let open = self.line == Line::Open;
-        let out = self.client.handle(self.now, event);
+        let out = self.client.handle(self.now, signal);
         if let Some(message) = heard.filter(|_| out.refused.is_none()).and_then(|bytes| Message::decode(bytes).ok()) {
             let understood = understood(&message);
             self.judge.server(self.now.since_boot(), &understood);
@@ -316,7 +316,7 @@ impl<'a> Life<'a> {
             destination_port: 68,
             payload,
         };
-        self.handle(Event::Udp(&udp));
+        self.handle(Signal::Udp(&udp));
     }
 
     fn arp(&mut self) {
@@ -329,7 +329,7 @@ impl<'a> Life<'a> {
             known => SERVERS[usize::from(known) % SERVERS.len()],
         };
         let op = if self.script.flag() { ArpOp::Request } else { ArpOp::Reply };
-        self.handle(Event::Arp(&arp(op, sender_mac, sender)));
+        self.handle(Signal::Arp(&arp(op, sender_mac, sender)));
     }
 
     /// Ends the client as a DEL would; what it holds is given back.

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use netns_fixtures::engine::played::{Driver, NetworkPlan, Played, Release, RunPlan};
+use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, Played, RunPlan};
 use netns_fixtures::engine::plugin::Reply;
 use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants};
@@ -42,8 +42,8 @@ fn macvlan() -> NetworkPlan {
     plan(Driver::Macvlan(Lan::IFNAME.to_owned()))
 }
 
-fn play(lab: &Lab, release: Release) -> Result<Played, Error> {
-    Played::start(&lab.lan.host, release, "leasehold")
+fn play(lab: &Lab, version: EngineVersion) -> Result<Played, Error> {
+    Played::start(&lab.lan.host, version, "leasehold")
 }
 
 fn bare(plugin: &Played, method: &str, body: &str) -> Result<Reply, Error> {
@@ -51,8 +51,8 @@ fn bare(plugin: &Played, method: &str, body: &str) -> Result<Reply, Error> {
 }
 
 /// A container's life in a network, whose containers have the LAN's router.
-fn lives(lab: &Lab, server: &Dnsmasq, release: Release, plan: &NetworkPlan) -> Result<(), Error> {
-    let docker = play(lab, release)?;
+fn lives(lab: &Lab, server: &Dnsmasq, version: EngineVersion, plan: &NetworkPlan) -> Result<(), Error> {
+    let docker = play(lab, version)?;
     let network = docker.network_create(plan)?;
     assert_eq!((network.pool, network.gateway), (Lan::SUBNET, Some(Lan::SERVER)));
     let web = docker.run(&network, "web", RunPlan::default())?;
@@ -71,7 +71,7 @@ fn a_macvlan_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), 
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    Release::ALL.into_iter().try_for_each(|release| lives(&lab, &server, release, &macvlan()))
+    EngineVersion::ALL.into_iter().try_for_each(|version| lives(&lab, &server, version, &macvlan()))
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_bridged_container_of_each_docker_has_an_address_of_the_lan() -> Result<(), 
     lab.lan.add_host_bridge()?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let plan = NetworkPlan { gateway: Some(Lan::SERVER), ..plan(Driver::Bridge(Lan::BRIDGE.to_owned())) };
-    Release::ALL.into_iter().try_for_each(|release| lives(&lab, &server, release, &plan))
+    EngineVersion::ALL.into_iter().try_for_each(|version| lives(&lab, &server, version, &plan))
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn a_server_in_a_macvlan_beside_the_containers_serves_them() -> Result<(), Error
     let lab = docker_lab(&sandbox)?;
     let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
     let server = Dnsmasq::start_in(&machine, DnsmasqConfig::default())?;
-    for release in Release::ALL {
-        let docker = play(&lab, release)?;
+    for version in EngineVersion::ALL {
+        let docker = play(&lab, version)?;
         let network = docker.network_create(&NetworkPlan { subnet: None, gateway: Some(Lan::SERVER), ..macvlan() })?;
         assert_eq!(network.pool, Lan::SUBNET);
         // The kernel sets no second macvlan of its Ethernet address up.
@@ -113,7 +113,7 @@ fn a_containers_name_keeps_its_address_over_its_removal_and_that_of_its_network(
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let plan = NetworkPlan { options: json!({ "parent": Lan::IFNAME }), ..macvlan() };
     let network = docker.network_create(&plan)?;
     let first = docker.run(&network, "web", RunPlan::default())?;
@@ -140,7 +140,7 @@ fn calls_that_are_odd_or_come_again_are_answered() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let mut docker = play(&lab, Release::V28)?;
+    let mut docker = play(&lab, EngineVersion::V28)?;
     for body in ["", "{", "null", "7"] {
         assert_eq!(bare(&docker, ADDRESS, body)?.status, 400, "{body}");
     }
@@ -168,7 +168,7 @@ fn a_caller_that_hangs_up_leaves_no_lease() -> Result<(), Error> {
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;
     server.lose_acks()?;
     let call = docker.plugin.send(ADDRESS, &request(&network.pool_id))?;
@@ -190,7 +190,7 @@ fn a_daemon_that_is_told_to_end_answers_the_calls_that_are_open() -> Result<(), 
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;
     drop(server);
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
@@ -209,7 +209,7 @@ fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Erro
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;
     let again = |lab: &mut Lab| {
         lab.kill9()?;
@@ -253,7 +253,7 @@ fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_wh
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let mut lab = docker_lab(&sandbox)?;
     let mut seen = Capture::start(&lab.lan.server, Lan::IFNAME)?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let again = |lab: &mut Lab| {
         lab.kill9()?;
         lab.start_daemon()
@@ -309,7 +309,7 @@ fn a_host_that_lost_power_gives_its_container_the_address_that_it_had() -> Resul
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     let address = web.address;
@@ -320,7 +320,7 @@ fn a_host_that_lost_power_gives_its_container_the_address_that_it_had() -> Resul
     lab.start_daemon()?;
     lab.wait_for_line("boot=00000000-")?;
     // dockerd also asks for the pool of each network when it starts.
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.request_pool(&macvlan())?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     assert_eq!(web.address, address);
@@ -339,7 +339,7 @@ fn another_address_is_put_on_inside_and_told_of() -> Result<(), Error> {
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
     let grants = Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() };
     let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
-    let docker = play(&lab, Release::V28)?;
+    let docker = play(&lab, EngineVersion::V28)?;
     let network = docker.network_create(&macvlan())?;
     let web = docker.run(&network, "web", RunPlan::default())?;
 
@@ -380,7 +380,7 @@ fn a_default_route_goes_where_the_lans_router_goes_and_none_is_added() -> Result
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
     let grants = Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() };
     let mut server = Dnsmasq::start(&lab.lan, grants.clone())?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     // For this one it leads over another network, if there is any.
@@ -406,7 +406,7 @@ fn a_container_that_goes_without_a_word_is_no_holder() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     // One that goes before it is found may still come: its lease stays for ten minutes.
@@ -421,7 +421,7 @@ fn a_name_whose_container_ended_while_no_daemon_ran_is_free_for_the_next() -> Re
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let mut lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     let address = web.address;
@@ -445,7 +445,7 @@ fn an_address_of_the_host_itself_is_neither_given_back_nor_taken() -> Result<(),
     let lab = docker_lab(&sandbox)?;
     let own = Ipv4Addr::new(10, 7, 1, 1);
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig { pool: own..=own, ..DnsmasqConfig::default() })?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let mut plan = macvlan();
     plan.options["timeout"] = "3".into();
     let network = docker.network_create(&plan)?;
@@ -466,7 +466,7 @@ fn ten_containers_come_and_go_at_once() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let lab = docker_lab(&sandbox)?;
     let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
-    let docker = play(&lab, Release::V29)?;
+    let docker = play(&lab, EngineVersion::V29)?;
     let network = docker.network_create(&macvlan())?;
     let lives = |n: usize| {
         let web = docker.run(&network, &format!("web-{n}"), RunPlan::default())?;

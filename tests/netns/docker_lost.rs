@@ -4,7 +4,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use netns_fixtures::engine::played::{Driver, NetworkPlan, Played, Release, RunPlan};
+use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, Played, RunPlan};
 use netns_fixtures::model::{Kind, code};
 use netns_fixtures::server::{Dnsmasq, Grants};
 use netns_fixtures::{Capture, DEADLINE, Dhcp, Error, Lab, Lan, Mac, sandbox};
@@ -53,7 +53,7 @@ fn outlive(loss: Loss) -> Result<(), Error> {
     let timers = Some((Duration::from_secs(5), Duration::from_secs(9)));
     let server =
         Dnsmasq::start(&lab.lan, Grants { lease_time: Duration::from_secs(120), timers, ..Grants::default() })?;
-    let docker = Played::start(&lab.lan.host, Release::V29, "leasehold")?;
+    let docker = Played::start(&lab.lan.host, EngineVersion::V29, "leasehold")?;
     let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
     let aux = Ipv4Addr::new(10, 7, 0, 8);
     let plan = NetworkPlan {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use netns_fixtures::engine::played::{Played, Release};
+use netns_fixtures::engine::played::{EngineVersion, Played};
 use netns_fixtures::engine::wired::{WiredContainer, WiredNetwork};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, Lease};
 use netns_fixtures::{DEADLINE, Error, Lab, Lan, Need, Sandbox, mac, mac_text, sandbox, until_link};
@@ -26,7 +26,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(sandbox: &Sandbox, release: Release) -> Result<Self, Error> {
+    pub(crate) fn new(sandbox: &Sandbox, version: EngineVersion) -> Result<Self, Error> {
         let mut lab = Lab::without_daemon(sandbox)?;
         lab.home().with_docker()?;
         lab.start_daemon()?;
@@ -36,7 +36,7 @@ impl Host {
         ];
         let grants = Grants { routes, mtu: Some(1400), ..Grants::default() };
         let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::from(grants))?;
-        let docker = Played::start(&lab.lan.host, release, "leasehold")?;
+        let docker = Played::start(&lab.lan.host, version, "leasehold")?;
         let mut host = Self { lab, server, docker, links: BTreeSet::new() };
         host.links = host.now()?;
         Ok(host)
@@ -93,9 +93,9 @@ impl Host {
 
 #[test]
 fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_lease_gives() -> Result<(), Error> {
-    for release in Release::ALL {
+    for version in EngineVersion::ALL {
         let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-        let host = Host::new(&sandbox, release)?;
+        let host = Host::new(&sandbox, version)?;
         let options = json!({ "parent": Lan::IFNAME, "grace": "0" });
         // The names of those who have the LAN's leases.
         let parent = json!({ "parent": Lan::IFNAME });
@@ -111,7 +111,7 @@ fn a_container_of_each_docker_and_ipam_driver_is_on_the_lan_with_all_that_its_le
 #[test]
 fn a_container_on_a_bridge_has_a_port_of_it_that_goes_with_it() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let mut host = Host::new(&sandbox, Release::V29)?;
+    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     host.lab.lan.add_host_bridge()?;
     host.links = host.now()?;
     let network = host.docker.wire(json!({ "bridge": Lan::BRIDGE, "grace": "0" }), None)?;
@@ -122,7 +122,7 @@ fn a_container_on_a_bridge_has_a_port_of_it_that_goes_with_it() -> Result<(), Er
 #[test]
 fn every_call_may_come_twice() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let host = Host::new(&sandbox, Release::V29)?;
+    let host = Host::new(&sandbox, EngineVersion::V29)?;
     let docker = &host.docker;
     let network = host.network()?;
     docker.create_wired(&network)?;
@@ -150,7 +150,7 @@ fn every_call_may_come_twice() -> Result<(), Error> {
 #[test]
 fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let host = Host::new(&sandbox, Release::V29)?;
+    let host = Host::new(&sandbox, EngineVersion::V29)?;
     let docker = &host.docker;
     let network = host.network()?;
     // An endpoint ends while its link is still in its container.
@@ -178,7 +178,7 @@ fn calls_that_overtake_each_other_leave_nothing() -> Result<(), Error> {
 #[test]
 fn what_is_not_known_is_an_error_on_the_way_in_and_success_on_the_way_out() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let host = Host::new(&sandbox, Release::V29)?;
+    let host = Host::new(&sandbox, EngineVersion::V29)?;
     let docker = &host.docker;
     let network = host.network()?;
     let mut web = docker.prepare_wired(&network, "web", None)?;
@@ -232,7 +232,7 @@ impl Host {
 #[test]
 fn a_daemon_that_is_killed_before_any_call_is_followed_by_one_that_goes_on() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let mut host = Host::new(&sandbox, Release::V29)?;
+    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.network()?;
     for killed in STEPS {
         let mut web = host.docker.prepare_wired(&network, "web", None)?;
@@ -254,7 +254,7 @@ fn a_daemon_that_is_killed_before_any_call_is_followed_by_one_that_goes_on() -> 
 /// A dockerd that is killed after this call, and forgets.
 fn forgets_after(last: Step) -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let host = Host::new(&sandbox, Release::V29)?;
+    let host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.network()?;
     let mut web = host.docker.prepare_wired(&network, "web", None)?;
     for step in STEPS.into_iter().filter(|step| *step <= last) {
@@ -285,7 +285,7 @@ fn a_docker_that_forgets_an_endpoint_that_has_left_leaves_no_link_and_no_lease()
 #[test]
 fn a_link_without_an_endpoint_is_deleted_at_the_start_if_this_store_made_it() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let mut host = Host::new(&sandbox, Release::V29)?;
+    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.network()?;
     let mut web = host.docker.prepare_wired(&network, "web", None)?;
     host.docker.create_endpoint(&mut web)?;
@@ -317,7 +317,7 @@ fn a_link_without_an_endpoint_is_deleted_at_the_start_if_this_store_made_it() ->
 #[test]
 fn a_containers_name_keeps_its_address_on_our_own_driver_too() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let host = Host::new(&sandbox, Release::V29)?;
+    let host = Host::new(&sandbox, EngineVersion::V29)?;
     let options = || json!({ "parent": Lan::IFNAME });
     let network = host.docker.wire(options(), Some(options()))?;
     let first = host.docker.run_wired(&network, "web", None)?;
@@ -338,7 +338,7 @@ fn a_containers_name_keeps_its_address_on_our_own_driver_too() -> Result<(), Err
 #[test]
 fn a_server_in_a_macvlan_beside_the_containers_serves_those_of_our_own_driver() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let mut host = Host::new(&sandbox, Release::V28)?;
+    let mut host = Host::new(&sandbox, EngineVersion::V28)?;
     host.server.stop()?;
     let machine = host.lab.lan.sibling("server-c", [10, 7, 0, 3].into())?;
     let grants = Grants { router: [10, 7, 0, 3].into(), ..Grants::default() };

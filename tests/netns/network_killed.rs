@@ -1,7 +1,7 @@
 //! Our daemon is killed inside each call of the network driver's. The next one is called as dockerd would call it, and neither a
 //! link nor a lease is left.
 
-use netns_fixtures::engine::played::Release;
+use netns_fixtures::engine::played::EngineVersion;
 use netns_fixtures::engine::wired::{WiredContainer, WiredNetwork};
 use netns_fixtures::model::Kind;
 use netns_fixtures::{Capture, DEADLINE, Error, Lan, sandbox, until_link};
@@ -137,7 +137,7 @@ const CALLS: [Call; 6] =
 #[test]
 fn a_daemon_killed_inside_any_call_is_followed_by_one_that_takes_it_again() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let mut host = Host::new(&sandbox, Release::V29)?;
+    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     for with_ours in [false, true] {
         for killed in CALLS {
             host.lives_with_death_in(killed, Then::Again, with_ours)?;
@@ -150,7 +150,7 @@ fn a_daemon_killed_inside_any_call_is_followed_by_one_that_takes_it_again() -> R
 #[test]
 fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_lease() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let mut host = Host::new(&sandbox, Release::V29)?;
+    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     // If it may have an endpoint that nobody names again, it learns of that only by silence.
     let in_silence = |call: &Call| matches!(call, Call::CreateEndpoint | Call::DeleteEndpoint);
     for with_ours in [false, true] {
@@ -171,7 +171,7 @@ fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_le
 #[test]
 fn a_daemon_killed_at_any_point_of_an_endpoints_making_leaves_no_link_and_no_lease() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
-    let mut host = Host::new(&sandbox, Release::V29)?;
+    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
     let network = host.plan(false)?;
     let mut seen = Capture::start(&host.lab.lan.server, Lan::IFNAME)?;
     let prepare = |host: &Host, name| host.docker.prepare_wired(&network, name, None);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use netns_fixtures::engine::played::{Driver, NetworkPlan, Played, Release, RunPlan};
+use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, Played, RunPlan};
 use netns_fixtures::{Dockerd, Error, Lan, Need, mac, mac_text, sandbox};
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn a_played_docker_calls_and_moves_links_as_docker_does() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[Need::Program("busybox")]) else { return Ok(()) };
     let lan = Lan::new(&sandbox)?;
     let calls = plugin();
-    let docker = Played::start(&lan.host, Release::V29, "one")?;
+    let docker = Played::start(&lan.host, EngineVersion::V29, "one")?;
     let plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
     let network = docker.network_create(&NetworkPlan { gateway: Some(Lan::SERVER), ..plan.clone() })?;
     let address = mac(77);
@@ -100,24 +100,24 @@ fn each_played_docker_calls_in_its_own_order_and_mounts_a_namespace_in_its_own_t
     let calls = plugin();
     let plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned()));
     let (spaces, asking, giving) = ("GetDefaultAddressSpaces", "RequestAddress", "ReleaseAddress");
-    for (release, at_start, of_a_network, mounts_late) in [
-        (Release::V25, &[spaces][..], &["RequestPool", asking][..], true),
-        (Release::V27, &[], &[spaces, spaces, "RequestPool", asking], true),
-        (Release::V28, &[], &[spaces, spaces, "RequestPool", asking], false),
-        (Release::V29, &[], &[spaces, spaces, "RequestPool"], false),
+    for (version, at_start, of_a_network, mounts_late) in [
+        (EngineVersion::V25, &[spaces][..], &["RequestPool", asking][..], true),
+        (EngineVersion::V27, &[], &[spaces, spaces, "RequestPool", asking], true),
+        (EngineVersion::V28, &[], &[spaces, spaces, "RequestPool", asking], false),
+        (EngineVersion::V29, &[], &[spaces, spaces, "RequestPool"], false),
     ] {
-        let docker = Played::start(&lan.host, release, "one")?;
+        let docker = Played::start(&lan.host, version, "one")?;
         let network = docker.network_create(&plan)?;
         let c1 = docker.request(&network, "c1", RunPlan::default())?;
         let path = c1.container.netns.path().to_owned();
-        assert_eq!(path.exists(), !mounts_late, "{release:?}");
+        assert_eq!(path.exists(), !mounts_late, "{version:?}");
         docker.join(&c1)?;
-        assert!(path.exists() && c1.container.addresses()? == [c1.address], "{release:?}");
+        assert!(path.exists() && c1.container.addresses()? == [c1.address], "{version:?}");
         docker.stop(c1)?;
         docker.network_rm(network)?;
         let made = std::mem::take(&mut *calls.lock().expect("nobody panics"));
         let methods: Vec<_> = made.iter().map(|(method, _)| &**method).collect();
-        let gateway = &[giving][..usize::from(release < Release::V29)];
+        let gateway = &[giving][..usize::from(version < EngineVersion::V29)];
         let expected = [
             &["/Plugin.Activate", "GetCapabilities"],
             at_start,
@@ -126,7 +126,7 @@ fn each_played_docker_calls_in_its_own_order_and_mounts_a_namespace_in_its_own_t
             gateway,
             &["ReleasePool"],
         ];
-        assert_eq!(methods, expected.concat(), "{release:?}");
+        assert_eq!(methods, expected.concat(), "{version:?}");
     }
     Ok(())
 }
@@ -137,7 +137,7 @@ fn a_played_docker_puts_containers_on_a_bridge() -> Result<(), Error> {
     let lan = Lan::new(&sandbox)?;
     lan.add_host_bridge()?;
     let calls = plugin();
-    let docker = Played::start(&lan.host, Release::V28, "one")?;
+    let docker = Played::start(&lan.host, EngineVersion::V28, "one")?;
     let plan = NetworkPlan::new(Driver::Bridge(Lan::BRIDGE.to_owned())).with_subnet(Lan::SUBNET);
     let network = docker.network_create(&NetworkPlan { reserved: vec![[10, 7, 0, 8].into()], ..plan })?;
     let c1 = docker.run(&network, "c1", RunPlan::default())?;

@@ -91,7 +91,7 @@ pub struct Window {
 
 /// What a window wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Action {
     /// Send this frame, then ask again. All stations of the LAN should hear it.
     Send(Vec<u8>),
     /// Send this frame, then ask again. It repeats an earlier one, in case the wire lost that.
@@ -178,7 +178,7 @@ impl Window {
     }
 
     /// Goes on as the clock says, one thing at a time.
-    pub fn on_clock(&mut self, now: Instant, rng: &mut Rng) -> Turn {
+    pub fn on_clock(&mut self, now: Instant, rng: &mut Rng) -> Action {
         if self.probe_at.is_some_and(|at| now >= at) {
             return self.probe(now, rng);
         }
@@ -186,7 +186,7 @@ impl Window {
             return self.announce(now);
         }
         let done = self.probe_at.is_none() && self.announce_at.is_none() && now >= self.until;
-        if done { Turn::Over } else { Turn::Wait }
+        if done { Action::Over } else { Action::Wait }
     }
 
     /// Returns when the clock next matters.
@@ -236,27 +236,27 @@ impl Window {
         if answers_probe || !self.in_use { Heard::Conflict { by } } else { self.defend(now, by) }
     }
 
-    fn probe(&mut self, now: Instant, rng: &mut Rng) -> Turn {
+    fn probe(&mut self, now: Instant, rng: &mut Rng) -> Action {
         if self.probes == PROBE_NUM {
             self.probe_at = None;
             if self.strict {
                 self.until = self.until.max(now + APPEARANCE);
             }
-            return Turn::Free;
+            return Action::Free;
         }
         self.probes += 1;
         let wait = if self.probes == PROBE_NUM { ANNOUNCE_WAIT } else { between(PROBE_MIN, PROBE_MAX, rng) };
         self.probe_at = Some(now + wait);
         let probe = Arp::request(self.own[0], Ipv4Addr::UNSPECIFIED, self.address).encode();
-        if self.probes == 1 { Turn::Send(probe) } else { Turn::Repeat(probe) }
+        if self.probes == 1 { Action::Send(probe) } else { Action::Repeat(probe) }
     }
 
-    fn announce(&mut self, now: Instant) -> Turn {
+    fn announce(&mut self, now: Instant) -> Action {
         self.announcements += 1;
         self.announce_at = (self.announcements < ANNOUNCE_NUM).then(|| now + ANNOUNCE_INTERVAL);
         self.until = self.until.max(now + ANNOUNCE_INTERVAL);
         let announcement = self.announcement();
-        if self.announcements == 1 { Turn::Send(announcement) } else { Turn::Repeat(announcement) }
+        if self.announcements == 1 { Action::Send(announcement) } else { Action::Repeat(announcement) }
     }
 
     /// Defends the address. The first defence keeps the window open, to hear whether it helped; further ones do not, or a

@@ -18,7 +18,7 @@ use crate::netns::Netns;
 
 /// Which dockerd is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Release {
+pub enum EngineVersion {
     /// 25: as 27, but it asks only once which address spaces there are.
     V25,
     /// 27: as 28, but a container's namespace is mounted, and its link moved, when it has been joined to its networks.
@@ -29,7 +29,7 @@ pub enum Release {
     V29,
 }
 
-impl Release {
+impl EngineVersion {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::V25, Self::V27, Self::V28, Self::V29];
 }
@@ -49,7 +49,7 @@ pub struct Played {
     host: Netns,
     /// The plugin that it calls.
     pub plugin: Plugin,
-    release: Release,
+    version: EngineVersion,
     /// The plugin's address space, as far as it knows that since its start.
     space: Value,
 }
@@ -136,24 +136,24 @@ impl Driver {
 
 impl Played {
     /// Starts to play, with the plugin of that name in [`Dockerd::PLUGINS`].
-    pub fn start(host: &Netns, release: Release, plugin: &str) -> Result<Self, Error> {
-        let mut played = Self::without_calls(host, release, plugin)?;
+    pub fn start(host: &Netns, version: EngineVersion, plugin: &str) -> Result<Self, Error> {
+        let mut played = Self::without_calls(host, version, plugin)?;
         let manifest = played.plugin.call("Plugin.Activate", &Value::Null)?;
         if !manifest["Implements"].as_array().is_some_and(|all| all.contains(&json!("IpamDriver"))) {
             return Err(Error::Unreadable { what: "a plugin's manifest", text: manifest.to_string() });
         }
         played.plugin.call("IpamDriver.GetCapabilities", &Value::Null)?;
-        if release < Release::V27 {
+        if version < EngineVersion::V27 {
             played.space = played.address_space()?;
         }
         Ok(played)
     }
 
     /// Does the same for a plugin that it knows from an earlier run.
-    pub fn without_calls(host: &Netns, release: Release, plugin: &str) -> Result<Self, Error> {
+    pub fn without_calls(host: &Netns, version: EngineVersion, plugin: &str) -> Result<Self, Error> {
         fs::create_dir_all(Dockerd::NETNS).doing(|| format!("make {}", Dockerd::NETNS))?;
         let socket = Path::new(Dockerd::PLUGINS).join(format!("{plugin}.sock"));
-        Ok(Self { host: host.clone(), plugin: Plugin::new(&socket), release, space: Value::Null })
+        Ok(Self { host: host.clone(), plugin: Plugin::new(&socket), version, space: Value::Null })
     }
 
     /// Ends it, and the next one asks what the plugin is.
@@ -167,18 +167,18 @@ impl Played {
     }
 
     /// Returns whether it is this dockerd, or a later one.
-    pub(super) fn is_at_least(&self, release: Release) -> bool {
-        self.release >= release
+    pub(super) fn is_at_least(&self, version: EngineVersion) -> bool {
+        self.version >= version
     }
 
     /// Returns whether it passes the container's name.
     pub(super) fn says_names(&self) -> bool {
-        self.is_at_least(Release::V29)
+        self.is_at_least(EngineVersion::V29)
     }
 
     /// Returns whether a container has its namespace only after it has joined its networks.
     pub(super) fn mounts_late(&self) -> bool {
-        !self.is_at_least(Release::V28)
+        !self.is_at_least(EngineVersion::V28)
     }
 
     /// Returns a new container's namespace, at its path or, where that comes late, without one.
@@ -199,7 +199,7 @@ impl Played {
 
     /// Makes a network. After a failure it gives back what it had taken.
     pub fn network_create(&self, plan: &NetworkPlan) -> Result<PlayedNetwork, Error> {
-        if self.is_at_least(Release::V27) {
+        if self.is_at_least(EngineVersion::V27) {
             self.address_space()?;
         }
         let mut network = self.request_pool(plan)?;
@@ -214,7 +214,7 @@ impl Played {
 
     /// Asks only for a network's pool, as dockerd does for each of its networks when it starts.
     pub fn request_pool(&self, plan: &NetworkPlan) -> Result<PlayedNetwork, Error> {
-        let space = if self.is_at_least(Release::V27) { self.address_space()? } else { self.space.clone() };
+        let space = if self.is_at_least(EngineVersion::V27) { self.address_space()? } else { self.space.clone() };
         let text = |net: Option<Ipv4Net>| net.map_or(String::new(), |net| net.to_string());
         let ask = json!({
             "AddressSpace": space,
@@ -242,7 +242,7 @@ impl Played {
     /// Reserves a network's gateway and auxiliary addresses.
     fn reserve(&self, plan: &NetworkPlan, network: &mut PlayedNetwork) -> Result<(), Error> {
         let wants_gateway = match plan.driver {
-            Driver::Macvlan(_) => !self.is_at_least(Release::V29),
+            Driver::Macvlan(_) => !self.is_at_least(EngineVersion::V29),
             Driver::Bridge(_) => true,
         };
         if plan.gateway.is_some() || wants_gateway && network.gateway.is_none() {

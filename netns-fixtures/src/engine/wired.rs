@@ -5,7 +5,7 @@
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 
-use super::played::{Played, Release};
+use super::played::{EngineVersion, Played};
 use crate::container::Container;
 use crate::error::Error;
 use crate::link::{Mac, mac, mac_text};
@@ -40,7 +40,7 @@ impl Played {
     /// Makes a network with these `-o`, with the null IPAM driver or, given these `--ipam-opt`, with the plugin's.
     pub fn wire(&self, options: Value, ipam: Option<Value>) -> Result<WiredNetwork, Error> {
         self.plugin.call("NetworkDriver.GetCapabilities", &Value::Null)?;
-        let is_new = self.is_at_least(Release::V28);
+        let is_new = self.is_at_least(EngineVersion::V28);
         if is_new {
             self.plugin.call("NetworkDriver.GwAllocCheck", &json!({ "Options": { GENERIC: options } }))?;
         }

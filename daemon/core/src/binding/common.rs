@@ -7,7 +7,7 @@ mod note;
 pub(super) mod persistence;
 mod siblings;
 pub(super) mod tenancy;
-pub(super) mod told;
+pub(super) mod warnings;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use ipnet::Ipv4Net;
 use self::exchange::Exchange;
 use self::guard::Guard;
 use self::persistence::Persistence;
-use self::told::Told;
+use self::warnings::Warnings;
 use super::holders::{Claim, Stand};
 use super::{Cx, Report};
 use crate::dhcpv4::lease::Lease;
@@ -70,7 +70,7 @@ pub(crate) struct Common {
     /// The leased address under watch, for a few seconds.
     pub(super) guard: Option<Box<Guard>>,
     /// What was reported about refused or dropped answers.
-    pub(super) told: Told,
+    pub(super) warnings: Warnings,
 }
 
 /// How an exchange that no caller waits for stands to the permits of its LAN.
@@ -115,7 +115,7 @@ impl Common {
     pub(super) fn new(id: BindingId, holder: Holder) -> Self {
         let Holder { attachment, identity, profile, link, answered } = holder;
         let (exchange, persistence, permit) = (Exchange::default(), Persistence::default(), Permit::default());
-        let (is_hidden, parent, guard, told) = (false, None, None, Told::default());
+        let (is_hidden, parent, guard, warnings) = (false, None, None, Warnings::default());
         Self {
             id,
             attachment,
@@ -129,7 +129,7 @@ impl Common {
             persistence,
             permit,
             guard,
-            told,
+            warnings,
         }
     }
 

@@ -40,7 +40,7 @@ pub struct Control {
 
 /// What a control wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Action {
     /// Send this frame, then ask again.
     Ask(Vec<u8>),
     /// Wait until the deadline, or for an ARP packet.
@@ -88,19 +88,19 @@ impl Control {
     }
 
     /// Goes on as the clock says. `can_send`: whether frames reach the wire now.
-    pub fn on_clock(&mut self, now: Instant, can_send: bool) -> Turn {
+    pub fn on_clock(&mut self, now: Instant, can_send: bool) -> Action {
         if now >= self.until {
-            return Turn::Over(match self.claimant() {
+            return Action::Over(match self.claimant() {
                 Some(by) => Verdict::Has(by),
                 None => Verdict::Nobody(self.claimants.clone()),
             });
         }
         if self.tries == TRIES || now < self.next || !can_send {
-            return Turn::Wait;
+            return Action::Wait;
         }
         self.tries += 1;
         self.next = now + INTERVAL;
-        Turn::Ask(Arp::request(self.from, Ipv4Addr::UNSPECIFIED, self.address).encode())
+        Action::Ask(Arp::request(self.from, Ipv4Addr::UNSPECIFIED, self.address).encode())
     }
 
     /// Returns when the clock next matters. `can_send` as above.
@@ -148,20 +148,20 @@ mod tests {
         let mut control = Control::new(ADDRESS, OWN, STATION, at(0));
         for asked in [0, 300, 600] {
             assert_eq!(control.deadline(true), at(asked));
-            let Turn::Ask(frame) = control.on_clock(at(asked), true) else { panic!("not asked at {asked}") };
+            let Action::Ask(frame) = control.on_clock(at(asked), true) else { panic!("not asked at {asked}") };
             assert_eq!(frame, Arp::request(OWN, Ipv4Addr::UNSPECIFIED, ADDRESS).encode());
-            assert_eq!(control.on_clock(at(asked + 299), true), Turn::Wait);
+            assert_eq!(control.on_clock(at(asked + 299), true), Action::Wait);
         }
-        assert_eq!((control.deadline(true), control.on_clock(at(999), true)), (at(1000), Turn::Wait));
-        assert_eq!(control.on_clock(at(1000), true), Turn::Over(Verdict::Has(STATION)));
+        assert_eq!((control.deadline(true), control.on_clock(at(999), true)), (at(1000), Action::Wait));
+        assert_eq!(control.on_clock(at(1000), true), Action::Over(Verdict::Has(STATION)));
     }
 
     #[test]
     fn without_sockets_nothing_is_asked_and_the_claim_stands() {
         let mut control = Control::new(ADDRESS, OWN, STATION, at(0));
-        assert_eq!((control.deadline(false), control.on_clock(at(0), false)), (at(1000), Turn::Wait));
-        assert!(matches!(control.on_clock(at(500), true), Turn::Ask(_)), "as soon as there are some");
-        assert_eq!(control.on_clock(at(1000), false), Turn::Over(Verdict::Has(STATION)));
+        assert_eq!((control.deadline(false), control.on_clock(at(0), false)), (at(1000), Action::Wait));
+        assert!(matches!(control.on_clock(at(500), true), Action::Ask(_)), "as soon as there are some");
+        assert_eq!(control.on_clock(at(1000), false), Action::Over(Verdict::Has(STATION)));
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
             answers.iter().for_each(|by| control.on_arp(&answer(*by)));
             claims.iter().for_each(|by| control.claims(*by));
             control.on_arp(&Arp { sender: Ipv4Addr::new(203, 0, 113, 8), ..answer(STATION) });
-            assert_eq!(control.on_clock(at(1000), true), Turn::Over(verdict), "{claims:?} {answers:?}");
+            assert_eq!(control.on_clock(at(1000), true), Action::Over(verdict), "{claims:?} {answers:?}");
         }
     }
 

@@ -36,7 +36,7 @@ pub struct Question {
 
 /// What a question wants next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Action {
     /// Send these frames, then wait.
     Ask(Vec<Vec<u8>>),
     /// Wait until the deadline, or for an ARP packet.
@@ -57,17 +57,17 @@ impl Question {
     }
 
     /// Goes on as the clock says.
-    pub fn on_clock(&mut self, now: Instant) -> Turn {
+    pub fn on_clock(&mut self, now: Instant) -> Action {
         if now < self.next {
-            return Turn::Wait;
+            return Action::Wait;
         }
         if self.asked == TRIES {
-            return Turn::Over { by: self.has_it.iter().find(|mac| !self.has_all.contains(mac)).copied() };
+            return Action::Over { by: self.has_it.iter().find(|mac| !self.has_all.contains(mac)).copied() };
         }
         self.asked += 1;
         self.next = now + INTERVAL;
         let ask = |target| Arp::request(self.from, Ipv4Addr::UNSPECIFIED, target).encode();
-        Turn::Ask(vec![ask(self.address), ask(self.control)])
+        Action::Ask(vec![ask(self.address), ask(self.control)])
     }
 
     /// Handles an ARP packet.
@@ -111,14 +111,14 @@ mod tests {
         let mut question = Question::new("192.0.2.50/24".parse().unwrap(), FROM, but, at(0));
         let claim = |mac: &Mac, address: [u8; 4]| Arp::request(*mac, address.into(), Ipv4Addr::UNSPECIFIED);
         for millis in [0, 200, 400] {
-            assert!(matches!(question.on_clock(at(millis)), Turn::Ask(frames) if frames.len() == 2));
-            assert_eq!(question.on_clock(at(millis + 199)), Turn::Wait);
+            assert!(matches!(question.on_clock(at(millis)), Action::Ask(frames) if frames.len() == 2));
+            assert_eq!(question.on_clock(at(millis + 199)), Action::Wait);
             has_it.iter().for_each(|mac| question.on_arp(&claim(mac, [192, 0, 2, 50])));
             has_all.iter().for_each(|mac| question.on_arp(&claim(mac, [203, 0, 113, 253])));
             question.on_arp(&claim(&STATION, [192, 0, 2, 51]));
         }
         match question.on_clock(question.deadline()) {
-            Turn::Over { by } => by,
+            Action::Over { by } => by,
             other => panic!("{other:?}"),
         }
     }

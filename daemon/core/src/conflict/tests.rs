@@ -50,14 +50,14 @@ impl Stage {
         Self { window: Window::strict(ADDRESS, Box::new([LINK, CHADDR]), at(0.0), &mut rng), rng }
     }
 
-    fn turn(&mut self, now: Instant) -> Turn {
+    fn turn(&mut self, now: Instant) -> Action {
         self.window.on_clock(now, &mut self.rng)
     }
 
     /// Moves to the next deadline: nothing just before it, `probe`, `announcement`, `free` or `over` at it.
     fn next(&mut self, what: &str) -> Instant {
         let when = self.window.deadline();
-        assert_eq!(self.turn(when - STEP), Turn::Wait, "{what} not early");
+        assert_eq!(self.turn(when - STEP), Action::Wait, "{what} not early");
         self.now(when, what);
         when
     }
@@ -65,10 +65,10 @@ impl Stage {
     fn now(&mut self, when: Instant, what: &str) {
         let turn = self.turn(when);
         let name = match &turn {
-            Turn::Free => "free",
-            Turn::Wait => "wait",
-            Turn::Over => "over",
-            Turn::Send(frame) | Turn::Repeat(frame) => {
+            Action::Free => "free",
+            Action::Wait => "wait",
+            Action::Over => "over",
+            Action::Send(frame) | Action::Repeat(frame) => {
                 let arp = arp(frame);
                 assert_eq!((arp.op, arp.sender_mac, arp.target), (ArpOp::Request, LINK, ADDRESS));
                 assert_eq!((arp.source_mac, arp.destination_mac), (LINK, Mac::BROADCAST));
@@ -256,6 +256,6 @@ fn only_the_first_defence_keeps_the_window_open() {
     for now in [3.0, 13.0, 23.0] {
         assert!(matches!(stage.window.on_arp(at(now), &claim), Heard::Defend(_)));
     }
-    while !matches!(stage.turn(stage.window.deadline()), Turn::Over) {}
+    while !matches!(stage.turn(stage.window.deadline()), Action::Over) {}
     assert_eq!(stage.window.deadline(), at(13.0));
 }

@@ -4,12 +4,12 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::accept::{self, Expect, Refusal};
-use super::extension::{Nak, Step};
+use super::extension::{Attempt, Nak};
 use super::lease::Lease;
 use super::message::CLIENT_PORT;
 use super::state::State;
 use super::timing;
-use super::{Client, Event, Loss, Miss, Missed, Output, Verdict};
+use super::{Client, Loss, Miss, Missed, Output, Signal, Verdict};
 use crate::time::Instant;
 use crate::wire::frame::{Arp, BadFrame, Frame, Udp};
 use crate::wire::message::{BadMessage, Message, MessageType};
@@ -28,7 +28,7 @@ pub enum Refused {
     Unbelieved(#[from] Refusal),
 }
 
-impl<'a> From<&'a Frame<'a>> for Event<'a> {
+impl<'a> From<&'a Frame<'a>> for Signal<'a> {
     fn from(frame: &'a Frame<'a>) -> Self {
         match frame {
             Frame::Udp(udp) => Self::Udp(udp),
@@ -40,7 +40,7 @@ impl<'a> From<&'a Frame<'a>> for Event<'a> {
 impl Client {
     pub(super) fn on_arp(&mut self, now: Instant, arp: &Arp, out: &mut Output) {
         let State::Renewing { extension, .. } = &self.state else { return };
-        let Step::Resolving(resolver) = &extension.step else { return };
+        let Attempt::Resolving(resolver) = &extension.attempt else { return };
         if let Some(mac) = resolver.on_arp(arp) {
             self.send_renewal(now, Some(mac), out);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::extension::{Extension, Step};
+use super::extension::{Attempt, Extension};
 use super::message::Hop;
 use super::resolve::{Resolver, Search};
 use super::state::State;
@@ -57,7 +57,7 @@ impl Client {
         let chance = self.rng.u64(0..=by.saturating_since(now).as_micros() as u64);
         if let Some(extension) = self.state.extension() {
             let at = at.unwrap_or(now + Duration::from_micros(chance));
-            (extension.step, extension.turn) = (Step::Due(at), true);
+            (extension.attempt, extension.turn) = (Attempt::Due(at), true);
         }
     }
 
@@ -75,7 +75,7 @@ impl Client {
     /// Goes on with a renewal: finds the server's Ethernet address, then sends it REQUEST (RFC 2131 §4.4.5).
     pub(super) fn renew(&mut self, now: Instant, out: &mut Output) {
         let State::Renewing { lease, extension } = &mut self.state else { return };
-        if matches!(extension.step, Step::Sent { next, .. } if now < next) {
+        if matches!(extension.attempt, Attempt::Sent { next, .. } if now < next) {
             return;
         }
         if !self.addressed {
@@ -84,13 +84,13 @@ impl Client {
             out.frames.push(self.sender.reboot(xid, secs, lease.ip()));
             return;
         }
-        if let Step::Due(_) | Step::Sent { .. } = extension.step {
+        if let Attempt::Due(_) | Attempt::Sent { .. } = extension.attempt {
             let Some(hop) = lease.next_hop() else {
                 return self.send_renewal(now, None, out);
             };
-            extension.step = Step::Resolving(Resolver::new((self.sender.station, lease.ip()), hop, now));
+            extension.attempt = Attempt::Resolving(Resolver::new((self.sender.station, lease.ip()), hop, now));
         }
-        let Step::Resolving(resolver) = &mut extension.step else { return };
+        let Attempt::Resolving(resolver) = &mut extension.attempt else { return };
         match resolver.on_clock(now) {
             Search::Ask(frame) => out.frames.push(frame),
             Search::Wait => {}
@@ -115,7 +115,7 @@ impl Client {
     pub(super) fn rebind(&mut self, now: Instant, out: &mut Output) {
         let State::Rebinding { lease, extension } = &mut self.state else { return };
         let (Some(t2), Some(end)) = (lease.t2(), lease.expires()) else { return };
-        if matches!(extension.step, Step::Sent { next, .. } if now < next) {
+        if matches!(extension.attempt, Attempt::Sent { next, .. } if now < next) {
             return;
         }
         let (xid, secs) = extension.request(now, Some((t2, end)), &mut self.rng);

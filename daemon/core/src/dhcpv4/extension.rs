@@ -15,7 +15,7 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub(crate) struct Extension {
     /// How far the next or the last try is.
-    pub(super) step: Step,
+    pub(super) attempt: Attempt,
     /// The xid of the phase, and when its first REQUEST was sent. The lease counts from there: an ACK may answer any of them.
     pub(super) asked: Option<(u32, Instant)>,
     /// When the first REQUEST of both phases was sent: `secs` counts from there (RFC 2131 table 1).
@@ -26,9 +26,9 @@ pub(crate) struct Extension {
     pub(super) turn: bool,
 }
 
-/// One try to extend a lease.
+/// One attempt to extend a lease.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum Attempt {
     /// Begins at this instant.
     Due(Instant),
     /// The server's Ethernet address is being looked for.
@@ -55,22 +55,22 @@ pub(crate) struct Nak {
 impl Extension {
     /// Returns an extension whose first try begins at `at`.
     pub(super) fn due(at: Instant) -> Box<Self> {
-        Box::new(Self { step: Step::Due(at), asked: None, began: None, sent: 0, turn: false })
+        Box::new(Self { attempt: Attempt::Due(at), asked: None, began: None, sent: 0, turn: false })
     }
 
     /// Returns the extension in REBINDING, under another xid, because another server may answer.
     pub(super) fn rebinding(&self, now: Instant) -> Box<Self> {
-        Box::new(Self { step: Step::Due(now), asked: None, turn: false, ..*self })
+        Box::new(Self { attempt: Attempt::Due(now), asked: None, turn: false, ..*self })
     }
 
     /// Puts the next try off until `at`; it needs another turn.
     pub(super) fn put_off(&mut self, at: Instant) {
-        (self.step, self.turn) = (Step::Due(at), false);
+        (self.attempt, self.turn) = (Attempt::Due(at), false);
     }
 
     /// Returns whether all tries that may be made before T1 have had their time to be answered.
     pub(super) fn was_in_vain(&self, now: Instant) -> bool {
-        self.sent >= timing::MAX_EARLY && matches!(self.step, Step::Sent { until, .. } if now >= until)
+        self.sent >= timing::MAX_EARLY && matches!(self.attempt, Attempt::Sent { until, .. } if now >= until)
     }
 
     /// Sends REQUEST, in the phase of a lease from one instant until another; `None`: before T1. Returns its xid and secs.
@@ -79,7 +79,7 @@ impl Extension {
         (self.sent, self.turn) = (self.sent + 1, false);
         let heard_out = now + timing::extension_window(self.sent);
         let next = phase.map_or(heard_out, |(from, until)| timing::next_extension(now, from, until));
-        self.step = Step::Sent { until: next.min(heard_out), next, nak: None };
+        self.attempt = Attempt::Sent { until: next.min(heard_out), next, nak: None };
         (xid, timing::secs(*self.began.get_or_insert(now), now))
     }
 }

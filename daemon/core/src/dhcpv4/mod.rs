@@ -2,15 +2,15 @@
 //!
 //! A [`Client`] gets events and the time, and returns what to send, whether it wants sockets, and at turning points a
 //! [`Verdict`]. It knows no ids, no namespaces and no store. The caller owns its sockets: they should be open while
-//! [`Output::listen`] is true, else closed; the client sends only after [`Event::Opened`].
+//! [`Output::listen`] is true, else closed; the client sends only after [`Signal::Opened`].
 
 pub mod accept;
 mod answer;
 mod choice;
 mod extend;
 mod extension;
+pub mod inquiry;
 pub mod lease;
-pub mod look;
 pub mod message;
 pub mod profile;
 mod queue;
@@ -47,7 +47,7 @@ use crate::wire::option::DroppedOption;
 
 /// What happened to a client.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum Signal<'a> {
     /// A deadline passed, or nothing in particular.
     Clock,
     /// The sockets that were wanted are open.
@@ -72,7 +72,7 @@ pub enum Event<'a> {
     },
 }
 
-/// What a client wants after an event.
+/// What a client wants after a signal.
 #[derive(Debug, Default)]
 pub struct Output {
     /// Frames to send, in order.
@@ -92,7 +92,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Replaces what this event did by what a later one leads to.
+    /// Replaces what this signal did by what a later one leads to.
     pub(crate) fn replace(&mut self, later: Self) {
         (self.frames, self.verdict, self.listen) = (later.frames, later.verdict, later.listen);
     }
@@ -274,21 +274,21 @@ impl Client {
         self.repeats_first = true;
     }
 
-    /// Handles an event.
-    pub fn handle(&mut self, now: Instant, event: Event<'_>) -> Output {
+    /// Handles a signal.
+    pub fn handle(&mut self, now: Instant, signal: Signal<'_>) -> Output {
         let mut out = Output::default();
-        match event {
-            Event::Clock => {}
-            Event::Opened => self.line = Line::Open,
-            Event::Unopened => self.on_unopened(now),
-            Event::Udp(udp) => self.on_udp(now, udp, &mut out),
-            Event::Unreadable { cause, from: _ } => self.on_refused(cause.into(), &mut out),
-            Event::Arp(arp) => {
-                // After a suspend, an event may come before the clock is served: no RENEW follows the lease's end, or T2.
+        match signal {
+            Signal::Clock => {}
+            Signal::Opened => self.line = Line::Open,
+            Signal::Unopened => self.on_unopened(now),
+            Signal::Udp(udp) => self.on_udp(now, udp, &mut out),
+            Signal::Unreadable { cause, from: _ } => self.on_refused(cause.into(), &mut out),
+            Signal::Arp(arp) => {
+                // After a suspend, a signal may come before the clock is served: no RENEW follows the lease's end, or T2.
                 self.on_lease_clock(now, &mut out);
                 self.on_arp(now, arp, &mut out);
             }
-            Event::Conflict { by } => self.on_conflict(now, by, &mut out),
+            Signal::Conflict { by } => self.on_conflict(now, by, &mut out),
         }
         self.advance(now, &mut out);
         out.listen = self.state.listens(now);

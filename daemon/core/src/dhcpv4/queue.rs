@@ -9,7 +9,7 @@ impl Client {
         self.state.asked_in_vain().filter(|tx| now >= tx.next).map_or(0, |tx| tx.sent)
     }
 
-    /// Makes the client listen but send nothing until [`Event::Opened`](super::Event::Opened): it has to wait for its turn.
+    /// Makes the client listen but send nothing until [`Signal::Opened`](super::Signal::Opened): it has to wait for its turn.
     pub fn waits(&mut self) {
         self.line = Line::Opening;
     }

@@ -4,11 +4,11 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::extension::{Extension, Step};
+use super::extension::{Attempt, Extension};
 use super::message::Hop;
 use super::state::{Silence, State, Transaction, UsedBy};
 use super::timing::{self, RECEIVE_WINDOW};
-use super::{Client, Event, Output};
+use super::{Client, Output, Signal};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -60,7 +60,7 @@ impl Client {
         };
         self.asked = None;
         self.count().requested = None;
-        self.handle(now, Event::Clock)
+        self.handle(now, Signal::Clock)
     }
 
     /// Makes the address that is being requested be declined when it is granted: another client of this host has it, with this
@@ -92,9 +92,9 @@ impl Client {
             {
                 self.state = State::Renewing { lease: lease.clone(), extension: Extension::due(now) };
             }
-            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => match extension.step {
-                Step::Sent { until, .. } if now >= until => extension.put_off(now),
-                Step::Due(_) | Step::Resolving(_) | Step::Sent { .. } => {}
+            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => match extension.attempt {
+                Attempt::Sent { until, .. } if now >= until => extension.put_off(now),
+                Attempt::Due(_) | Attempt::Resolving(_) | Attempt::Sent { .. } => {}
             },
             State::Init { .. }
             | State::Selecting { .. }

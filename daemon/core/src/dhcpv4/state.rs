@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::extension::{Extension, Nak, Step};
+use super::extension::{Attempt, Extension, Nak};
 use super::lease::Lease;
 use super::timing::{self, Timer};
 use crate::time::Instant;
@@ -181,10 +181,10 @@ impl State {
                 now < tx.until || now >= tx.next
             }
             Self::Bound { .. } => false,
-            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => match &extension.step {
-                Step::Due(at) => now >= *at,
-                Step::Resolving(_) => true,
-                Step::Sent { until, next, .. } => now < *until || now >= *next,
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => match &extension.attempt {
+                Attempt::Due(at) => now >= *at,
+                Attempt::Resolving(_) => true,
+                Attempt::Sent { until, next, .. } => now < *until || now >= *next,
             },
         }
     }
@@ -246,9 +246,9 @@ impl State {
         match self {
             Self::Requesting { beside, .. } => Some(&mut beside.get_or_insert_default().nak),
             Self::Rebooting { nak, .. } => Some(nak),
-            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => match &mut extension.step {
-                Step::Sent { nak, .. } => Some(nak),
-                Step::Due(_) | Step::Resolving(_) => None,
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => match &mut extension.attempt {
+                Attempt::Sent { nak, .. } => Some(nak),
+                Attempt::Due(_) | Attempt::Resolving(_) => None,
             },
             Self::Init { .. } | Self::Selecting { .. } | Self::InitReboot { .. } | Self::Bound { .. } => None,
         }
@@ -264,7 +264,7 @@ impl State {
                 now >= tx.next && tx.sent >= tries
             }
             Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => {
-                matches!(extension.step, Step::Sent { until, .. } if now >= until)
+                matches!(extension.attempt, Attempt::Sent { until, .. } if now >= until)
             }
             Self::Init { .. } | Self::Selecting { .. } | Self::InitReboot { .. } | Self::Bound { .. } => false,
         }
@@ -333,10 +333,10 @@ impl State {
             }
             Self::Bound { lease } => return lease.t1().map(|t1| (t1, Timer::Renew)),
             Self::Renewing { extension, lease } | Self::Rebinding { extension, lease } => {
-                let own = match &extension.step {
-                    Step::Due(at) => due(*at, Timer::Retransmit),
-                    Step::Resolving(resolver) => (!opening).then_some((resolver.next, Timer::Resolve)),
-                    Step::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
+                let own = match &extension.attempt {
+                    Attempt::Due(at) => due(*at, Timer::Retransmit),
+                    Attempt::Resolving(resolver) => (!opening).then_some((resolver.next, Timer::Resolve)),
+                    Attempt::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
                 };
                 let renewing = matches!(self, Self::Renewing { .. });
                 let limit = if renewing { lease.t2().map(|t2| (t2, Timer::Rebind)) } else { None };

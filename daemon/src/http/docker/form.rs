@@ -8,7 +8,7 @@ use leasehold_api::to_json;
 use leasehold_core::effect::{Answer, NetworkAnswer};
 
 use super::lease::Flag;
-use super::{Refused, manifest, refused, told, words};
+use super::{Refused, answer, manifest, refused, words};
 
 /// The form that an answer takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,10 +88,10 @@ impl Form {
             (NetworkAnswer::Done, Shape::Activated) => Ok(manifest()),
             (NetworkAnswer::Done, Shape::Nothing) => Ok(to_json(&Released {})),
             (NetworkAnswer::Endpoint(record), Shape::Endpoint { tells_mac }) => {
-                Ok(to_json(&told::created(record, *tells_mac)))
+                Ok(to_json(&answer::created(record, *tells_mac)))
             }
             (NetworkAnswer::Joined { ifname, grant, gateway }, Shape::Join { ifname: inside }) => {
-                Ok(to_json(&told::joined(ifname, inside, grant.as_deref(), *gateway)))
+                Ok(to_json(&answer::joined(ifname, inside, grant.as_deref(), *gateway)))
             }
             (
                 NetworkAnswer::Done

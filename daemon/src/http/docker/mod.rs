@@ -3,10 +3,11 @@
 //! Pure: no socket, no file, no state. A failed call is a success to HTTP (200), because any other status of a driver is final
 //! to dockerd, which then shows the answer's bare text. [`options`] and [`wiring`] are what a network says about itself to the
 //! one driver and to the other, [`lease`] what it may say to both; [`pool`] and [`address`] are the calls of the one,
-//! [`network`] those of the other. [`endpoint`] is who a lease is for. A [`form`] is how to answer, [`told`] what dockerd is
+//! [`network`] those of the other. [`endpoint`] is who a lease is for. A [`form`] is how to answer, [`answer`] what dockerd is
 //! told about an endpoint; [`words`] names failures as Docker does, and [`parse`] reads addresses.
 
 mod address;
+mod answer;
 mod endpoint;
 mod form;
 mod lease;
@@ -14,7 +15,6 @@ mod network;
 mod options;
 mod parse;
 mod pool;
-mod told;
 mod wiring;
 mod words;
 

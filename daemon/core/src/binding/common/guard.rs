@@ -26,7 +26,7 @@ use std::time::Duration;
 use crate::binding::common::exchange::Exchange;
 use crate::binding::{Common, Cx};
 use crate::conflict::control::Control;
-use crate::conflict::{Heard, Turn, Window};
+use crate::conflict::{Action, Heard, Window};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, StateName};
 use crate::effect::{ExchangeId, Why};
@@ -162,7 +162,7 @@ impl Common {
             return;
         }
         let mut window = Window::optimistic(address, self.own_macs(), cx.now.boot);
-        if let Turn::Send(probe) = window.on_clock(cx.now.boot, cx.rng) {
+        if let Action::Send(probe) = window.on_clock(cx.now.boot, cx.rng) {
             frames.insert(0, probe);
         }
         self.close_guard(cx);
@@ -340,16 +340,16 @@ impl Common {
                 return None;
             }
             match guard.window.on_clock(cx.now.boot, cx.rng) {
-                Turn::Send(frame) => self.guard_send(vec![frame], cx),
+                Action::Send(frame) => self.guard_send(vec![frame], cx),
                 // The stations of this host have already heard it.
-                Turn::Repeat(frame) => self.guard_exchange().send_over(frame, cx.interfaces.lower(&self.link), cx),
-                Turn::Free => {
+                Action::Repeat(frame) => self.guard_exchange().send_over(frame, cx.interfaces.lower(&self.link), cx),
+                Action::Free => {
                     let waits = std::mem::take(&mut guard.waits);
                     cx.conflicts.free(&self.identity.lan);
                     return Some(Found::Free(waits));
                 }
-                Turn::Wait => return None,
-                Turn::Over => {
+                Action::Wait => return None,
+                Action::Over => {
                     self.close_guard(cx);
                     return None;
                 }

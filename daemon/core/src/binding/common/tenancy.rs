@@ -27,7 +27,7 @@ use std::net::Ipv4Addr;
 use crate::binding::holders::{Basis, Claim, Tenant};
 use crate::binding::{Common, Cx};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Client, Event, Output, Verdict};
+use crate::dhcpv4::{Client, Output, Signal, Verdict};
 use crate::event::EventKind;
 use crate::time::Instant;
 
@@ -115,7 +115,7 @@ impl Common {
         let holder = &tenant.who;
         tracing::debug!(%attachment, address = %lease.ip(), server = %lease.server, %holder, granted, "not taken: another attachment has it");
         let cause = format!("not taken from server {}: {holder} has it", lease.server);
-        if self.told.is_new(&format!("{} {cause}", lease.ip())) {
+        if self.warnings.is_new(&format!("{} {cause}", lease.ip())) {
             tracing::warn!(attachment = %self.attachment, address = %lease.ip(), server = %lease.server, %holder, "not taken: another attachment has it");
             self.note(EventKind::AddressHeld, lease, cause, cx);
         }
@@ -156,7 +156,7 @@ pub(in crate::binding) fn decline_foreign(client: &mut Client, taken: &Taken, ou
     if !taken.granted {
         return client.is_taken_here(by);
     }
-    let Output { frames, verdict, listen, .. } = client.handle(now, Event::Conflict { by });
+    let Output { frames, verdict, listen, .. } = client.handle(now, Signal::Conflict { by });
     output.frames.extend(frames);
     (output.verdict, output.listen) = (verdict, listen);
 }

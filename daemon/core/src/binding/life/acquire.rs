@@ -25,13 +25,13 @@ use self::offers::Misses;
 use self::survey::Reason;
 use crate::binding::common::guard::Waits;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
-use crate::binding::common::told;
+use crate::binding::common::warnings;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::conflict;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::timing::Timer;
-use crate::dhcpv4::{Client, Event, Loss, Output, Verdict};
+use crate::dhcpv4::{Client, Loss, Output, Signal, Verdict};
 use crate::effect::{ExchangeId, Failure, Outcome, StoreCause, Why};
 use crate::interface::News;
 use crate::link::{Beside, Hears, LinkCause, Sockets, Target};
@@ -170,17 +170,17 @@ impl Acquire {
 }
 
 impl Acquire {
-    /// Handles what the client makes of an event.
-    fn event(&mut self, common: &mut Common, event: Event<'_>, cx: &mut Cx<'_>) -> Next {
-        if self.stage != Stage::Exchanging || self.queues.is_some() && is_ours(&event) {
+    /// Handles what the client makes of a signal.
+    fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
+        if self.stage != Stage::Exchanging || self.queues.is_some() && is_ours(&signal) {
             return SAME;
         }
         if common.exchange.is_closed() && self.client.is_to_discover(cx.now.boot) && !self.may_try(common, cx)? {
             return SAME;
         }
         common.keep_if_free(&mut self.client, cx);
-        let from = told::sender(&event);
-        let mut output = self.client.handle(cx.now.boot, event);
+        let from = warnings::sender(&signal);
+        let mut output = self.client.handle(cx.now.boot, signal);
         self.queue_no_more(common, cx);
         common.tell_refused(from, &output, cx);
         if self.judge(common, &mut output, cx)? {
@@ -252,7 +252,7 @@ impl Acquire {
                     let asked = self.client.owed(cx.now.boot).filter(|lease| lease.ip() == address);
                     self.misses.heard(asked.map_or(Ipv4Addr::UNSPECIFIED, |lease| lease.server), address, by);
                 }
-                self.event(common, Event::Conflict { by }, cx)
+                self.signal(common, Signal::Conflict { by }, cx)
             }
             Stage::Probing => self.seek_another(common, Some(by), cx),
             Stage::Doubting => {
@@ -268,8 +268,8 @@ impl Acquire {
 
     /// Looks for another lease, on the sockets that are already open if there are any.
     fn seek(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        let event = if common.exchange.can_send() { Event::Opened } else { Event::Clock };
-        self.event(common, event, cx)
+        let signal = if common.exchange.can_send() { Signal::Opened } else { Signal::Clock };
+        self.signal(common, signal, cx)
     }
 
     /// Keeps the lease waiting until its address is probed for, unless it would end before. The sockets stay open in case it has
@@ -427,7 +427,7 @@ impl Living for Acquire {
             self.want_room(common, cx);
             self.go_aside(common, cx);
             self.queue_again(common, cx);
-            return self.event(common, Event::Clock, cx);
+            return self.signal(common, Signal::Clock, cx);
         }
         let failure = match common.claim().filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting)) {
             Some((address, by)) if self.misses.in_use(&common.identity.lan).is_none() => {
@@ -439,7 +439,7 @@ impl Living for Acquire {
     }
 
     fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.event(common, Event::Opened, cx)
+        self.signal(common, Signal::Opened, cx)
     }
 
     /// Fails the ADD at once if sockets cannot be had: its caller can do more about it than waiting can.
@@ -460,11 +460,11 @@ impl Living for Acquire {
     }
 
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
-        self.event(common, frame.into(), cx)
+        self.signal(common, frame.into(), cx)
     }
 
     fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next {
-        self.event(common, Event::Unreadable { cause, from }, cx)
+        self.signal(common, Signal::Unreadable { cause, from }, cx)
     }
 
     fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
@@ -533,7 +533,7 @@ impl Living for Acquire {
         self.room_at = (!self.adopts).then(|| cx.now.boot + ROOM_AFTER);
         let discovers = self.client.is_to_discover(cx.now.boot);
         match sockets {
-            None => self.event(common, Event::Clock, cx),
+            None => self.signal(common, Signal::Clock, cx),
             Some(sockets) => {
                 let may = !discovers || self.may_try(common, cx)?;
                 if !may {
@@ -541,16 +541,16 @@ impl Living for Acquire {
                     return SAME;
                 }
                 common.exchange.take(common.id, sockets, cx);
-                self.event(common, Event::Opened, cx)
+                self.signal(common, Signal::Opened, cx)
             }
         }
     }
 }
 
-/// Returns whether an event did not come in from outside.
-fn is_ours(event: &Event<'_>) -> bool {
-    match event {
-        Event::Clock | Event::Opened | Event::Unopened => true,
-        Event::Udp(_) | Event::Unreadable { .. } | Event::Arp(_) | Event::Conflict { .. } => false,
+/// Returns whether a signal did not come in from outside.
+fn is_ours(signal: &Signal<'_>) -> bool {
+    match signal {
+        Signal::Clock | Signal::Opened | Signal::Unopened => true,
+        Signal::Udp(_) | Signal::Unreadable { .. } | Signal::Arp(_) | Signal::Conflict { .. } => false,
     }
 }

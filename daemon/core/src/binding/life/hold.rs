@@ -14,11 +14,11 @@ pub(crate) use self::leavings::without;
 use crate::binding::common::Permit;
 use crate::binding::common::guard::{Before, Waits};
 use crate::binding::common::tenancy::{claim_of, decline_foreign};
-use crate::binding::common::told;
+use crate::binding::common::warnings;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Client, Event, Loss, Output, StateName, Verdict};
+use crate::dhcpv4::{Client, Loss, Output, Signal, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::grant::Grant;
@@ -176,13 +176,13 @@ impl Hold {
     /// Goes on with a try to extend the lease, at its turn.
     pub(in crate::binding) fn on_turn(&mut self, common: &mut Common, at: Option<Instant>, cx: &mut Cx<'_>) -> Next {
         self.client.extend_at(cx.now.boot, at);
-        self.event(common, Event::Clock, cx)
+        self.signal(common, Signal::Clock, cx)
     }
 
     /// Extends the lease now, because another client was offered its address.
     pub(in crate::binding) fn renew_early(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         self.client.renew_early(cx.now.boot);
-        self.event(common, Event::Clock, cx)
+        self.signal(common, Signal::Clock, cx)
     }
 
     /// Gives up a lease that another binding has too, without a word to the server, and looks for another.
@@ -196,13 +196,13 @@ impl Hold {
         self.lose(common, &lease, &Loss::Double { holder: holder.to_string() }, cx);
     }
 
-    /// Handles what the client makes of an event.
-    fn event(&mut self, common: &mut Common, event: Event<'_>, cx: &mut Cx<'_>) -> Next {
+    /// Handles what the client makes of a signal.
+    fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
-        let from = told::sender(&event);
+        let from = warnings::sender(&signal);
         self.tell_addressed(common, cx);
         common.keep_if_free(&mut self.client, cx);
-        let mut output = self.client.handle(cx.now.boot, event);
+        let mut output = self.client.handle(cx.now.boot, signal);
         common.tell_refused(from, &output, cx);
         let loss = self.refuses(common, &mut output, before.used, cx);
         let (asked, last) = (self.client.requesting(), self.last.clone());
@@ -246,7 +246,7 @@ impl Hold {
     /// Handles another station's use of the address. When the store knows, DECLINE leaves by the sockets that heard it.
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
-        let mut output = self.client.handle(cx.now.boot, Event::Conflict { by });
+        let mut output = self.client.handle(cx.now.boot, Signal::Conflict { by });
         let frames = std::mem::take(&mut output.frames);
         match &output.verdict {
             Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {}
@@ -482,11 +482,11 @@ impl Living for Hold {
     }
 
     fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.event(common, Event::Clock, cx)
+        self.signal(common, Signal::Clock, cx)
     }
 
     fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.event(common, Event::Opened, cx)
+        self.signal(common, Signal::Opened, cx)
     }
 
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
@@ -497,7 +497,7 @@ impl Living for Hold {
             true => tracing::debug!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
             false => tracing::warn!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
         }
-        self.event(common, Event::Unopened, cx)
+        self.signal(common, Signal::Unopened, cx)
     }
 
     fn on_no_line(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
@@ -505,11 +505,11 @@ impl Living for Hold {
     }
 
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
-        self.event(common, frame.into(), cx)
+        self.signal(common, frame.into(), cx)
     }
 
     fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next {
-        self.event(common, Event::Unreadable { cause, from }, cx)
+        self.signal(common, Signal::Unreadable { cause, from }, cx)
     }
 
     /// What the store already holds does not wait for a write that failed.
@@ -570,6 +570,6 @@ impl Living for Hold {
             return SAME;
         }
         common.permit = Permit::Held;
-        self.event(common, Event::Clock, cx)
+        self.signal(common, Signal::Clock, cx)
     }
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::super::timing::Timer;
-use super::super::{Event, Loss, Output, StateName, Verdict};
+use super::super::{Loss, Output, Signal, StateName, Verdict};
 use super::script::{ACK, LEASED, OFFER, Reply, SERVER, Stage, at, name, sent};
 use crate::wire::Mac;
 
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 0, 9]);
-const CONFLICT: Event<'_> = Event::Conflict { by: NEIGHBOUR };
+const CONFLICT: Signal<'_> = Signal::Conflict { by: NEIGHBOUR };
 
 fn names(output: &Output) -> Vec<&'static str> {
     output.frames.iter().map(|frame| name(frame)).collect()
@@ -35,7 +35,7 @@ fn assert_declined(output: &Output) {
 #[test]
 fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_soon() {
     let (mut stage, xid) = requesting();
-    let output = stage.event(at(0.0), CONFLICT);
+    let output = stage.signal(at(0.0), CONFLICT);
     assert!(output.frames.is_empty() && output.verdict.is_none(), "DECLINE answers the ACK: {output:?}");
     assert_eq!(stage.client.requesting(), Some((LEASED, true)));
     let output = stage.answer(at(0.1), &Reply::new(ACK, xid, 600));
@@ -55,7 +55,7 @@ fn a_server_that_offers_what_is_in_use_twice_in_a_row_waits_for_anothers_offer()
     let (mut stage, mut xid) = requesting();
     for round in 1..=2 {
         let now = stage.deadline().0 - Duration::from_millis(500);
-        stage.event(now, CONFLICT);
+        stage.signal(now, CONFLICT);
         assert_declined(&stage.answer(now, &Reply::new(ACK, xid, 600)));
         let (now, output) = stage.next(Timer::Discover, &["DISCOVER"]);
         xid = sent(&output.frames[0]).xid();
@@ -70,7 +70,7 @@ fn a_server_that_offers_what_is_in_use_twice_in_a_row_waits_for_anothers_offer()
 #[test]
 fn the_conflict_is_not_forgotten_when_the_request_has_to_be_sent_again() {
     let (mut stage, xid) = requesting();
-    stage.event(at(0.0), CONFLICT);
+    stage.signal(at(0.0), CONFLICT);
     stage.next(Timer::Retransmit, &["REQUEST"]);
     assert_declined(&stage.answer(at(2.0), &Reply::new(ACK, xid, 600)));
 }
@@ -78,7 +78,7 @@ fn the_conflict_is_not_forgotten_when_the_request_has_to_be_sent_again() {
 #[test]
 fn a_conflict_over_one_offer_says_nothing_of_the_next() {
     let (mut stage, xid) = requesting();
-    stage.event(at(0.0), CONFLICT);
+    stage.signal(at(0.0), CONFLICT);
     stage.answer(at(0.1), &Reply::new(ACK, xid, 600));
     let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
     let xid = sent(&output.frames[0]).xid();
@@ -90,7 +90,7 @@ fn a_conflict_over_one_offer_says_nothing_of_the_next() {
 #[test]
 fn a_held_address_is_declined_at_once_and_another_looked_for_after_ten_seconds() {
     let mut stage = Stage::bound(300, 525, 600);
-    let output = stage.event(at(5.0), CONFLICT);
+    let output = stage.signal(at(5.0), CONFLICT);
     assert_declined(&output);
     assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
     assert_eq!((stage.client.state(), stage.client.lease(), stage.client.owed(at(0.0))), (StateName::Init, None, None));
@@ -116,7 +116,7 @@ fn pauses(waited_for: bool, count: u32) -> Vec<u128> {
                 // Its server waits for another from the second on.
                 now = stage.next(Timer::Choose, &["REQUEST"]).0;
             }
-            stage.event(now, CONFLICT);
+            stage.signal(now, CONFLICT);
             assert_declined(&stage.answer(now, &Reply::new(ACK, xid, 600)));
             let (due, next) = stage.next(Timer::Discover, &["DISCOVER"]);
             let pause = due.saturating_since(now).as_millis();
@@ -137,7 +137,7 @@ fn the_pauses_between_conflicts_in_a_row_grow() {
 fn an_address_that_is_free_makes_the_next_conflict_the_first() {
     let mut stage = Stage::bound(300, 525, 600);
     for (now, pause) in [(5.0, 10), (100.0, 20)] {
-        assert_declined(&stage.event(at(now), CONFLICT));
+        assert_declined(&stage.signal(at(now), CONFLICT));
         assert_eq!(stage.deadline(), (at(now) + Duration::from_secs(pause), Timer::Discover));
         let (due, output) = stage.next(Timer::Discover, &["DISCOVER"]);
         let xid = sent(&output.frames[0]).xid();
@@ -145,7 +145,7 @@ fn an_address_that_is_free_makes_the_next_conflict_the_first() {
         stage.answer(due, &Reply::new(ACK, xid, 600));
     }
     stage.client.is_free();
-    assert_declined(&stage.event(at(200.0), CONFLICT));
+    assert_declined(&stage.signal(at(200.0), CONFLICT));
     assert_eq!(stage.deadline(), (at(210.0), Timer::Discover));
 }
 
@@ -155,7 +155,7 @@ fn a_lease_being_extended_is_declined_like_any_other() {
         let mut stage = Stage::bound(300, 525, 600);
         stage.clock(at(now));
         assert_eq!(stage.client.state(), state);
-        let output = stage.event(at(now + 1.0), CONFLICT);
+        let output = stage.signal(at(now + 1.0), CONFLICT);
         assert_declined(&output);
         assert!(!output.listen);
     }
@@ -165,6 +165,6 @@ fn a_lease_being_extended_is_declined_like_any_other() {
 fn without_an_address_there_is_no_conflict() {
     let mut stage = Stage::acquiring();
     stage.clock(at(0.0));
-    let output = stage.event(at(0.5), CONFLICT);
+    let output = stage.signal(at(0.5), CONFLICT);
     assert!(output.frames.is_empty() && output.verdict.is_none() && output.listen, "{output:?}");
 }

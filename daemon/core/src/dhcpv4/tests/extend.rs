@@ -9,7 +9,7 @@ use fastrand::Rng;
 
 use super::super::accept::Refusal;
 use super::super::timing::Timer;
-use super::super::{Client, Event, Loss, Output, StateName, Verdict};
+use super::super::{Client, Loss, Output, Signal, StateName, Verdict};
 use super::script::{ACK, LEASED, Reply, SERVER, SERVER_MAC, Stage, at, lease, name, plain, sent, timed};
 use crate::time::Instant;
 
@@ -217,7 +217,7 @@ fn its_own_servers_nak_is_obeyed_at_once() {
 #[test]
 fn a_nak_of_another_server_is_forgotten_with_its_try() {
     let (mut stage, _) = rebinding();
-    stage.event(at(601.0), super::super::Event::Unopened);
+    stage.signal(at(601.0), super::super::Signal::Unopened);
     stage.listening = false;
     let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
     assert!(output.verdict.is_none());
@@ -290,8 +290,8 @@ fn a_renewal_before_t1_that_gets_no_sockets_waits_for_t1() {
     for (lease, t1) in [(lease(), None), (timed(500, 900, 1000), Some((at(500.0), Timer::Renew)))] {
         let mut stage = Stage::new(Client::resume(plain(), Arc::new(lease), at(0.0), Rng::with_seed(7)));
         stage.client.renew_early(at(100.0));
-        assert!(stage.event(at(100.0), Event::Clock).listen);
-        let output = stage.event(at(100.0), Event::Unopened);
+        assert!(stage.signal(at(100.0), Signal::Clock).listen);
+        let output = stage.signal(at(100.0), Signal::Unopened);
         assert!(!output.listen && output.frames.is_empty());
         assert_eq!((stage.client.state(), stage.client.deadline()), (StateName::Bound, t1));
     }

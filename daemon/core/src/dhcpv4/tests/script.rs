@@ -9,7 +9,7 @@ use fastrand::Rng;
 use super::super::lease::Lease;
 use super::super::message::Sender;
 use super::super::timing::Timer;
-use super::super::{Client, Event, Output, Verdict};
+use super::super::{Client, Output, Signal, Verdict};
 use crate::identity::ClientId;
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -199,9 +199,9 @@ impl Stage {
 
     /// Sets the time to `now`; sockets that are wanted open at once.
     pub(super) fn clock(&mut self, now: Instant) -> Output {
-        let mut output = self.event(now, Event::Clock);
+        let mut output = self.signal(now, Signal::Clock);
         if output.listen && !std::mem::replace(&mut self.listening, output.listen) {
-            let opened = self.event(now, Event::Opened);
+            let opened = self.signal(now, Signal::Opened);
             assert!(output.frames.is_empty(), "sent before the sockets were open");
             output = Output { verdict: output.verdict.or(opened.verdict.clone()), ..opened };
         }
@@ -209,8 +209,8 @@ impl Stage {
         output
     }
 
-    pub(super) fn event(&mut self, now: Instant, event: Event<'_>) -> Output {
-        let output = self.client.handle(now, event);
+    pub(super) fn signal(&mut self, now: Instant, signal: Signal<'_>) -> Output {
+        let output = self.client.handle(now, signal);
         let closes = output.anew || matches!(output.verdict, Some(Verdict::Lost(..)));
         if !output.listen || !closes {
             return output;
@@ -220,7 +220,7 @@ impl Stage {
         assert!(declines, "sent over the sockets of before");
         self.listening = true;
         let Output { mut frames, verdict, refused, dropped, anew, missed, .. } = output;
-        let opened = self.client.handle(now, Event::Opened);
+        let opened = self.client.handle(now, Signal::Opened);
         frames.extend(opened.frames);
         Output { frames, verdict, refused, dropped, anew, missed, listen: opened.listen }
     }
@@ -237,7 +237,7 @@ impl Stage {
             destination_port: 68,
             payload: &payload,
         };
-        let output = self.event(now, Event::Udp(&udp));
+        let output = self.signal(now, Signal::Udp(&udp));
         self.listening = output.listen;
         output
     }
@@ -253,7 +253,7 @@ impl Stage {
             target_mac: MAC,
             target: LEASED,
         };
-        self.event(now, Event::Arp(&arp))
+        self.signal(now, Signal::Arp(&arp))
     }
 
     pub(super) fn deadline(&self) -> (Instant, Timer) {

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 use super::super::profile::Wanted;
 use super::super::timing::Timer;
-use super::super::{Client, Event, Loss, Output, StateName, Verdict};
+use super::super::{Client, Loss, Output, Signal, StateName, Verdict};
 use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER_MAC, STATION, Stage, at, lease, name, plain, sent};
 use crate::wire::Mac;
 
@@ -276,8 +276,8 @@ fn the_first_nak_starts_over_at_once_and_the_next_after_a_pause() {
 #[test]
 fn sockets_that_cannot_be_had_are_asked_for_again_at_the_next_chance() {
     let mut stage = Stage::bound(500, 900, 1000);
-    assert!(stage.event(at(500.0), Event::Clock).listen);
-    let output = stage.event(at(500.0), Event::Unopened);
+    assert!(stage.signal(at(500.0), Signal::Clock).listen);
+    let output = stage.signal(at(500.0), Signal::Unopened);
     assert!(!output.listen);
     assert_eq!(stage.deadline(), (at(700.0), Timer::Retransmit));
     stage.listening = false;
@@ -289,8 +289,8 @@ fn sockets_that_can_never_be_had_are_asked_for_once_a_minute_in_the_end() {
     let mut stage = Stage::new(Client::seek(plain(), at(0.0), Rng::with_seed(7)));
     let mut last = stage.deadline().0;
     for base in [8.0, 16.0, 32.0, 60.0, 60.0] {
-        assert!(stage.event(last, Event::Clock).listen);
-        assert!(!stage.event(last, Event::Unopened).listen);
+        assert!(stage.signal(last, Signal::Clock).listen);
+        assert!(!stage.signal(last, Signal::Unopened).listen);
         let (when, _) = stage.deadline();
         between(when.saturating_since(last), base * 0.875, base * 1.125);
         last = when;
@@ -317,7 +317,7 @@ fn while_an_offer_waits_no_discover_is_due() {
 #[test]
 fn an_offer_that_waits_is_forgotten_with_its_sockets() {
     let mut stage = offered_another(0.9);
-    let output = stage.event(at(1.0), Event::Unopened);
+    let output = stage.signal(at(1.0), Signal::Unopened);
     assert!(!output.listen, "not at once again");
     stage.listening = false;
     let (when, _) = stage.next(Timer::Retransmit, &["DISCOVER"]);

@@ -1,7 +1,7 @@
 //! Asking a LAN for Docker, which wants to know its subnet and router before any container is there.
 //!
 //! A look speaks from the LAN's link like any ADD over it, and after a second from a macvlan beside it, but takes nothing: see
-//! `dhcpv4::look`. It ends with the first offer that is believed, or after a few seconds. Nobody has its Ethernet address, so
+//! `dhcpv4::inquiry`. It ends with the first offer that is believed, or after a few seconds. Nobody has its Ethernet address, so
 //! that it need not wait for the end of the macvlan.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::{Job, Next};
-use crate::dhcpv4::look::{Look, Sight};
+use crate::dhcpv4::inquiry::{Inquiry, Sight};
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::ClientProfile;
 use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId};
@@ -35,7 +35,7 @@ pub(in crate::registry) struct Looking {
     began: Instant,
     stage: Stage,
     /// What is asked, from the moment when the first sockets are open.
-    look: Option<Box<Look>>,
+    inquiry: Option<Box<Inquiry>>,
     /// The LAN's link, until it is gone back to.
     link: Option<Link>,
     /// A macvlan beside it is to ask on.
@@ -89,23 +89,23 @@ impl Looking {
     fn asks(&mut self, now: Instant, rng: &mut Rng) {
         let Stage::Opening(_, exchange) = self.stage else { return };
         self.stage = Stage::Asking(exchange);
-        if self.look.is_some() {
+        if self.inquiry.is_some() {
             return;
         }
-        self.look = Some(Box::new(Look::new(self.sender(), now, rng.fork())));
+        self.inquiry = Some(Box::new(Inquiry::new(self.sender(), now, rng.fork())));
         self.limit = (now + SILENCE).min(self.began + self.request.timeout);
     }
 
     /// Returns the link to go back to where the macvlan beside it cannot be had.
     fn back_to(&self) -> Option<Link> {
-        self.link.clone().filter(|_| self.look.is_some())
+        self.link.clone().filter(|_| self.inquiry.is_some())
     }
 
     /// Returns why it has failed by now.
     fn failure(&self, now: Instant) -> Failure {
         let (lan, waited) = (self.request.lan.clone(), whole_millis(now.saturating_since(self.began)));
-        if let Some(look) = &self.look {
-            let (tally, sent) = (Box::new(look.tally().clone()), look.tally().discovers);
+        if let Some(inquiry) = &self.inquiry {
+            let (tally, sent) = (Box::new(inquiry.tally().clone()), inquiry.tally().discovers);
             return Failure::NoOffer { lan, sent, waited, queued: Duration::ZERO, tally, silence: None, cut: false };
         }
         match &self.stage {
@@ -122,8 +122,8 @@ impl Looking {
         let limit = now.boot + request.timeout.min(SILENCE);
         let stage = Stage::Finding(core.out.inspect(Waiter::Call(id), request.place().target()));
         core.time_call(id, limit);
-        let (look, link, goes_aside) = (None, None, false);
-        Self { request, limit, began: now.boot, stage, look, link, goes_aside }.waits()
+        let (inquiry, link, goes_aside) = (None, None, false);
+        Self { request, limit, began: now.boot, stage, inquiry, link, goes_aside }.waits()
     }
 
     fn waits(self) -> Next {
@@ -167,18 +167,18 @@ impl Looking {
             return self.end(core, now, id, Err(failure));
         }
         let mut next = self.limit;
-        match (&self.stage, &mut self.look) {
+        match (&self.stage, &mut self.inquiry) {
             (Stage::AwaitingCarrier(_), _) => {
                 self.stage = Stage::Finding(core.out.inspect(Waiter::Call(id), self.request.place().target()));
             }
-            (Stage::Asking(_), Some(look)) if self.goes_aside && look.asks_again(now.boot) => {
+            (Stage::Asking(_), Some(inquiry)) if self.goes_aside && inquiry.asks_again(now.boot) => {
                 self.goes_aside = false;
                 let aside = self.link.clone().map(Link::by_port);
                 aside.into_iter().for_each(|link| self.open(id, link, &mut core.out));
             }
-            (Stage::Asking(exchange), Some(look)) => {
-                look.on_clock(now.boot).into_iter().for_each(|frame| core.out.send(*exchange, frame));
-                next = next.min(look.deadline());
+            (Stage::Asking(exchange), Some(inquiry)) => {
+                inquiry.on_clock(now.boot).into_iter().for_each(|frame| core.out.send(*exchange, frame));
+                next = next.min(inquiry.deadline());
             }
             (Stage::Finding(_) | Stage::Opening(..) | Stage::Asking(_), _) => {}
         }
@@ -193,16 +193,16 @@ impl Looking {
         id: RequestId,
         (bytes, meta): (&[u8], FrameMeta),
     ) -> Next {
-        let Some(look) = &mut self.look else { return self.waits() };
+        let Some(inquiry) = &mut self.inquiry else { return self.waits() };
         match frame::decode(bytes, meta) {
-            Ok(Frame::Udp(udp)) => match look.on_udp(now.boot, &udp) {
+            Ok(Frame::Udp(udp)) => match inquiry.on_udp(now.boot, &udp) {
                 Ok(sight) => return self.end(core, now, id, Ok(sight)),
                 Err(refused) => core.out.refused(&refused),
             },
             Ok(Frame::Arp(_)) => {}
             Err(cause) => {
                 core.out.refused(&cause);
-                look.on_unreadable(cause);
+                inquiry.on_unreadable(cause);
             }
         }
         self.waits()
@@ -216,7 +216,7 @@ impl Looking {
 
     /// The link did not take a message.
     pub(super) fn unsent(mut self, cause: &LinkCause) -> Next {
-        self.look.iter_mut().for_each(|look| look.on_unsent(cause.to_string()));
+        self.inquiry.iter_mut().for_each(|inquiry| inquiry.on_unsent(cause.to_string()));
         self.waits()
     }
 

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use super::{Found, Waits, Way};
 use crate::binding::{Common, Cx};
-use crate::conflict::control::{self, Control, Turn, Verdict};
+use crate::conflict::control::{self, Action, Control, Verdict};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
@@ -68,13 +68,13 @@ impl Common {
             return ControlFlow::Continue(());
         };
         let found = match control.on_clock(cx.now.boot, can_send) {
-            Turn::Ask(frame) => {
+            Action::Ask(frame) => {
                 self.guard_send(vec![frame], cx);
                 None
             }
-            Turn::Wait => return ControlFlow::Break(None),
-            Turn::Over(Verdict::Has(_)) => self.believe_claim(),
-            Turn::Over(Verdict::Nobody(proxies)) => self.clear(&proxies, client, cx),
+            Action::Wait => return ControlFlow::Break(None),
+            Action::Over(Verdict::Has(_)) => self.believe_claim(),
+            Action::Over(Verdict::Nobody(proxies)) => self.clear(&proxies, client, cx),
         };
         match found {
             Some(found) => ControlFlow::Break(Some(found)),

@@ -8,7 +8,7 @@
 
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Next};
-use crate::dhcpv4::Event;
+use crate::dhcpv4::Signal;
 use crate::link::{Beside, LinkCause};
 
 impl Acquire {
@@ -36,6 +36,6 @@ impl Acquire {
         tracing::info!(attachment = %common.attachment, %cause, "no macvlan to ask from beside the LAN's link");
         self.beside = Beside::Never;
         self.client.reopens();
-        Ok(self.event(common, Event::Clock, cx))
+        Ok(self.signal(common, Signal::Clock, cx))
     }
 }

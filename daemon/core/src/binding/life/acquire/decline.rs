@@ -9,7 +9,7 @@ use super::{Abort, Acquire, Stage};
 use crate::binding::life::release::{Owed, Release};
 use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME, Want};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Event, Loss, Output, Verdict};
+use crate::dhcpv4::{Loss, Output, Signal, Verdict};
 use crate::effect::{Failure, StoreCause};
 use crate::time::whole_millis;
 use crate::wire::Mac;
@@ -24,11 +24,11 @@ impl Acquire {
     /// Lets go of the current lease: it has ended, or it is declined, on whichever sockets there are.
     fn let_go(&mut self, common: &mut Common, next: Stage, by: Option<Mac>, cx: &mut Cx<'_>) -> Next {
         self.stage = next;
-        let event = match by.filter(|_| !self.has_ended(cx.now.boot)) {
-            Some(by) => Event::Conflict { by },
-            None => Event::Clock,
+        let signal = match by.filter(|_| !self.has_ended(cx.now.boot)) {
+            Some(by) => Signal::Conflict { by },
+            None => Signal::Clock,
         };
-        let Output { frames, verdict, .. } = self.client.handle(cx.now.boot, event);
+        let Output { frames, verdict, .. } = self.client.handle(cx.now.boot, signal);
         match &verdict {
             Some(Verdict::Lost(lease, Loss::Conflict { .. })) if !common.may_decline(lease, cx) => {}
             Some(_) | None => common.guard_send(frames, cx),

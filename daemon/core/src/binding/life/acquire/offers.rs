@@ -24,7 +24,7 @@ use crate::binding::common::tenancy::{Taken, decline_foreign};
 use crate::binding::{Common, Cx, Life, Report};
 use crate::conflict::lans::{MAX_CONFLICTS, TooSoon};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Event, Miss, Missed, Output};
+use crate::dhcpv4::{Miss, Missed, Output, Signal};
 use crate::effect::Failure;
 use crate::identity::{AddressHolder, Lan};
 use crate::pool::Unfit;
@@ -225,7 +225,7 @@ impl Acquire {
             Ruling::Take => {}
             Ruling::Refuse(pause) => output.replace(self.client.refuse(now, pause)),
             Ruling::Decline(taken) => decline_foreign(&mut self.client, &taken, output, now),
-            Ruling::DeclineUsed(by) => _ = self.client.handle(now, Event::Conflict { by }),
+            Ruling::DeclineUsed(by) => _ = self.client.handle(now, Signal::Conflict { by }),
             Ruling::Fail(failure) => {
                 if asks {
                     self.client.refuse(now, Duration::ZERO);

@@ -10,7 +10,7 @@ use ipnet::{IpNet, Ipv4Net};
 use super::{Came, Hold, SETUP, Setup};
 use crate::binding::common::Permit;
 use crate::binding::{Common, Cx, Next, SAME};
-use crate::dhcpv4::Event;
+use crate::dhcpv4::Signal;
 use crate::dhcpv4::lease::Lease;
 use crate::grant::Grant;
 use crate::grant::policy::{OnChange, OnExpiry};
@@ -195,7 +195,7 @@ impl Hold {
         let leased = self.client.lease().map(Lease::ip);
         common.guard_moved(leased, cx);
         match was_talking && !self.client.seek_anew(cx.now.boot) {
-            true => self.event(common, Event::Unopened, cx),
+            true => self.signal(common, Signal::Unopened, cx),
             false => SAME,
         }
     }

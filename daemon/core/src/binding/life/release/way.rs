@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Owed, Release, Stage, Way};
 use crate::backoff::jittered;
 use crate::binding::{Common, Cx, Task, Waiter};
-use crate::conflict::stations::{Question, Turn};
+use crate::conflict::stations::{Action, Question};
 use crate::dhcpv4::release as dhcp;
 use crate::dhcpv4::release::ReleaseStep;
 use crate::event::EventKind;
@@ -203,12 +203,12 @@ impl Release {
     }
 
     /// Goes on with a question who has the address. While another station has it, it is not given back.
-    pub(super) fn asked(&mut self, common: &mut Common, turn: Turn, cx: &mut Cx<'_>) {
-        match turn {
-            Turn::Wait => {}
-            Turn::Ask(frames) => common.exchange.send(frames, cx),
-            Turn::Over { by: None } => self.send(common, cx),
-            Turn::Over { by: Some(by) } => {
+    pub(super) fn asked(&mut self, common: &mut Common, action: Action, cx: &mut Cx<'_>) {
+        match action {
+            Action::Wait => {}
+            Action::Ask(frames) => common.exchange.send(frames, cx),
+            Action::Over { by: None } => self.send(common, cx),
+            Action::Over { by: Some(by) } => {
                 let own = common.link.mac();
                 if by == own && self.waits_for_link_to_go(cx) {
                     return common.exchange.close(cx);

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use crate::binding::{Common, Cx};
 use crate::dhcpv4::accept::Refusal;
-use crate::dhcpv4::{Client, Event, Output, Refused, Verdict};
+use crate::dhcpv4::{Client, Output, Refused, Signal, Verdict};
 use crate::effect::ExchangeId;
 use crate::link::LinkCause;
 use crate::wire::Mac;
@@ -16,12 +16,12 @@ const MOST: usize = 16;
 
 /// What was reported for a lease so far, by hash. Boxed: hardly any has something to report.
 #[derive(Debug, Default)]
-pub(in crate::binding) struct Told(Option<Box<Seen>>);
+pub(in crate::binding) struct Warnings(Option<Box<Seen>>);
 
 /// The hashes, and how many there are.
 type Seen = ([u64; MOST], usize);
 
-impl Told {
+impl Warnings {
     /// Records that something is reported; false if it was before, or if there was too much.
     pub(in crate::binding) fn is_new(&mut self, what: &str) -> bool {
         let mut hasher = DefaultHasher::new();
@@ -39,12 +39,12 @@ impl Told {
 /// Who sent an answer: by IP as far as that can be read, and by Ethernet address.
 pub(in crate::binding) type From = (Option<Ipv4Addr>, Mac);
 
-/// Returns who sent the answer that an event brings, if it brings one.
-pub(in crate::binding) fn sender(event: &Event<'_>) -> Option<From> {
-    match event {
-        Event::Udp(udp) => Some((Some(udp.source), udp.source_mac)),
-        Event::Unreadable { from, .. } => Some((None, *from)),
-        Event::Clock | Event::Opened | Event::Unopened | Event::Arp(_) | Event::Conflict { .. } => None,
+/// Returns who sent the answer that a signal brings, if it brings one.
+pub(in crate::binding) fn sender(signal: &Signal<'_>) -> Option<From> {
+    match signal {
+        Signal::Udp(udp) => Some((Some(udp.source), udp.source_mac)),
+        Signal::Unreadable { from, .. } => Some((None, *from)),
+        Signal::Clock | Signal::Opened | Signal::Unopened | Signal::Arp(_) | Signal::Conflict { .. } => None,
     }
 }
 
@@ -55,7 +55,7 @@ impl Common {
             self.tell_of(from, output, cx);
         }
         if matches!(output.verdict, Some(Verdict::Lost(..))) {
-            self.told = Told::default();
+            self.warnings = Warnings::default();
         }
     }
 
@@ -65,7 +65,7 @@ impl Common {
             return;
         }
         client.on_unsent(cause.to_string());
-        if self.told.is_new(&cause.to_string()) {
+        if self.warnings.is_new(&cause.to_string()) {
             tracing::warn!(attachment = %self.attachment, %cause, "message not sent");
         }
     }
@@ -74,7 +74,7 @@ impl Common {
         let (attachment, from) = (&self.attachment, from.map(tracing::field::display));
         if let Some(refused) = &output.refused {
             cx.out.refused(refused);
-            if is_noise(refused) || !self.told.is_new(&refused.to_string()) {
+            if is_noise(refused) || !self.warnings.is_new(&refused.to_string()) {
                 tracing::debug!(%attachment, from, %mac, cause = %refused, "answer refused");
             } else {
                 tracing::warn!(%attachment, from, %mac, cause = %refused, "answer refused");
@@ -82,7 +82,7 @@ impl Common {
         }
         for dropped in &output.dropped {
             cx.out.refused(dropped);
-            if self.told.is_new(&dropped.to_string()) {
+            if self.warnings.is_new(&dropped.to_string()) {
                 tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped, the rest is used");
             }
         }
@@ -105,10 +105,10 @@ mod tests {
 
     #[test]
     fn a_thing_is_told_once_and_so_are_sixteen_at_most() {
-        let mut told = Told::default();
-        assert!(told.is_new("option 6, impossible length: 5 bytes") && told.is_new("IPv4 fragment"));
-        assert!(!told.is_new("option 6, impossible length: 5 bytes"));
-        let new = (0..100).filter(|n| told.is_new(&format!("yiaddr is not a host's address: 127.0.0.{n}"))).count();
+        let mut warnings = Warnings::default();
+        assert!(warnings.is_new("option 6, impossible length: 5 bytes") && warnings.is_new("IPv4 fragment"));
+        assert!(!warnings.is_new("option 6, impossible length: 5 bytes"));
+        let new = (0..100).filter(|n| warnings.is_new(&format!("yiaddr is not a host's address: 127.0.0.{n}"))).count();
         assert_eq!(new, MOST - 2);
     }
 }

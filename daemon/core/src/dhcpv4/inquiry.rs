@@ -13,9 +13,9 @@ use crate::time::Instant;
 use crate::wire::frame::{BadFrame, Udp};
 use crate::wire::message::{Message, MessageType};
 
-/// A look, over sockets that are open.
+/// An inquiry, over sockets that are open.
 #[derive(Debug)]
-pub struct Look {
+pub struct Inquiry {
     sender: Sender,
     xid: u32,
     began: Instant,
@@ -36,8 +36,8 @@ pub struct Sight {
     pub router: Option<Ipv4Addr>,
 }
 
-impl Look {
-    /// Begins a look. The first DISCOVER is due at once.
+impl Inquiry {
+    /// Begins an inquiry. The first DISCOVER is due at once.
     pub fn new(sender: Sender, now: Instant, mut rng: Rng) -> Self {
         Self { sender, xid: rng.u32(..), began: now, next: now, tally: Tally::default(), rng }
     }
@@ -63,7 +63,7 @@ impl Look {
         self.next
     }
 
-    /// Returns what a datagram says, if it is an OFFER to this look and is believed.
+    /// Returns what a datagram says, if it is an OFFER to this inquiry and is believed.
     pub fn on_udp(&mut self, now: Instant, udp: &Udp<'_>) -> Result<Sight, Refused> {
         self.offer(now, udp).inspect_err(|refused| self.tally.count(refused.clone()))
     }
