@@ -29,12 +29,12 @@ pub struct Survey {
     pub macvlan: bool,
 }
 
-/// Silence, as an ADD met it.
+/// Silence, as whoever asked met it: an ADD, or an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
     /// The container's interface.
     pub ifname: String,
-    /// Frames that had come in on it when the ADD began.
+    /// Frames that had come in on it when the asking began.
     pub before: u64,
     /// How long the link had been up when the ADD's time was over, if it came up recently.
     pub up_for: Option<Duration>,
@@ -44,7 +44,7 @@ pub struct Silence {
 
 impl Silence {
     /// Returns a sentence for each possible cause, with the way out, the likeliest first.
-    pub(crate) fn reasons(&self, lan: &Lan) -> Vec<String> {
+    pub fn reasons(&self, lan: &Lan) -> Vec<String> {
         let of_the_host = lan.parent().into_iter().flat_map(|parent| self.of_the_host(parent));
         self.carrier().into_iter().chain(self.spanning_tree(lan)).chain(of_the_host).chain(self.frames()).collect()
     }

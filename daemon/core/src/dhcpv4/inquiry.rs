@@ -6,6 +6,7 @@ use fastrand::Rng;
 use ipnet::Ipv4Net;
 
 use super::accept::{self, Expect, Refusal};
+use super::lease::Lease;
 use super::message::{CLIENT_PORT, Sender};
 use super::state::StateName;
 use super::{Refused, Tally, timing};
@@ -34,6 +35,15 @@ pub struct Sight {
     pub subnet: Option<Ipv4Net>,
     /// The router.
     pub router: Option<Ipv4Addr>,
+}
+
+/// A server's offer, whole.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// The message.
+    pub message: Message,
+    /// The lease that it offers.
+    pub lease: Lease,
 }
 
 impl Inquiry {
@@ -65,7 +75,15 @@ impl Inquiry {
 
     /// Returns what a datagram says, if it is an OFFER to this inquiry and is believed.
     pub fn on_udp(&mut self, now: Instant, udp: &Udp<'_>) -> Result<Sight, Refused> {
-        self.offer(now, udp).inspect_err(|refused| self.tally.count(refused.clone()))
+        let Offer { message, lease } = self.offer(now, udp)?;
+        // The mask of an address's class would only be a guess.
+        let subnet = message.options.subnet_mask.map(|_| lease.address.trunc());
+        Ok(Sight { server: lease.server, subnet, router: lease.gateway })
+    }
+
+    /// Returns a datagram's offer whole, if it is an OFFER to this inquiry and is believed.
+    pub fn offer(&mut self, now: Instant, udp: &Udp<'_>) -> Result<Offer, Refused> {
+        self.believed(now, udp).inspect_err(|refused| self.tally.count(refused.clone()))
     }
 
     /// Counts a frame that could not be read.
@@ -83,7 +101,7 @@ impl Inquiry {
         &self.tally
     }
 
-    fn offer(&self, now: Instant, udp: &Udp<'_>) -> Result<Sight, Refused> {
+    fn believed(&self, now: Instant, udp: &Udp<'_>) -> Result<Offer, Refused> {
         let message = Message::decode(udp.payload)?;
         if udp.destination_port != CLIENT_PORT {
             return Err(Refusal::OtherPort(udp.destination_port).into());
@@ -96,8 +114,6 @@ impl Inquiry {
         }
         accept::expect_kind(&message, &[MessageType::Offer], StateName::Selecting)?;
         let lease = accept::lease(&message, server, udp.source_mac, now, None)?;
-        // The mask of an address's class would only be a guess.
-        let subnet = message.options.subnet_mask.map(|_| lease.address.trunc());
-        Ok(Sight { server, subnet, router: lease.gateway })
+        Ok(Offer { message, lease })
     }
 }

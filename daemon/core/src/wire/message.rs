@@ -2,6 +2,7 @@
 //!
 //! It does not know which message may be sent when, nor which reply is believed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -129,10 +130,15 @@ const COOKIE: [u8; 4] = [99, 130, 83, 99];
 const HEADER: usize = 240;
 
 impl Message {
+    /// Returns every option of a message as it was sent, by its code: for people. Empty if it is too short to have any.
+    pub fn options_as_sent(bytes: &[u8]) -> BTreeMap<u8, Vec<u8>> {
+        let fields = split(bytes).map(|(header, options)| Fields::as_sent(options, header.file, header.sname));
+        fields.unwrap_or_default()
+    }
+
     /// Reads a server's message, a UDP payload.
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
-        let (header, options) = bytes.split_at_checked(HEADER).ok_or(BadMessage::TooShort)?;
-        let header = Header::read(header).ok_or(BadMessage::TooShort)?;
+        let (header, options) = split(bytes).ok_or(BadMessage::TooShort)?;
         match (header.op, header.htype, header.hlen, header.cookie) {
             (BOOT_REPLY, ETHERNET, ETHERNET_LENGTH, COOKIE) => {}
             (BOOT_REPLY, ETHERNET, ETHERNET_LENGTH, _) => return Err(BadMessage::Cookie),
@@ -159,6 +165,12 @@ impl Message {
             options: Options::read(fields),
         })
     }
+}
+
+/// Returns a message's fixed part and its options.
+fn split(bytes: &[u8]) -> Option<(Header<'_>, &[u8])> {
+    let (header, options) = bytes.split_at_checked(HEADER)?;
+    Some((Header::read(header)?, options))
 }
 
 /// The fixed part of a message (RFC 2131 §2, figure 1). Hops are ignored.

@@ -106,6 +106,20 @@ pub fn fqdn(name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
+/// Returns the usable names of a search list (119); `None` if it is malformed.
+pub fn search(value: &[u8]) -> Option<Vec<String>> {
+    value::search(value, &mut drop).ok()
+}
+
+/// Returns the usable routes of option 33, 121 or 249; `None` if they are malformed, or if none is usable.
+pub fn routes(code: u8, value: &[u8]) -> Option<Vec<WireRoute>> {
+    match code {
+        code::STATIC_ROUTE => value::static_routes(value, &mut drop).ok(),
+        code::CLASSLESS_ROUTES | code::MICROSOFT_ROUTES => value::classless_routes(value, &mut drop).ok(),
+        _ => None,
+    }
+}
+
 /// Most addresses that a list of servers or routers keeps. Resolvers read three; nobody lists sixteen.
 pub const MAX_ADDRESSES: usize = 16;
 /// Most routes that an option may hold. An unfragmented message of 1,500 bytes has room for fewer. No network plans a longer

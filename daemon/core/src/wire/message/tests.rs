@@ -445,3 +445,15 @@ fn assert_bounded(options: &Options) -> Result<(), TestCaseError> {
     prop_assert!(options.message.iter().all(plain));
     Ok(())
 }
+
+#[test]
+fn options_as_sent_hold_those_that_no_client_knows_and_all_instances_joined() {
+    let sent = [option(224, &[1]), option(6, &[10, 0, 0, 1]), option(224, &[2]), option(52, &[1])].concat();
+    let in_file = [option(43, b"x"), vec![255]].concat();
+    let mut reply = Reply::ack(&sent);
+    reply.file = in_file;
+    let options = Message::options_as_sent(&reply.bytes());
+    let expected = [(6, vec![10, 0, 0, 1]), (43, b"x".to_vec()), (53, vec![5]), (224, vec![1, 2])];
+    assert_eq!(options.into_iter().collect::<Vec<_>>(), expected);
+    assert!(Message::options_as_sent(&[2; 100]).is_empty());
+}

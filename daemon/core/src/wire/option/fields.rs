@@ -13,6 +13,8 @@ pub(in crate::wire) struct Fields<'a> {
     pub(super) dropped: Dropped,
     /// The options that reached past their field: three at most, because a field ends there.
     broken: Vec<u8>,
+    /// Whether options that this client does not know are kept too.
+    whole: bool,
 }
 
 /// All instances of one option, joined.
@@ -42,7 +44,17 @@ impl<'a> Fields<'a> {
     ///
     /// Instances of one option are joined in that order of the fields, wherever they stand (RFC 3396 §5, §7).
     pub(in crate::wire) fn split(options: &'a [u8], file: &'a [u8], sname: &'a [u8]) -> Self {
-        let mut fields = Self::default();
+        Self::default().with(options, file, sname)
+    }
+
+    /// Returns every option as it was sent, those that this client does not know too, but none that says how the others are sent.
+    pub(in crate::wire) fn as_sent(options: &'a [u8], file: &'a [u8], sname: &'a [u8]) -> BTreeMap<u8, Vec<u8>> {
+        let fields = Self { whole: true, ..Self::default() }.with(options, file, sname);
+        fields.values.into_iter().map(|(code, value)| (code, value.bytes.into_owned())).collect()
+    }
+
+    fn with(mut self, options: &'a [u8], file: &'a [u8], sname: &'a [u8]) -> Self {
+        let fields = &mut self;
         fields.scan(options);
         let overload = fields.take_overload();
         for (bit, field) in [(1, file), (2, sname)] {
@@ -51,7 +63,7 @@ impl<'a> Fields<'a> {
             }
         }
         fields.drop_broken();
-        fields
+        self
     }
 
     /// Returns the message type (53) as sent, if it is there and one byte long.
@@ -74,7 +86,7 @@ impl<'a> Fields<'a> {
                 self.broken.push(code);
                 return;
             };
-            if is_known(code) {
+            if self.whole || is_known(code) {
                 let value = Value { bytes: Cow::Borrowed(piece), first: piece.len() };
                 self.values.entry(code).and_modify(|v| v.bytes.to_mut().extend(piece)).or_insert(value);
             }
