@@ -37,6 +37,10 @@ fn main() -> ExitCode {
     match cli::Args::parse().command {
         cli::Command::Daemon(args) => daemon(args),
         cli::Command::Events(args) => said(cli::events(&args, &mut io::stdout().lock()).map_err(Into::into)),
+        cli::Command::Probe(args) => match cli::probe(&args, io::stdout().lock()) {
+            Ok(verdict) => verdict.code().into(),
+            Err(error) => said(Err(error.into())),
+        },
         cli::Command::List(args) => said(cli::list(&args).map_err(Into::into).and_then(|text| print(&text))),
     }
 }

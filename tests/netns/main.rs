@@ -23,6 +23,7 @@ mod network;
 mod network_killed;
 mod parent;
 mod played;
+mod probe;
 mod reasons;
 mod release;
 mod remedies;

@@ -149,11 +149,17 @@ fn every_flag_and_variable_is_documented() {
         ("struct DaemonArgs {", "## `leasehold daemon`"),
         ("struct ListArgs {", "## `leasehold list`"),
         ("struct EventsArgs {", "## `leasehold events`"),
+        ("struct ProbeArgs {", "## `leasehold probe`"),
     ] {
         let body = code.split_once(arguments).and_then(|(_, rest)| rest.split_once("\n}")).expect("the arguments").0;
         let fields = body.split("#[arg(").skip(1).filter_map(|field| {
             let (attribute, rest) = field.split_once("pub(crate) ")?;
-            let flag = format!("--{}", rest.split_once(':')?.0.replace('_', "-"));
+            let name = rest.split_once(':')?.0;
+            // What is neither long nor short has only a place.
+            let is_flag = attribute.split([',', '(', ')', '\n', ' ']).any(|word| word == "long");
+            let said = attribute.split_once("long = \"").and_then(|(_, rest)| Some(rest.split_once('"')?.0));
+            let long = said.map_or_else(|| name.replace('_', "-"), str::to_owned);
+            let flag = if is_flag { format!("--{long}") } else { name.to_uppercase() };
             let short = attribute.contains("short").then(|| format!("-{}", &rest[..1]));
             Some([Some(flag), short])
         });

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use leasehold_api::MAX_ADD_TIMEOUT;
+use leasehold_core::wire::Mac;
 
 /// One daemon per host that holds the DHCP leases of its containers.
 #[derive(Debug, Parser)]
@@ -24,6 +25,11 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Show what happened to leases: the last 10,000 events
     Events(EventsArgs),
+    /// Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon
+    ///
+    /// Exit codes: 0 if a server offers an address that the daemon would take, 3 if none answered, 4 if there were answers but
+    /// none that the daemon would take, 1 if nothing could be asked.
+    Probe(ProbeArgs),
 }
 
 /// How the daemon runs.
@@ -110,6 +116,42 @@ pub(crate) struct EventsArgs {
     /// The daemon's socket
     #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
     pub(crate) socket: PathBuf,
+}
+
+/// Where and how servers are asked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProbeArgs {
+    /// The link to ask on: the parent or bridge of containers, or an interface
+    #[arg(value_name = "LINK")]
+    pub(crate) link: String,
+    /// The network namespace of the link, such as /run/netns/NAME; the host's by default
+    #[arg(long, value_name = "PATH")]
+    pub(crate) netns: Option<PathBuf>,
+    /// The hardware address to ask for; by default the link's own in a namespace, else one derived from it
+    #[arg(long, value_name = "MAC")]
+    pub(crate) mac: Option<Mac>,
+    /// The VLAN on the link
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true,
+        conflicts_with = "netns",
+        value_parser = clap::value_parser!(u16).range(0..=4094)
+    )]
+    pub(crate) vlan: u16,
+    /// For how many seconds to wait for answers
+    #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
+    pub(crate) wait: Duration,
+    /// Ask as this CNI network does, and say which servers it believes
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
+    /// Where CNI networks are configured
+    #[arg(long, env = "LEASEHOLD_CNI_CONF_DIR", value_name = "DIR", default_value = "/etc/cni/net.d")]
+    pub(crate) cni_conf_dir: PathBuf,
+    /// Print all that was found as one JSON object, at the end
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// The format of a log line.

@@ -1,9 +1,14 @@
-//! One GET from the daemon: HTTP/1.1 over its Unix socket, one request per connection.
+//! One request to the daemon: HTTP/1.1 over its Unix socket, one request per connection.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use serde_json::Value;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// How long the daemon may be silent.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -50,33 +55,59 @@ pub(crate) enum ClientError {
 
 /// Asks the daemon at `socket` for `url` and returns the body of its answer.
 pub(crate) fn get(socket: &Path, url: &str) -> Result<Vec<u8>, ClientError> {
+    request(socket, ("GET", url), "", PATIENCE)
+}
+
+/// Does the same; the daemon may be silent for no longer than `patience`.
+pub(crate) fn get_within(socket: &Path, url: &str, patience: Duration) -> Result<Vec<u8>, ClientError> {
+    request(socket, ("GET", url), "", patience)
+}
+
+/// Sends the daemon a body of JSON, and returns that of its answer.
+pub(crate) fn send(socket: &Path, method: &str, url: &str, body: &str) -> Result<Vec<u8>, ClientError> {
+    request(socket, (method, url), body, PATIENCE)
+}
+
+fn request(socket: &Path, what: (&str, &str), body: &str, patience: Duration) -> Result<Vec<u8>, ClientError> {
     let failed = |source: io::Error| match source.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => ClientError::NoDaemon(socket.to_owned()),
         ErrorKind::PermissionDenied => ClientError::Denied(socket.to_owned()),
         _ => ClientError::Io { socket: socket.to_owned(), source },
     };
-    let answer = exchange(socket, url).map_err(failed)?;
+    let answer = exchange(socket, what, body, patience).map_err(failed)?;
     let not_http = |reason| ClientError::NotHttp { socket: socket.to_owned(), reason };
     let (status, body) = parse(&answer).map_err(not_http)?;
     if status != 200 {
-        let body = String::from_utf8_lossy(body).trim_end().escape_debug().take(500).collect();
-        return Err(ClientError::Status { socket: socket.to_owned(), status, body });
+        return Err(ClientError::Status { socket: socket.to_owned(), status, body: said(body) });
     }
     Ok(body.to_vec())
 }
 
-fn exchange(socket: &Path, url: &str) -> io::Result<Vec<u8>> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let request = format!("GET {url} HTTP/1.1\r\nHost: leasehold\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
+/// Returns what a refusal says, which is mostly an object with one sentence. Quotation marks stay, and nothing else that a terminal
+/// would obey.
+fn said(body: &[u8]) -> String {
+    let object: Value = serde_json::from_slice(body).unwrap_or_default();
+    let text = object["error"].as_str().map_or_else(|| String::from_utf8_lossy(body), Cow::Borrowed);
+    let parts = text.trim_end().split('"').map(|part| part.escape_debug().to_string());
+    parts.collect::<Vec<_>>().join("\"").chars().take(500).collect()
+}
+
+fn exchange(socket: &Path, (method, url): (&str, &str), body: &str, patience: Duration) -> io::Result<Vec<u8>> {
+    let silent = |error: io::Error| match error.kind() {
+        // This is how a Unix socket reports a time-out, of a connection too for which the backlog has no room.
+        ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, format!("no answer within {patience:?}")),
+        _ => error,
+    };
+    let stream = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    stream.connect(&SockAddr::unix(socket)?).map_err(silent)?;
+    let mut stream = UnixStream::from(OwnedFd::from(stream));
+    let head = format!("{method} {url} HTTP/1.1\r\nHost: leasehold\r\nConnection: close\r\n");
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    stream.write_all(format!("{head}{length}\r\n{body}").as_bytes()).map_err(silent)?;
     let mut answer = Vec::new();
-    stream.take(MAX_ANSWER).read_to_end(&mut answer).map_err(|e| match e.kind() {
-        // This is how a Unix socket reports a read time-out.
-        ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}")),
-        _ => e,
-    })?;
+    stream.take(MAX_ANSWER).read_to_end(&mut answer).map_err(silent)?;
     Ok(answer)
 }
 
@@ -139,6 +170,12 @@ mod tests {
     }
 
     #[test]
+    fn the_sentence_of_a_refusal_is_shown_alone() {
+        let error = asked(b"HTTP/1.1 400 Bad\r\ncontent-length: 20\r\n\r\n{\"error\":\"no \\\"x\\\"\"}").unwrap_err();
+        assert!(error.to_string().ends_with("answered 400: no \"x\""), "{error}");
+    }
+
+    #[test]
     fn answers_that_are_cut_or_foreign_are_named() {
         let table: [(&[u8], &str); 5] = [
             (b"", "ends in its headers"),
@@ -151,6 +188,15 @@ mod tests {
             let error = asked(answer).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
+    }
+
+    #[test]
+    fn a_daemon_that_says_nothing_is_not_waited_for_without_end() {
+        let dir = TempDir::new().unwrap();
+        let socket = dir.path().join("s");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let error = get_within(&socket, "/", Duration::from_millis(10)).unwrap_err();
+        assert!(matches!(&error, ClientError::Io { source, .. } if source.kind() == ErrorKind::TimedOut), "{error:?}");
     }
 
     #[test]

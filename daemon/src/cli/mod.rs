@@ -4,7 +4,11 @@ mod args;
 mod client;
 mod events;
 mod list;
+mod networks;
+mod probe;
+mod term;
 
 pub(crate) use args::{Args, Command, DaemonArgs, LogFormat};
 pub(crate) use events::events;
 pub(crate) use list::list;
+pub(crate) use probe::probe;

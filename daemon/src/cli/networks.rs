@@ -1,0 +1,144 @@
+//! The networks of a CNI configuration directory whose addresses come from us, read as an ADD would be.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use leasehold_api::cni::{Config, Env, Error, Request};
+use leasehold_core::effect::{Add, Call};
+use serde_json::Value;
+
+use crate::http::{Asked, MachineId, Site};
+
+/// Where a host keeps its identity (machine-id(5)).
+const MACHINE_ID: &str = "/etc/machine-id";
+
+/// A network whose addresses come from us.
+#[derive(Debug)]
+pub(super) struct Network {
+    /// Where it is configured.
+    pub(super) file: PathBuf,
+    /// Its name; empty if it has none.
+    pub(super) name: String,
+    /// What an ADD for one of its containers would be, or how it would be refused.
+    pub(super) add: Result<Box<Add>, Error>,
+}
+
+/// What a CNI configuration directory holds.
+#[derive(Debug, Default)]
+pub(super) struct Networks {
+    /// The networks whose addresses come from us, in the order of their files.
+    pub(super) ours: Vec<Network>,
+    /// The files that cannot be read, and why.
+    pub(super) unread: Vec<(PathBuf, String)>,
+}
+
+/// Returns what an ADD goes by on this host.
+pub(super) fn site() -> Site {
+    let machine_id = fs::read_to_string(MACHINE_ID).ok().and_then(|text| MachineId::parse(&text));
+    Site { machine_id, ..Site::default() }
+}
+
+/// Reads the files that libcni reads: those named `.conf`, `.conflist` and `.json`. `site` is as the daemon's.
+pub(super) fn networks(dir: &Path, site: &Site) -> io::Result<Networks> {
+    let mut files: Vec<_> = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    files.retain(|file| file.extension().is_some_and(|end| ["conf", "conflist", "json"].iter().any(|e| end == *e)));
+    files.sort();
+    let mut networks = Networks::default();
+    for file in files {
+        let text = fs::read_to_string(&file).map_err(|error| error.to_string());
+        match text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())) {
+            Ok(configuration) => {
+                networks.ours.extend(plugins(configuration).filter_map(|plugin| read(&file, &plugin, site)))
+            }
+            Err(error) => networks.unread.push((file, error)),
+        }
+    }
+    Ok(networks)
+}
+
+/// Returns the configuration that each plugin of a file gets: a list's name and version go into those of its plugins.
+fn plugins(mut configuration: Value) -> impl Iterator<Item = Value> {
+    let list = configuration.get_mut("plugins").map(Value::take);
+    let shared = ["name", "cniVersion"].map(|key| (key, configuration.get(key).cloned()));
+    let plugins = match list {
+        Some(Value::Array(plugins)) => plugins,
+        Some(_) => Vec::new(),
+        None => return vec![configuration].into_iter(),
+    };
+    let with_shared = |mut plugin: Value| {
+        for (key, value) in &shared {
+            if let (Some(plugin), Some(value)) = (plugin.as_object_mut(), value) {
+                plugin.insert((*key).to_owned(), value.clone());
+            }
+        }
+        plugin
+    };
+    plugins.into_iter().map(with_shared).collect::<Vec<_>>().into_iter()
+}
+
+/// Returns a network, if its addresses come from us.
+fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
+    plugin.get("ipam").and_then(|ipam| ipam.get("type")).filter(|kind| *kind == "dhcp")?;
+    let text = plugin.to_string();
+    let config = Config::parse(&text).unwrap_or_default();
+    let add = match Asked::parse(&Request { env: stand_in(), config: text }, site) {
+        Ok(Asked { call: Call::Add(add), .. }) => Ok(add),
+        Ok(other) => unreachable!("an ADD is read as one: {other:?}"),
+        Err(error) => Err(error),
+    };
+    Some(Network {
+        file: file.to_owned(),
+        name: config.name.clone().unwrap_or_default(),
+        add,
+    })
+}
+
+/// Returns the environment of an ADD, with all that a runtime may say.
+fn stand_in() -> Env {
+    let said = |text: &str| Some(text.to_owned());
+    Env {
+        command: said("ADD"),
+        container_id: said("probe"),
+        netns: said("/run/netns/probe"),
+        ifname: said("eth0"),
+        args: said("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=probe"),
+        path: None,
+        netns_override: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn networks_of_ours_are_found_in_lists_and_alone() {
+        let dir = TempDir::new().unwrap();
+        let lan =
+            r#"{"type": "macvlan", "master": "eth0", "ipam": {"type": "dhcp", "servers": {"deny": ["10.0.0.2"]}}}"#;
+        let files = [
+            (
+                "10-list.conflist",
+                format!(r#"{{"cniVersion": "1.0.0", "name": "lan", "plugins": [{lan}, {{"type": "tuning"}}]}}"#),
+            ),
+            ("20-alone.conf", r#"{"name": "br", "type": "bridge", "ipam": {"type": "dhcp", "grace": "x"}}"#.to_owned()),
+            ("30-other.json", r#"{"name": "o", "type": "bridge", "ipam": {"type": "host-local"}}"#.to_owned()),
+            ("40-broken.conf", "{".to_owned()),
+            ("50-notes.txt", "{".to_owned()),
+        ];
+        for (file, text) in files {
+            fs::write(dir.path().join(file), text).unwrap();
+        }
+        let Networks { ours, unread } = networks(dir.path(), &Site::default()).unwrap();
+        let [lan, bridge] = &ours[..] else { panic!("{ours:?}") };
+        assert_eq!(lan.name, "lan");
+        let add = lan.add.as_ref().unwrap();
+        assert!(!add.profile.client.servers.trusts("10.0.0.2".parse().unwrap()));
+        assert_eq!(bridge.name, "br");
+        assert!(bridge.add.as_ref().unwrap_err().msg.contains("ipam.grace"), "{bridge:?}");
+        assert_eq!(unread.iter().map(|(file, _)| file.file_name().unwrap()).collect::<Vec<_>>(), ["40-broken.conf"]);
+    }
+}

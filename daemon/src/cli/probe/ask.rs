@@ -1,0 +1,302 @@
+//! Asking: one client that sends DISCOVER and hears every answer, over the daemon's own sockets.
+//!
+//! It speaks from the link like the daemon for a container of that LAN; with its second DISCOVER also from a macvlan beside the
+//! link, which a server in a macvlan of this host hears. Nothing is changed at the link.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use leasehold_core::dhcpv4::inquiry::{Inquiry, Offer};
+use leasehold_core::dhcpv4::message::Sender;
+use leasehold_core::dhcpv4::profile::ClientProfile;
+use leasehold_core::dhcpv4::{Refused, Tally};
+use leasehold_core::effect::{ExchangeId, OpId, Outcome};
+use leasehold_core::identity::{ClientId, Lan};
+use leasehold_core::link::{Beside, ByName, Hears, Link, LinkCause, LinkView, Place, Sockets};
+use leasehold_core::silence::{Silence, Survey};
+use leasehold_core::time::Instant;
+use leasehold_core::wire::Mac;
+use leasehold_core::wire::frame::{self, Frame, FrameMeta};
+use leasehold_core::wire::message::Message;
+use tokio::runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::clock::Clock;
+use crate::net::{Net, NetConfig, NetError, NetEvent, StoreId};
+
+/// The most sockets that a probe has open.
+const SOCKETS: usize = 8;
+
+/// What is asked, where, and for how long.
+#[derive(Debug)]
+pub(super) struct Question {
+    /// The link's name.
+    pub(super) ifname: String,
+    /// The path of its namespace; `None` for the host's.
+    pub(super) netns: Option<PathBuf>,
+    /// The VLAN on it; 0: none.
+    pub(super) vlan: u16,
+    /// The client's hardware address, if not the link's or one derived from that.
+    pub(super) mac: Option<Mac>,
+    /// What the client says of itself. It believes every server.
+    pub(super) client: ClientProfile,
+    /// How long answers are waited for, from the first DISCOVER on.
+    pub(super) wait: Duration,
+}
+
+/// An answer, as it came in.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// Since the first DISCOVER.
+    pub(super) after: Duration,
+    /// The Ethernet source.
+    pub(super) from: Mac,
+    /// The message, if it can be read.
+    pub(super) message: Option<Message>,
+    /// The options as they were sent, by code.
+    pub(super) options: Vec<(u8, Vec<u8>)>,
+    /// What it offers, or why a client would not take it.
+    pub(super) offer: Result<Offer, Refused>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The client's hardware address.
+    pub(super) mac: Mac,
+    /// What was tried.
+    pub(super) tally: Tally,
+    /// What the link and the host show, if nothing was offered.
+    pub(super) silence: Option<Silence>,
+    /// Why a server in a macvlan of this host was not asked, where one was to be.
+    pub(super) not_beside: Option<LinkCause>,
+}
+
+/// Why nothing was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// There is no runtime.
+    #[error("cannot start")]
+    Runtime(#[source] std::io::Error),
+    /// The kernel cannot be spoken to.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// The link cannot be used.
+    #[error("{link}: {cause}")]
+    Link {
+        /// The link.
+        link: String,
+        /// Why.
+        cause: LinkCause,
+    },
+    /// The link is set down.
+    #[error("{0} is down: ip link set {0} up")]
+    Down(String),
+    /// Nothing comes in or leaves.
+    #[error("{0} has no carrier: is its cable plugged in, its parent up?")]
+    NoCarrier(String),
+}
+
+impl Question {
+    /// Returns the LAN that the link is on.
+    pub(super) fn lan(&self) -> Lan {
+        match &self.netns {
+            None => Lan::Link { parent: self.ifname.clone(), vlan: self.vlan },
+            // The host's link of that LAN is not known.
+            Some(netns) => Lan::Network(format!("{} in {}", self.ifname, netns.display())),
+        }
+    }
+
+    fn place(&self, mac: Mac) -> Place {
+        let ifname = self.ifname.clone();
+        match &self.netns {
+            None => Place::Parent { ifname, mac },
+            Some(netns) => Place::InNetns(ByName { netns: netns.clone(), ifname, host_too: true }),
+        }
+    }
+
+    /// Asks, and hands each answer to `hear` as it comes.
+    pub(super) fn ask(&self, hear: impl FnMut(Answer)) -> Result<Asked, AskError> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(AskError::Runtime)?;
+        runtime.block_on(async {
+            let (events, news) = unbounded_channel();
+            let config = NetConfig {
+                host_prefix: "/".into(),
+                docker_netns: None,
+                store: StoreId(0),
+                workers: 1,
+                sockets: SOCKETS,
+            };
+            let net = Net::start(config, events)?;
+            Asking { question: self, net, news, ops: 0 }.run(hear).await
+        })
+    }
+}
+
+/// The hardware address of a client on a link: that of an interface with a namespace of its own, and of one that hears no other. On
+/// a link of the host, another one of that link's, so that neither a bridge nor a server takes the client for the host.
+fn chaddr(question: &Question, view: &LinkView) -> Mac {
+    const LOCAL: u8 = 0b10;
+    let own = question.netns.is_some() || view.macvlan || view.wireless;
+    match question.mac {
+        Some(mac) => mac,
+        None if own => view.mac,
+        None => {
+            let Mac(mut other) = view.mac;
+            (other[0], other[5]) = (other[0] | LOCAL, other[5] ^ 0x80);
+            Mac(other)
+        }
+    }
+}
+
+/// A probe under way.
+struct Asking<'a> {
+    question: &'a Question,
+    net: Net,
+    news: UnboundedReceiver<NetEvent>,
+    ops: u64,
+}
+
+impl Asking<'_> {
+    async fn run(mut self, mut hear: impl FnMut(Answer)) -> Result<Asked, AskError> {
+        let (mut clock, question) = (Clock::new().map_err(AskError::Runtime)?, self.question);
+        let view = self.look().await?;
+        let (mac, lan) = (chaddr(question, &view), question.lan());
+        let place = question.place(mac);
+        if !view.up {
+            return Err(AskError::Down(question.ifname.clone()));
+        }
+        if !place.has_carrier(&view) {
+            return Err(AskError::NoCarrier(question.ifname.clone()));
+        }
+        let link = place.link(&view, &lan);
+        let goes_beside = question.netns.is_none() && mac != view.mac;
+        let mut beside = Beside::of(&link, &view, !goes_beside) == Beside::Possible;
+        let mut exchange = self.open(link.clone(), mac).await.map_err(|cause| self.failed(cause))?;
+
+        let client = Arc::new(ClientProfile { rapid_commit: false, ..question.client.clone() });
+        let mut sender = Sender::new(mac, &ClientId::ethernet(mac), client).from_station(link.mac());
+        sender.set_mtu(view.mtu);
+        let began = Clock::now().boot;
+        let end = began + question.wait;
+        let mut inquiry = Inquiry::new(sender, began, Rng::with_seed(seed()));
+        let (mut offered, mut not_beside) = (false, None);
+        loop {
+            let now = Clock::now().boot;
+            if now >= end {
+                break;
+            }
+            if beside && inquiry.asks_again(now) {
+                beside = false;
+                // The first socket stays open: an answer to what it sent may come in there.
+                match self.open(link.clone().by_port(), mac).await {
+                    Ok(other) => exchange = other,
+                    Err(cause) => not_beside = Some(cause),
+                }
+            }
+            if let Some(frame) = inquiry.on_clock(now) {
+                self.net.send(None, exchange, frame, None);
+            }
+            tokio::select! {
+                () = clock.sleep_until(inquiry.deadline().min(end)) => {}
+                event = self.news.recv() => match event {
+                    Some(NetEvent::Frame { bytes, meta, .. }) => {
+                        let now = Clock::now().boot;
+                        let answer = answer(&mut inquiry, (&bytes, meta), now, began);
+                        answer.into_iter().for_each(|answer| {
+                            offered |= answer.offer.is_ok();
+                            hear(answer);
+                        });
+                    }
+                    Some(NetEvent::Broken { cause, .. }) => return Err(self.failed(cause)),
+                    Some(NetEvent::Unsent { cause, .. }) => inquiry.on_unsent(cause.to_string()),
+                    Some(NetEvent::Done { .. } | NetEvent::Kernel(_)) => {}
+                    Some(NetEvent::Ended(_)) | None => return Err(self.failed(LinkCause::TimedOut)),
+                },
+            }
+        }
+        let silence = if offered { None } else { Some(self.silence(link, &view).await) };
+        Ok(Asked { mac, tally: inquiry.tally().clone(), silence, not_beside })
+    }
+
+    fn failed(&self, cause: LinkCause) -> AskError {
+        AskError::Link { link: self.question.ifname.clone(), cause }
+    }
+
+    fn op(&mut self) -> OpId {
+        self.ops += 1;
+        OpId(self.ops)
+    }
+
+    /// Waits for the outcome of an operation. What comes in meanwhile is not for anybody.
+    async fn outcome(&mut self, of: OpId) -> Result<Outcome, AskError> {
+        loop {
+            match self.news.recv().await {
+                Some(NetEvent::Done { op, outcome }) if op == of => return Ok(outcome),
+                Some(NetEvent::Ended(_)) | None => return Err(self.failed(LinkCause::TimedOut)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<LinkView, AskError> {
+        let (op, target) = (self.op(), self.question.place(Mac::default()).target());
+        self.net.inspect(op, target, false);
+        match self.outcome(op).await? {
+            Outcome::Inspected(view) => view.map_err(|cause| self.failed(cause)),
+            _ => Err(self.failed(LinkCause::TimedOut)),
+        }
+    }
+
+    async fn open(&mut self, link: Link, chaddr: Mac) -> Result<ExchangeId, LinkCause> {
+        let op = self.op();
+        let exchange = ExchangeId(op.0);
+        self.net.open(op, exchange, link, Sockets { chaddr, arp: Hears::Answers, hold_port: None });
+        match self.outcome(op).await {
+            Ok(Outcome::Opened(opened)) => opened.map(|()| exchange),
+            _ => Err(LinkCause::TimedOut),
+        }
+    }
+
+    /// Looks for what keeps servers from answering.
+    async fn silence(&mut self, link: Link, before: &LinkView) -> Silence {
+        let op = self.op();
+        self.net.survey(op, link, self.question.lan().parent().map(str::to_owned));
+        let survey = match self.outcome(op).await {
+            Ok(Outcome::Surveyed(survey)) => survey,
+            _ => Survey::default(),
+        };
+        Silence { ifname: self.question.ifname.clone(), before: before.received, up_for: None, survey }
+    }
+}
+
+/// Returns a seed that nobody on the wire can guess: xid and jitter come from it.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Returns a frame as an answer to the inquiry, unless it answers somebody else.
+fn answer(inquiry: &mut Inquiry, (bytes, meta): (&[u8], FrameMeta), now: Instant, began: Instant) -> Option<Answer> {
+    let udp = match frame::decode(bytes, meta) {
+        Ok(Frame::Udp(udp)) => udp,
+        Ok(Frame::Arp(_)) => return None,
+        Err(cause) => {
+            inquiry.on_unreadable(cause);
+            return None;
+        }
+    };
+    let (before, offer) = (inquiry.tally().answers, inquiry.offer(now, &udp));
+    if offer.is_err() && inquiry.tally().answers == before {
+        return None;
+    }
+    Some(Answer {
+        after: now.saturating_since(began),
+        from: udp.source_mac,
+        message: Message::decode(udp.payload).ok(),
+        options: Message::options_as_sent(udp.payload).into_iter().collect(),
+        offer,
+    })
+}
