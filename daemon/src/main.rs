@@ -34,8 +34,12 @@ fn main() -> ExitCode {
         println!("{}", to_json(&cni::Error::new(cni::Code::InvalidEnvironment, msg)));
         return ExitCode::FAILURE;
     }
-    match cli::Args::parse().command {
+    match cli::Args::parse_from(cli::with_unit(env::args_os().collect())).command {
         cli::Command::Daemon(args) => daemon(args),
+        cli::Command::Doctor(args) => match cli::doctor(&args, io::stdout().lock()) {
+            Ok(code) => code.into(),
+            Err(error) => said(Err(error.into())),
+        },
         cli::Command::Events(args) => said(cli::events(&args, &mut io::stdout().lock()).map_err(Into::into)),
         cli::Command::Probe(args) => match cli::probe(&args, io::stdout().lock()) {
             Ok(verdict) => verdict.code().into(),

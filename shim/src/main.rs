@@ -22,12 +22,20 @@ use serde_json::Value;
 
 use exchange::Answer;
 
+/// What this is, for people and, with [`leasehold_api::SHIM_MARK`], for `leasehold install`.
+const ABOUT: &str = concat!("leasehold's CNI plugin, version ", env!("CARGO_PKG_VERSION"), "\n");
+
 fn main() -> ExitCode {
     let mut args = env::args_os().skip(1);
-    if args.next().is_some_and(|first| first == "daemon") {
-        return daemon::start(args);
+    match args.next() {
+        Some(first) if first == "daemon" => daemon::start(args),
+        Some(first) if first == "--version" => about(),
+        _ => plugin(),
     }
-    plugin()
+}
+
+fn about() -> ExitCode {
+    if io::stdout().write_all(ABOUT.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Answers one call of a runtime.

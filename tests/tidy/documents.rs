@@ -149,6 +149,7 @@ fn every_flag_and_variable_is_documented() {
         ("struct DaemonArgs {", "## `leasehold daemon`"),
         ("struct ListArgs {", "## `leasehold list`"),
         ("struct EventsArgs {", "## `leasehold events`"),
+        ("struct DoctorArgs {", "## `leasehold doctor`"),
         ("struct ProbeArgs {", "## `leasehold probe`"),
     ] {
         let body = code.split_once(arguments).and_then(|(_, rest)| rest.split_once("\n}")).expect("the arguments").0;

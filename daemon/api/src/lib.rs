@@ -15,6 +15,10 @@ use serde::Serialize;
 /// Where the daemon listens unless told otherwise: the incumbent's path, so networks in the field work unchanged.
 pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
 
+/// What the shim's program file contains, with its version and a line feed behind it: so it can be told from other plugins
+/// without being run.
+pub const SHIM_MARK: &str = "leasehold's CNI plugin, version ";
+
 /// The longest body of a request or of a spooled call, in bytes. A network configuration takes a few kilobytes, or some
 /// tens with the `prevResult` of a long chain.
 pub const MAX_BODY: usize = 1 << 20;

@@ -25,6 +25,10 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Show what happened to leases: the last 10,000 events
     Events(EventsArgs),
+    /// Check this host as an installer would: one line for each thing, and the way out of each fault
+    ///
+    /// Exit codes: 0 if all is well, 3 if there are warnings, 4 if there is a failure, 1 if nothing can be printed.
+    Doctor(DoctorArgs),
     /// Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon
     ///
     /// Exit codes: 0 if a server offers an address that the daemon would take, 3 if none answered, 4 if there were answers but
@@ -116,6 +120,35 @@ pub(crate) struct EventsArgs {
     /// The daemon's socket
     #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
     pub(crate) socket: PathBuf,
+}
+
+/// Where a host is looked at.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// The daemon's socket
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    pub(crate) socket: PathBuf,
+    /// Where leases are kept over restarts
+    #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
+    pub(crate) state_dir: PathBuf,
+    /// Where name servers are published
+    #[arg(long, env = "LEASEHOLD_RUNTIME_DIR", value_name = "DIR", default_value = "/run/leasehold")]
+    pub(crate) runtime_dir: PathBuf,
+    /// Docker's directory of plugins, if the daemon serves Docker
+    #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
+    pub(crate) docker_plugin_dir: Option<PathBuf>,
+    /// Where the daemon looks for the network namespaces of Docker's containers
+    #[arg(long, env = "LEASEHOLD_DOCKER_NETNS_DIR", value_name = "DIR", default_value = "/run/docker/netns")]
+    pub(crate) docker_netns_dir: PathBuf,
+    /// Where runtimes look for CNI plugins; by default what their configuration says, and the well-known places
+    #[arg(long, env = "LEASEHOLD_CNI_BIN_DIR", value_name = "DIR,…", value_delimiter = ',')]
+    pub(crate) cni_bin_dir: Vec<PathBuf>,
+    /// Where CNI networks are configured
+    #[arg(long, env = "LEASEHOLD_CNI_CONF_DIR", value_name = "DIR", default_value = "/etc/cni/net.d")]
+    pub(crate) cni_conf_dir: PathBuf,
+    /// Print all findings as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Where and how servers are asked.

@@ -20,6 +20,12 @@ pub(super) struct Network {
     pub(super) file: PathBuf,
     /// Its name; empty if it has none.
     pub(super) name: String,
+    /// Its main plugin.
+    pub(super) plugin: String,
+    /// The host's link that it names.
+    pub(super) parent: Option<String>,
+    /// Whether that link must be there before the first container: a bridge is made by its plugin.
+    pub(super) is_standing: bool,
     /// What an ADD for one of its containers would be, or how it would be refused.
     pub(super) add: Result<Box<Add>, Error>,
 }
@@ -90,6 +96,9 @@ fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
     Some(Network {
         file: file.to_owned(),
         name: config.name.clone().unwrap_or_default(),
+        parent: config.parent_link().map(str::to_owned),
+        is_standing: config.plugin.as_deref() != Some("bridge"),
+        plugin: config.plugin.unwrap_or_default(),
         add,
     })
 }
@@ -134,10 +143,10 @@ mod tests {
         }
         let Networks { ours, unread } = networks(dir.path(), &Site::default()).unwrap();
         let [lan, bridge] = &ours[..] else { panic!("{ours:?}") };
-        assert_eq!(lan.name, "lan");
+        assert_eq!((lan.name.as_str(), lan.parent.as_deref(), lan.is_standing), ("lan", Some("eth0"), true));
         let add = lan.add.as_ref().unwrap();
         assert!(!add.profile.client.servers.trusts("10.0.0.2".parse().unwrap()));
-        assert_eq!(bridge.name, "br");
+        assert_eq!((bridge.name.as_str(), bridge.parent.as_deref(), bridge.is_standing), ("br", Some("cni0"), false));
         assert!(bridge.add.as_ref().unwrap_err().msg.contains("ipam.grace"), "{bridge:?}");
         assert_eq!(unread.iter().map(|(file, _)| file.file_name().unwrap()).collect::<Vec<_>>(), ["40-broken.conf"]);
     }

@@ -22,6 +22,8 @@ pub(crate) enum Paint {
     Good,
     /// Somebody should look.
     Warn,
+    /// Something is wrong.
+    Bad,
 }
 
 impl Term {
@@ -39,6 +41,7 @@ impl Term {
         let code = match paint {
             Paint::Good => 32,
             Paint::Warn => 33,
+            Paint::Bad => 31,
         };
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }

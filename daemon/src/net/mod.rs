@@ -119,6 +119,12 @@ pub(crate) fn ethernet(name: &str) -> Option<Mac> {
     Netlink::open().ok()?.ethernet(Which::Name(name)).ok().map(|(_, mac)| mac)
 }
 
+/// Returns whether what bridges carry goes through iptables in the caller's namespace, and if so, whether FORWARD drops by policy;
+/// `None` for what is not known. It may take two seconds.
+pub(crate) fn bridge_firewall() -> (Option<bool>, Option<bool>) {
+    survey::bridge_firewall()
+}
+
 /// Why the net cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NetError {

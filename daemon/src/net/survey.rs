@@ -30,13 +30,12 @@ pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) 
     let own = worker.apply(&Target::Known(link), &[], |_| true).ok();
     let parent = lan_parent.and_then(|ifname| worker.host_link(Which::Name(&ifname)).ok());
     let parent_is_bridge = parent.as_ref().is_some_and(|link| link.bridge);
-    let bridge_nf = parent_is_bridge.then(|| setting(BRIDGE_NF)).flatten();
+    let (bridge_nf, forward_drop) = parent_is_bridge.then(bridge_firewall).unwrap_or_default();
     let survey = Survey {
         carrier: own.as_ref().map(|view| view.carrier),
         received: own.as_ref().map(|view| view.received),
         bridge_nf,
-        // A policy that no frame meets says nothing.
-        forward_drop: (bridge_nf == Some(true)).then(forward_policy).flatten().map(|policy| policy == "DROP"),
+        forward_drop,
         server_on_host: fs::read_to_string(UDP_SOCKETS).is_ok_and(|table| serves(&table)),
         parent_is_bridge,
         port_delay: parent.and_then(|link| link.port_delay),
@@ -44,6 +43,14 @@ pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) 
     };
     debug!(?survey, "looked for what keeps servers from answering");
     survey
+}
+
+/// Returns whether what bridges carry goes through iptables, and if so, whether FORWARD drops by policy.
+pub(super) fn bridge_firewall() -> (Option<bool>, Option<bool>) {
+    let bridge_nf = setting(BRIDGE_NF);
+    // A policy that no frame meets says nothing.
+    let policy = (bridge_nf == Some(true)).then(forward_policy).flatten();
+    (bridge_nf, policy.map(|policy| policy == "DROP"))
 }
 
 /// Reads a setting that is on or off; `None` if the kernel does not have it.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 mod docker;
+mod doctor;
 mod home;
 mod life;
 mod limits;

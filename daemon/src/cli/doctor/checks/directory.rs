@@ -1,0 +1,96 @@
+//! The state directory and the runtime directory.
+
+use crate::cli::doctor::facts::{Directory, Room};
+use crate::cli::doctor::finding::Finding;
+
+/// With less free space, in bytes, a commit may fail at any moment: the store grows by a megabyte at a time.
+const TOO_LITTLE: u64 = 4 << 20;
+/// With less than this, somebody should look.
+const LITTLE: u64 = 64 << 20;
+
+/// `check`: what the directory is, as it is called.
+pub(in crate::cli::doctor) fn directory(check: &'static str, directory: &Directory) -> Vec<Finding> {
+    let path = directory.path.display();
+    let Some(standing) = directory.found else {
+        let way_out = "the daemon makes it when it starts: systemctl start leasehold.service";
+        return vec![Finding::warning(check, format!("there is no {path}"), way_out)];
+    };
+    let mut findings = Vec::new();
+    if standing.is_writable_by_others() {
+        let found = format!(
+            "users other than root may write to {path} (mode {:04o}, owner {})",
+            standing.mode & 0o7777,
+            standing.owner
+        );
+        findings.push(Finding::failure(check, found, format!("chown root: {path} && chmod 700 {path}")));
+    }
+    findings.extend(directory.room.map(|room| space(check, &path.to_string(), room)));
+    findings
+}
+
+fn space(check: &'static str, path: &str, room: Room) -> Finding {
+    let free = format!("{path} has {} free", bytes(room.free));
+    match room {
+        Room { read_only: true, .. } => Finding::failure(
+            check,
+            format!("{path} is read-only"),
+            "mount it writable, or choose another with --state-dir",
+        ),
+        Room { files: 0, .. } => {
+            Finding::failure(check, format!("{path} has no room for another file"), "remove files there")
+        }
+        Room { free: ..TOO_LITTLE, .. } => {
+            Finding::failure(check, free, "make room: no lease can be recorded, and ADDs fail")
+        }
+        Room { free: TOO_LITTLE..LITTLE, .. } => {
+            Finding::warning(check, free, "make room before no lease can be recorded")
+        }
+        _ => Finding::ok(check, free),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..0x400 => format!("{bytes} bytes"),
+        0x400..0x10_0000 => format!("{} KiB", bytes >> 10),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::doctor::facts::Standing;
+    use crate::cli::doctor::finding::Level;
+
+    const PLENTY: Room = Room { read_only: false, free: 1 << 40, files: 1 << 20 };
+
+    fn judged(mode: u32, room: Room) -> Level {
+        let found = Some(Standing { mode, owner: 0, is_socket: false });
+        let facts = Directory { path: "/var/lib/leasehold".into(), found, room: Some(room) };
+        directory("state", &facts).iter().map(|found| found.level).max().unwrap()
+    }
+
+    #[test]
+    fn a_directory_is_judged_by_its_room_and_its_owner() {
+        assert_eq!(judged(0o700, PLENTY), Level::Ok);
+        assert_eq!(judged(0o777, PLENTY), Level::Failure);
+        for (free, level) in [
+            (TOO_LITTLE - 1, Level::Failure),
+            (TOO_LITTLE, Level::Warning),
+            (LITTLE - 1, Level::Warning),
+            (LITTLE, Level::Ok),
+        ] {
+            assert_eq!(judged(0o700, Room { free, ..PLENTY }), level, "{free}");
+        }
+        assert_eq!(judged(0o700, Room { read_only: true, ..PLENTY }), Level::Failure);
+        assert_eq!(judged(0o700, Room { files: 0, ..PLENTY }), Level::Failure);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_yet_is_no_failure() {
+        let facts = Directory { path: "/x".into(), found: None, room: None };
+        assert_eq!(directory("state", &facts)[0].level, Level::Warning);
+    }
+}

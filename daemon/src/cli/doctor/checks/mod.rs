@@ -1,0 +1,28 @@
+//! The checks: from facts to findings. Pure.
+
+mod directory;
+mod docker;
+mod host;
+mod kernel;
+mod networks;
+mod plugins;
+mod socket;
+
+use super::facts::Facts;
+use super::finding::Finding;
+
+/// Returns what is found on a host, in the order in which an installer would look.
+pub(super) fn all(facts: &Facts) -> Vec<Finding> {
+    let mut findings = kernel::kernel(&facts.kernel);
+    findings.extend(socket::socket(&facts.socket));
+    findings.extend(directory::directory("state directory", &facts.state));
+    findings.extend(directory::directory("runtime directory", &facts.runtime));
+    findings.extend(plugins::plugins(&facts.plugins));
+    findings.extend(networks::networks(&facts.networks));
+    findings.push(host::incumbent(&facts.incumbents));
+    findings.extend(docker::docker(&facts.docker));
+    findings.push(host::identity(&facts.identity));
+    findings.extend(host::neighbours(&facts.neighbours));
+    findings.push(host::clock(&facts.clock));
+    findings
+}

@@ -1,0 +1,148 @@
+//! The CNI networks whose addresses come from us, and bridges on their way.
+
+use crate::cli::doctor::facts::{NetworkFacts, NetworksFacts, ParentFacts};
+use crate::cli::doctor::finding::Finding;
+
+/// The main plugins that give each container an Ethernet address of its own on the parent link.
+const OWN_ADDRESS: [&str; 1] = ["macvlan"];
+
+pub(in crate::cli::doctor) fn networks(facts: &NetworksFacts) -> Vec<Finding> {
+    if let Some(error) = &facts.unread_directory {
+        let found = format!("{}: {error}", facts.directory.display());
+        return vec![Finding::warning(
+            "networks",
+            found,
+            "name the directory with --cni-conf-dir, if runtimes have another one",
+        )];
+    }
+    let unread = facts.unread.iter().map(|(file, error)| {
+        Finding::warning(
+            "networks",
+            format!("{} cannot be read: {error}", file.display()),
+            "mend it: runtimes cannot read it either",
+        )
+    });
+    let mut findings: Vec<_> = unread.chain(facts.ours.iter().flat_map(network)).collect();
+    if findings.is_empty() {
+        findings.push(Finding::ok(
+            "networks",
+            format!("none in {} gets its addresses from leasehold", facts.directory.display()),
+        ));
+    }
+    findings.extend(bridge(facts));
+    findings
+}
+
+fn network(network: &NetworkFacts) -> Vec<Finding> {
+    let NetworkFacts { name, file, .. } = network;
+    let named = format!("{name} ({})", file.display());
+    if let Some(refused) = &network.refused {
+        let way_out = "mend its configuration: an ADD would fail with the same words";
+        return vec![Finding::failure("network", format!("{named}: {refused}"), way_out)];
+    }
+    let Some(ParentFacts { ifname, found, is_standing }) = &network.parent else {
+        return vec![Finding::ok("network", format!("{named} names no link of the host"))];
+    };
+    let Some(link) = found else {
+        return vec![match is_standing {
+            true => Finding::failure(
+                "network",
+                format!("{named}: there is no link {ifname}"),
+                "name a link of this host as its `master`",
+            ),
+            false => Finding::ok("network", format!("{named}: bridge {ifname} is made with its first container")),
+        }];
+    };
+    let mut findings = Vec::new();
+    if !link.carrier && *is_standing {
+        let way_out = format!("plug {ifname} in, or set it up: ip link set {ifname} up");
+        findings.push(Finding::failure("network", format!("{named}: {ifname} has no carrier"), way_out));
+    }
+    if link.wireless && OWN_ADDRESS.contains(&network.plugin.as_str()) {
+        let found = format!(
+            "{named}: {ifname} is wireless: an access point drops what comes from an Ethernet address that is not {ifname}'s"
+        );
+        findings.push(Finding::failure("network", found, "use type ipvlan"));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok("network", format!("{named} is on {ifname}")));
+    }
+    findings
+}
+
+/// Frames of bridges may go through iptables, where Docker lets nothing pass that it does not know.
+fn bridge(facts: &NetworksFacts) -> Option<Finding> {
+    let bridged = facts.ours.iter().find(|network| network.plugin == "bridge")?;
+    match (facts.bridge_nf?, facts.forward_drop) {
+        (true, Some(true)) => Some(Finding::failure(
+            "bridge netfilter",
+            format!("what the bridge of {} carries goes through iptables, where FORWARD drops by policy", bridged.name),
+            "sysctl net.bridge.bridge-nf-call-iptables=0, or let the bridge through in FORWARD",
+        )),
+        (true, _) => Some(Finding::warning(
+            "bridge netfilter",
+            format!("what the bridge of {} carries goes through iptables", bridged.name),
+            "see that FORWARD lets it through, or sysctl net.bridge.bridge-nf-call-iptables=0",
+        )),
+        (false, _) => Some(Finding::ok("bridge netfilter", "bridges do not go through iptables")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::doctor::facts::LinkFacts;
+    use crate::cli::doctor::finding::Level;
+
+    fn of(plugin: &str, link: Option<(bool, bool)>) -> NetworkFacts {
+        let found = link.map(|(carrier, wireless)| LinkFacts { carrier, wireless });
+        let parent = Some(ParentFacts { ifname: "eth0".to_owned(), found, is_standing: plugin != "bridge" });
+        NetworkFacts { name: "lan".to_owned(), file: "/x".into(), plugin: plugin.to_owned(), refused: None, parent }
+    }
+
+    #[test]
+    fn a_network_is_judged_by_its_parent() {
+        let table = [
+            (of("macvlan", Some((true, false))), Level::Ok, "is on eth0"),
+            (of("macvlan", None), Level::Failure, "there is no link eth0"),
+            (of("macvlan", Some((false, false))), Level::Failure, "no carrier"),
+            (of("macvlan", Some((true, true))), Level::Failure, "wireless"),
+            (of("ipvlan", Some((true, true))), Level::Ok, "is on eth0"),
+            (of("bridge", None), Level::Ok, "is made with its first container"),
+            (
+                NetworkFacts { refused: Some("ipam.grace: x".to_owned()), ..of("macvlan", None) },
+                Level::Failure,
+                "ipam.grace",
+            ),
+            (NetworkFacts { parent: None, ..of("ptp", None) }, Level::Ok, "names no link"),
+        ];
+        for (facts, level, text) in table {
+            let found = network(&facts);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].level == level && found[0].found.contains(text), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_firewall_matters_to_bridges_alone() {
+        let on = |plugin| NetworksFacts {
+            ours: vec![of(plugin, Some((true, false)))],
+            bridge_nf: Some(true),
+            forward_drop: Some(true),
+            ..NetworksFacts::default()
+        };
+        assert_eq!(bridge(&on("macvlan")), None);
+        assert_eq!(bridge(&on("bridge")).unwrap().level, Level::Failure);
+        let unsaid = NetworksFacts { forward_drop: None, ..on("bridge") };
+        assert_eq!(bridge(&unsaid).unwrap().level, Level::Warning);
+        assert_eq!(bridge(&NetworksFacts { bridge_nf: None, ..on("bridge") }), None);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_read_is_named() {
+        let facts = NetworksFacts { unread_directory: Some("No such file".to_owned()), ..NetworksFacts::default() };
+        assert_eq!(networks(&facts)[0].level, Level::Warning);
+        let facts = NetworksFacts { unread: vec![("/x".into(), "no JSON".to_owned())], ..NetworksFacts::default() };
+        assert!(networks(&facts)[0].found.contains("/x cannot be read: no JSON"));
+    }
+}

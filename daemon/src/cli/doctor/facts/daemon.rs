@@ -1,0 +1,56 @@
+//! The daemon, asked at its socket.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold_api::control::{BINDINGS, Bindings, EVENTS, Events};
+
+use super::files::standing;
+use super::{Answer, Socket};
+use crate::cli::client::{ClientError, get_within};
+
+/// How long it may take to answer. A list of ten thousand leases takes a tenth of a second.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The first byte of a client identifier that is made from the machine id (RFC 4361 §6.1), in hexadecimal.
+const DUID: &str = "ff";
+
+pub(super) fn socket(path: &Path) -> Socket {
+    let answer = match get_within(path, BINDINGS, PATIENCE) {
+        Ok(body) => match serde_json::from_slice(&body) {
+            Ok(bindings) => Answer::Leases(Box::new(bindings)),
+            Err(error) => Answer::Other(format!("what answers at {} is another version: {error}", path.display())),
+        },
+        Err(ClientError::NoDaemon(_)) => Answer::Nobody,
+        Err(ClientError::Io { .. }) => Answer::Silent,
+        Err(error @ (ClientError::Denied(_) | ClientError::Status { .. } | ClientError::NotHttp { .. })) => {
+            Answer::Other(error.to_string())
+        }
+    };
+    Socket { path: path.to_owned(), found: standing(path), directory: path.parent().and_then(standing), answer }
+}
+
+/// Returns the attachments that servers know by the machine id and that had a conflict or lost their address, among the events
+/// that the daemon still has.
+pub(super) fn in_conflict(socket: &Path, bindings: &Bindings) -> Vec<String> {
+    let by_machine = bindings.bindings.iter().filter(|binding| binding.identity.client_id.starts_with(DUID));
+    let by_machine: BTreeSet<String> = by_machine.map(|binding| binding.attachment.to_string()).collect();
+    if by_machine.is_empty() {
+        return Vec::new();
+    }
+    let (mut found, mut after) = (BTreeSet::new(), 0);
+    loop {
+        let page = get_within(socket, &format!("{EVENTS}?after={after}"), PATIENCE).ok();
+        let Some(Events { events, next_after }) = page.and_then(|body| serde_json::from_slice(&body).ok()) else {
+            break;
+        };
+        let about = events.iter().filter(|event| ["conflict", "lost"].contains(&event.kind.as_str()));
+        found.extend(about.map(|event| event.attachment.to_string()).filter(|whose| by_machine.contains(whose)));
+        if events.is_empty() || next_after <= after {
+            break;
+        }
+        after = next_after;
+    }
+    found.into_iter().collect()
+}

@@ -1,0 +1,233 @@
+//! What is so on this host. It looks and judges nothing; `checks` judges and looks at nothing.
+//!
+//! Whatever may hang is asked with a limit.
+
+mod daemon;
+mod docker;
+mod files;
+mod networks;
+mod plugins;
+mod processes;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use leasehold_api::control::Bindings;
+
+use super::super::args::DoctorArgs;
+
+/// All that is looked at.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) kernel: Kernel,
+    pub(super) socket: Socket,
+    pub(super) state: Directory,
+    pub(super) runtime: Directory,
+    pub(super) plugins: Vec<PluginDirectory>,
+    pub(super) networks: NetworksFacts,
+    /// The processes of the incumbent's daemons.
+    pub(super) incumbents: Vec<u32>,
+    pub(super) docker: Docker,
+    pub(super) identity: Identity,
+    pub(super) neighbours: Neighbours,
+    pub(super) clock: Clock,
+}
+
+/// The kernel, and what the daemon may do with it.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    pub(super) release: String,
+    /// The effective capabilities of the daemon, or of this process.
+    pub(super) capabilities: u64,
+    /// The daemon's process, if it runs.
+    pub(super) daemon: Option<u32>,
+}
+
+/// What stands at a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub(super) mode: u32,
+    pub(super) owner: u32,
+    pub(super) is_socket: bool,
+}
+
+impl Standing {
+    /// Returns whether users other than root may read or write it.
+    pub(super) fn is_open_to_others(self) -> bool {
+        self.owner != 0 || self.mode & 0o077 != 0
+    }
+
+    /// Returns whether users other than root may write to it.
+    pub(super) fn is_writable_by_others(self) -> bool {
+        self.owner != 0 || self.mode & 0o022 != 0
+    }
+}
+
+/// The daemon's socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) path: PathBuf,
+    pub(super) found: Option<Standing>,
+    pub(super) directory: Option<Standing>,
+    pub(super) answer: Answer,
+}
+
+/// Who answers there.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The daemon, with its leases.
+    Leases(Box<Bindings>),
+    /// Nobody listens.
+    Nobody,
+    /// Somebody listens and says nothing.
+    Silent,
+    /// Something else.
+    Other(String),
+}
+
+/// A directory of the daemon's.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) path: PathBuf,
+    pub(super) found: Option<Standing>,
+    pub(super) room: Option<Room>,
+}
+
+/// The room on a file system.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) read_only: bool,
+    /// In bytes.
+    pub(super) free: u64,
+    /// How many more files there may be.
+    pub(super) files: u64,
+}
+
+/// A directory in which a runtime may look for CNI plugins.
+#[derive(Debug)]
+pub(super) struct PluginDirectory {
+    pub(super) path: PathBuf,
+    pub(super) dhcp: Plugin,
+}
+
+/// What is there under the name `dhcp`.
+#[derive(Clone, Debug)]
+pub(super) enum Plugin {
+    None,
+    /// Our shim, of this version.
+    Ours(String),
+    Foreign,
+}
+
+/// The CNI networks of the host.
+#[derive(Debug, Default)]
+pub(super) struct NetworksFacts {
+    pub(super) directory: PathBuf,
+    /// Why the directory cannot be read.
+    pub(super) unread_directory: Option<String>,
+    pub(super) unread: Vec<(PathBuf, String)>,
+    pub(super) ours: Vec<NetworkFacts>,
+    /// Whether what a bridge carries goes through iptables; `None`: the kernel does not say.
+    pub(super) bridge_nf: Option<bool>,
+    /// Whether FORWARD drops by policy; `None`: unknown.
+    pub(super) forward_drop: Option<bool>,
+}
+
+/// A network whose addresses come from us.
+#[derive(Debug)]
+pub(super) struct NetworkFacts {
+    pub(super) name: String,
+    pub(super) file: PathBuf,
+    /// Its main plugin.
+    pub(super) plugin: String,
+    /// Why an ADD would be refused.
+    pub(super) refused: Option<String>,
+    pub(super) parent: Option<ParentFacts>,
+}
+
+/// The link of the host that a network names.
+#[derive(Debug)]
+pub(super) struct ParentFacts {
+    pub(super) ifname: String,
+    pub(super) found: Option<LinkFacts>,
+    /// Whether it has to be there before the first container.
+    pub(super) is_standing: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkFacts {
+    pub(super) carrier: bool,
+    pub(super) wireless: bool,
+}
+
+/// What dockerd meets.
+#[derive(Debug)]
+pub(super) struct Docker {
+    /// Where our drivers are offered, if they are.
+    pub(super) plugin_dir: Option<PathBuf>,
+    /// All sockets of plugins.
+    pub(super) sockets: Vec<(PathBuf, Listener)>,
+    /// Where the daemon looks for the namespaces of Docker's containers.
+    pub(super) netns_dir: PathBuf,
+    /// dockerd's `exec-root`, if dockerd runs.
+    pub(super) exec_root: Option<PathBuf>,
+}
+
+/// Who is at a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listener {
+    Answers,
+    Nobody,
+    Silent,
+}
+
+/// The host's identity.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub(super) machine_id: MachineId,
+    /// The attachments that are known by it and had a conflict, or lost their address.
+    pub(super) in_conflict: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MachineId {
+    Missing,
+    Known,
+}
+
+/// The kernel's neighbour table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Neighbours {
+    /// How many it keeps at most.
+    pub(super) most: Option<u64>,
+    pub(super) leases: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Clock {
+    /// A file that was written later than the clock shows, and by how much.
+    pub(super) ahead: Option<(PathBuf, Duration)>,
+}
+
+/// Looks at the host.
+pub(super) fn gather(args: &DoctorArgs) -> Facts {
+    let processes = processes::all();
+    let socket = daemon::socket(&args.socket);
+    let (leases, in_conflict) = match &socket.answer {
+        Answer::Leases(bindings) => (bindings.bindings.len() as u64, daemon::in_conflict(&args.socket, bindings)),
+        Answer::Nobody | Answer::Silent | Answer::Other(_) => (0, Vec::new()),
+    };
+    Facts {
+        kernel: processes::kernel(&processes),
+        state: files::directory(&args.state_dir),
+        runtime: files::directory(&args.runtime_dir),
+        plugins: plugins::plugins(&args.cni_bin_dir),
+        networks: networks::networks(&args.cni_conf_dir),
+        incumbents: processes::incumbents(&processes),
+        docker: docker::docker(args, &processes),
+        identity: Identity { machine_id: files::machine_id(), in_conflict },
+        neighbours: Neighbours { most: files::most_neighbours(), leases },
+        clock: files::clock(&args.state_dir),
+        socket,
+    }
+}

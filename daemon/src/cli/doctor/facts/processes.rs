@@ -1,0 +1,84 @@
+//! The processes of the host, as far as they matter.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::Kernel;
+
+/// A process and its arguments.
+#[derive(Debug)]
+pub(super) struct Process {
+    id: u32,
+    args: Vec<String>,
+}
+
+impl Process {
+    fn is(&self, program: &str) -> bool {
+        self.args.first().and_then(|path| path.rsplit('/').next()) == Some(program)
+    }
+
+    fn is_daemon(&self, program: &str) -> bool {
+        self.is(program) && self.args.get(1).is_some_and(|arg| arg == "daemon")
+    }
+}
+
+/// Returns the processes that this one sees, in order.
+pub(super) fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut all: Vec<_> = ids.filter_map(process).collect();
+    all.sort_by_key(|process| process.id);
+    all
+}
+
+fn process(id: u32) -> Option<Process> {
+    let line = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+    let args = line.split(|byte| *byte == 0).map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
+    Some(Process { id, args })
+}
+
+pub(super) fn kernel(processes: &[Process]) -> Kernel {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let daemon = processes.iter().find(|process| process.is_daemon("leasehold")).map(|process| process.id);
+    let status = daemon.map_or("/proc/self/status".to_owned(), |id| format!("/proc/{id}/status"));
+    let status = fs::read_to_string(status).unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let capabilities = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or_default();
+    Kernel { release, capabilities, daemon }
+}
+
+/// Returns the processes of the incumbent's daemons. Ours is `leasehold` even if it was started as `dhcp daemon`.
+pub(super) fn incumbents(processes: &[Process]) -> Vec<u32> {
+    processes.iter().filter(|process| process.is_daemon("dhcp")).map(|process| process.id).collect()
+}
+
+/// Returns the `exec-root` of dockerd's command line, if dockerd runs: `Some(None)` without one.
+pub(super) fn exec_root(processes: &[Process]) -> Option<Option<PathBuf>> {
+    let dockerd = processes.iter().find(|process| process.is("dockerd"))?;
+    let mut args = dockerd.args.iter();
+    let said = args
+        .by_ref()
+        .find_map(|arg| arg.strip_prefix("--exec-root").map(|rest| rest.strip_prefix('=').map(str::to_owned)));
+    Some(said.and_then(|said| said.or_else(|| args.next().cloned())).map(PathBuf::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(line: &str) -> [Process; 1] {
+        [Process { id: 7, args: line.split(' ').map(str::to_owned).collect() }]
+    }
+
+    #[test]
+    fn processes_are_known_by_their_command_lines() {
+        assert_eq!(incumbents(&run("/opt/cni/bin/dhcp daemon -hostprefix /host")), [7]);
+        assert_eq!(incumbents(&run("dhcp")), [0; 0]);
+        assert_eq!(incumbents(&run("/usr/bin/leasehold daemon")), [0; 0]);
+        let root = |line| exec_root(&run(line)).map(|said| said.map(|path| path.display().to_string()));
+        assert_eq!(root("/usr/bin/dockerd --exec-root=/mnt/run -D"), Some(Some("/mnt/run".to_owned())));
+        assert_eq!(root("dockerd --exec-root /mnt/run"), Some(Some("/mnt/run".to_owned())));
+        assert_eq!(root("dockerd -H fd://"), Some(None));
+        assert_eq!(root("containerd"), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! `leasehold doctor`: a host as whoever installs leasehold there would check it. It changes nothing and needs no daemon.
+//!
+//! [`facts`] looks, [`checks`] judges; each check is pure and in a small file.
+
+mod checks;
+mod facts;
+mod finding;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::args::DoctorArgs;
+use super::term::{Paint, Term};
+use finding::{Finding, Level};
+
+/// All findings. `leasehold doctor --json` prints it.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// The worst level of all.
+    worst: Level,
+    findings: Vec<Finding>,
+}
+
+/// Checks this host, prints what is found, and returns the exit code for it.
+pub(crate) fn doctor(args: &DoctorArgs, mut out: impl Write) -> io::Result<u8> {
+    let findings = checks::all(&facts::gather(args));
+    let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
+    let report = Report { worst, findings };
+    match args.json {
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
+        false => out.write_all(text(&report, Term::of_stdout()).as_bytes())?,
+    }
+    Ok(match worst {
+        Level::Ok => 0,
+        Level::Warning => 3,
+        Level::Failure => 4,
+    })
+}
+
+/// Returns a line for each finding, wrapped, with the way out below it.
+fn text(report: &Report, term: Term) -> String {
+    let mut text = String::new();
+    for Finding { check, level, found, way_out } in &report.findings {
+        let (word, paint) = match level {
+            Level::Ok => ("ok", Paint::Good),
+            Level::Warning => ("warning", Paint::Warn),
+            Level::Failure => ("failure", Paint::Bad),
+        };
+        let line = term.wrapped(&format!("{word:7}  "), &format!("{check}: {found}"));
+        text += &line.replacen(word, &term.paint(paint, word), 1);
+        text.extend(way_out.iter().map(|way_out| term.wrapped("         -> ", way_out)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_finding_is_a_line_with_the_way_out_below() {
+        let findings =
+            vec![Finding::ok("kernel", "Linux 6.1"), Finding::failure("socket", "there is none", "start it")];
+        let report = Report { worst: Level::Failure, findings };
+        let expected = "ok       kernel: Linux 6.1\nfailure  socket: there is none\n         -> start it\n";
+        assert_eq!(text(&report, Term::PLAIN), expected);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["worst"], "failure");
+        assert_eq!(json["findings"][0], serde_json::json!({"check": "kernel", "level": "ok", "found": "Linux 6.1"}));
+    }
+}

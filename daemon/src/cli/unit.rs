@@ -1,0 +1,67 @@
+//! The variables of the daemon's unit, for commands that ask the daemon or look at what it uses.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+
+use clap::CommandFactory;
+use clap::parser::ValueSource;
+
+use crate::cli::args::Args;
+
+/// Where the unit reads its variables from.
+const FILE: &str = "/etc/default/leasehold";
+
+/// Returns a command line, with the flags that the unit's variables stand for and that neither it nor the environment sets.
+pub(crate) fn with_unit(line: Vec<OsString>) -> Vec<OsString> {
+    let said = variables(&fs::read_to_string(FILE).unwrap_or_default());
+    completed(line, &said)
+}
+
+fn completed(mut line: Vec<OsString>, said: &BTreeMap<String, String>) -> Vec<OsString> {
+    let command = Args::command();
+    let Ok(matches) = command.clone().try_get_matches_from(&line) else { return line };
+    // The daemon itself is told by who starts it.
+    let Some((name, given)) = matches.subcommand().filter(|(name, _)| *name != "daemon") else { return line };
+    let flags = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
+    for flag in flags {
+        let is_set = matches!(
+            given.value_source(flag.get_id().as_str()),
+            Some(ValueSource::CommandLine | ValueSource::EnvVariable)
+        );
+        let value = flag.get_env().and_then(|variable| said.get(variable.to_str()?));
+        if let (Some(long), Some(value), false) = (flag.get_long(), value, is_set) {
+            line.push(format!("--{long}={value}").into());
+        }
+    }
+    line
+}
+
+/// Reads a file of variables as systemd does, without what nobody writes there (systemd.exec(5), EnvironmentFile=).
+fn variables(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
+    let pairs = lines.filter_map(|line| line.split_once('='));
+    pairs.map(|(name, value)| (name.trim().to_owned(), unquoted(value.trim()).to_owned())).collect()
+}
+
+fn unquoted(value: &str) -> &str {
+    let within = |quote| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    within('"').or_else(|| within('\'')).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_unit_says_counts_unless_the_command_line_says_otherwise() {
+        let said =
+            variables("# a comment\nLEASEHOLD_STATE_DIR=\"/mnt/state\"\nLEASEHOLD_SOCKET=/run/x.sock\nOTHER=1\n");
+        let line = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let mut completed = completed(line("leasehold doctor --socket /run/y.sock"), &said);
+        assert_eq!(completed.split_off(4), line("--state-dir=/mnt/state"));
+        for as_it_is in ["leasehold doctor --bad", "leasehold daemon", "leasehold"] {
+            assert_eq!(super::completed(line(as_it_is), &said), line(as_it_is));
+        }
+    }
+}
