@@ -70,6 +70,8 @@ pub(crate) struct Settings {
     pub(crate) add_timeout: Duration,
     /// Whether to ask servers to answer by broadcast if a network does not say.
     pub(crate) broadcast: bool,
+    /// What is logged.
+    pub(crate) log: log::Filter,
 }
 
 /// Why the daemon does not run, or stopped.
@@ -239,7 +241,8 @@ impl Driver {
         };
         let net = Net::start(config, events)?;
         let publisher = Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
-        let (doors, door_events) = Doors::new(site(settings), store.journal(), shares.callers);
+        let (doors, door_events) =
+            Doors::new(site(settings), store.journal(), settings.log.clone(), shares.callers);
         let (listeners, to_serve) = unbounded_channel();
         let control = places[0].path().to_owned();
         let accepting = tokio::spawn(http::serve(to_serve, control.clone(), doors.clone()));

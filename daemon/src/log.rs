@@ -1,52 +1,78 @@
-//! Logging: fields on standard error, as text or JSON, through [`queue`], so that the daemon never waits for a reader.
+//! Logging: fields on standard error, as text or JSON, or in the fields of systemd's [`journal`] where that is standard error. All
+//! of it goes through [`queue`], so that the daemon never waits for a reader. The [`filter`] can be changed while it runs.
 
+mod filter;
+mod journal;
 mod queue;
 
 use std::io;
 
+use clap::ValueEnum;
 use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::prelude::*;
-use tracing_subscriber::{fmt, registry};
+use tracing_subscriber::{fmt, registry, reload};
 
-use crate::cli::LogFormat;
-
+pub(crate) use filter::Filter;
 pub(crate) use queue::Flush;
+
+/// The format of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people; the journal's own fields where standard error is the journal.
+    Text,
+    /// One object per line.
+    Json,
+}
 
 /// Why there is no log.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     /// The filter is invalid.
-    #[error("log filter {filter:?}")]
+    #[error("log filter {filter:?}: {reason}")]
     Filter {
         /// What was given.
         filter: String,
         /// What is wrong with it.
-        source: ParseError,
+        reason: ParseError,
     },
     /// The thread that writes it cannot start.
     #[error("cannot start a thread for the log")]
     Thread(#[source] io::Error),
 }
 
-/// Sends what `filter` lets through to standard error, panics included, until the returned value is dropped.
+/// Sends what `filter` lets through to standard error, panics included, until the returned value is dropped. The filter that is
+/// returned with it can be changed.
 ///
 /// `filter` is a level, or comma-separated `target=level`s.
-pub(crate) fn init(format: LogFormat, filter: &str) -> Result<Flush, LogError> {
-    let targets = filter.parse::<Targets>();
-    let filter = targets.map_err(|source| LogError::Filter { filter: filter.to_owned(), source })?;
-    let (queue, flush) = queue::start(io::stderr()).map_err(LogError::Thread)?;
-    let lines = fmt::layer().with_writer(queue);
-    let layer = match format {
-        LogFormat::Text => lines.boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed(),
+pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(Flush, Filter), LogError> {
+    let (targets, handle) = reload::Layer::new(parse(filter)?);
+    let filter = Filter::new(filter, handle);
+    let journal = (format == LogFormat::Text).then(journal::of_stderr).flatten();
+    let layer_and_flush = match journal {
+        Some(journal) => queue::start(journal).map(|(queue, flush)| (journal::Fields::new(queue).boxed(), flush)),
+        None => queue::start(io::stderr()).map(|(queue, flush)| {
+            let lines = fmt::layer().with_writer(queue);
+            let layer = match format {
+                LogFormat::Text => lines.boxed(),
+                LogFormat::Json => {
+                    lines.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed()
+                }
+            };
+            (layer, flush)
+        }),
     };
-    registry().with(layer.with_filter(filter)).init();
+    let (layer, flush) = layer_and_flush.map_err(LogError::Thread)?;
+    registry().with(layer.with_filter(targets)).init();
     std::panic::set_hook(Box::new(|panic| {
         let at = panic.location().map(ToString::to_string).unwrap_or_default();
         let said = panic.payload_as_str().unwrap_or("panic without a message");
         tracing::error!(at, thread = std::thread::current().name(), backtrace = %backtrace(), "panic: {said}");
     }));
-    Ok(flush)
+    Ok((flush, filter))
+}
+
+fn parse(filter: &str) -> Result<Targets, LogError> {
+    filter.parse().map_err(|reason| LogError::Filter { filter: filter.to_owned(), reason })
 }
 
 /// Returns an error with all its causes, outermost first.

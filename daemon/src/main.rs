@@ -40,6 +40,7 @@ fn main() -> ExitCode {
             Ok(code) => code.into(),
             Err(error) => said(Err(error.into())),
         },
+        cli::Command::Log(args) => said(cli::log(&args).map_err(Into::into).and_then(|text| print(&text))),
         cli::Command::Events(args) => said(cli::events(&args, &mut io::stdout().lock()).map_err(Into::into)),
         cli::Command::Probe(args) => match cli::probe(&args, io::stdout().lock()) {
             Ok(verdict) => verdict.code().into(),
@@ -52,8 +53,8 @@ fn main() -> ExitCode {
 /// Runs the daemon. Once there is a log, the cause of its end is logged too.
 fn daemon(args: cli::DaemonArgs) -> ExitCode {
     net::heap::share();
-    let _flush = match log::init(args.log_format, &args.log) {
-        Ok(flush) => flush,
+    let (_flush, filter) = match log::init(args.log_format, &args.log) {
+        Ok(started) => started,
         Err(error) => return said(Err(error.into())),
     };
     let settings = driver::Settings {
@@ -69,6 +70,7 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
         cni_caches: args.cni_cache,
         add_timeout: args.timeout,
         broadcast: args.broadcast,
+        log: filter,
     };
     match driver::run(&settings) {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,6 +14,13 @@ pub const BINDINGS: &str = "/v1/bindings";
 /// oldest `limit` events after number `after` (0), waiting until there is one for `wait` seconds (0).
 pub const EVENTS: &str = "/v1/events";
 
+/// The daemon's URL path for what it logs: `GET` tells it, `PUT` with a [`LogChange`] changes it for a while, `DELETE` takes it back to
+/// what it was at the start. Each answers with a [`Log`].
+pub const LOG: &str = "/v1/log";
+
+/// The longest time for which the log can be changed, in seconds.
+pub const MAX_LOG_CHANGE: u64 = 86_400;
+
 /// The most events in one answer, and the default `limit`.
 pub const MAX_EVENTS: usize = 1_000;
 
@@ -27,6 +34,25 @@ pub struct Events {
     pub events: Vec<Event>,
     /// The `after` of the next question. It is less than that of this one if the journal began anew.
     pub next_after: u64,
+}
+
+/// What the daemon logs. `leasehold log --json` prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Log {
+    /// A level, or `target=level`, comma-separated.
+    pub filter: String,
+    /// Until it is again what it was at the start; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_left: Option<u64>,
+}
+
+/// A change of what the daemon logs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogChange {
+    /// A level, or `target=level`, comma-separated.
+    pub filter: String,
+    /// For how long, [`MAX_LOG_CHANGE`] at most.
+    pub seconds: u64,
 }
 
 /// One change of a binding. `leasehold events --json` prints one per line.

@@ -4,9 +4,11 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Parser, Subcommand};
 use leasehold_api::MAX_ADD_TIMEOUT;
 use leasehold_core::wire::Mac;
+
+use crate::log::LogFormat;
 
 /// One daemon per host that holds the DHCP leases of its containers.
 #[derive(Debug, Parser)]
@@ -29,6 +31,8 @@ pub(crate) enum Command {
     ///
     /// Exit codes: 0 if all is well, 3 if there are warnings, 4 if there is a failure, 1 if nothing can be printed.
     Doctor(DoctorArgs),
+    /// Show what the daemon logs, or change it for a while
+    Log(LogArgs),
     /// Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon
     ///
     /// Exit codes: 0 if a server offers an address that the daemon would take, 3 if none answered, 4 if there were answers but
@@ -151,6 +155,26 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
+/// What is logged.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogArgs {
+    /// What to log: a level, or `target=level`, comma-separated; without it, what is logged is shown
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
+    /// For how long: 90s, 10m, 2h
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = span)]
+    pub(crate) limit: Duration,
+    /// Log again what the daemon logged at its start
+    #[arg(long, conflicts_with = "filter")]
+    pub(crate) reset: bool,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The daemon's socket
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    pub(crate) socket: PathBuf,
+}
+
 /// Where and how servers are asked.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProbeArgs {
@@ -187,18 +211,22 @@ pub(crate) struct ProbeArgs {
     pub(crate) json: bool,
 }
 
-/// The format of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// For people.
-    Text,
-    /// One object per line.
-    Json,
-}
-
 /// Reads a directory, which may be empty: clap's own parser refuses an empty path.
 fn directory(text: &str) -> Result<PathBuf, Infallible> {
     Ok(PathBuf::from(text))
+}
+
+/// Reads a span of time, a second at least.
+fn span(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "s" | "" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    let whole = number.parse().ok().and_then(|number: u64| number.checked_mul(seconds)).filter(|seconds| *seconds > 0);
+    whole.map(Duration::from_secs).ok_or("not a time such as 90s, 10m or 2h".to_owned())
 }
 
 /// Reads a number of seconds for an ADD.
@@ -237,6 +265,16 @@ mod tests {
         let args = Args::try_parse_from(["leasehold", "daemon", "--cni-cache", ""]).unwrap();
         let Command::Daemon(args) = args.command else { panic!("{args:?}") };
         assert!(args.cni_cache.iter().all(|cache| cache.as_os_str().is_empty()), "{:?}", args.cni_cache);
+    }
+
+    #[test]
+    fn a_span_has_a_unit_or_is_in_seconds() {
+        for (text, seconds) in [("90s", 90), ("90", 90), ("10m", 600), ("2h", 7200)] {
+            assert_eq!(span(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "0", "0m", "m", "10d", "-1s", "1.5h", "99999999999999999999s"] {
+            assert!(span(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -5,14 +5,16 @@ mod client;
 mod doctor;
 mod events;
 mod list;
+mod log;
 mod networks;
 mod probe;
 mod term;
 mod unit;
 
-pub(crate) use args::{Args, Command, DaemonArgs, LogFormat};
+pub(crate) use args::{Args, Command, DaemonArgs};
 pub(crate) use doctor::doctor;
 pub(crate) use events::events;
 pub(crate) use list::list;
+pub(crate) use log::log;
 pub(crate) use probe::probe;
 pub(crate) use unit::with_unit;

@@ -2,7 +2,8 @@
 //!
 //! Holds no rule and no lease state: [`cni`] (with [`add`], [`named`], [`names`], [`args`], [`client_id`], [`refusal`] and
 //! [`result`]), [`docker`] and [`control`] are pure conversions between the wire (`leasehold-api`) and the core, [`events`]
-//! reads the journal, [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
+//! reads the journal, [`logging`] changes what is logged, [`server`] is hyper, [`spool`] takes up what
+//! shims left while no daemon answered.
 //!
 //! # For the driver
 //! One channel carries everything, so one `recv` in the driver's loop hears every caller:
@@ -28,6 +29,7 @@ mod cni;
 mod control;
 mod docker;
 mod events;
+mod logging;
 mod named;
 mod names;
 mod refusal;
@@ -52,6 +54,7 @@ pub(crate) use server::{Listening, serve};
 pub(crate) use spool::Spool;
 
 use crate::listen::Protocol;
+use crate::log::Filter;
 use crate::store::journal::Journal;
 
 /// The most connections served at once at one socket; further ones wait in its backlog.
@@ -109,6 +112,7 @@ pub(crate) struct Doors {
     /// What the callers of each protocol may have at once: slow ones at one socket hold nobody up at another.
     shares: Arc<BTreeMap<Protocol, Share>>,
     journal: Journal,
+    log: Filter,
     waiting: Arc<Semaphore>,
     next: Arc<AtomicU64>,
 }
@@ -124,12 +128,17 @@ struct Share {
 
 impl Doors {
     /// Returns the front doors' end, for `places` connections at once at each socket, and the driver's end.
-    pub(crate) fn new(site: Site, journal: Journal, places: usize) -> (Self, mpsc::UnboundedReceiver<Event>) {
+    pub(crate) fn new(
+        site: Site,
+        journal: Journal,
+        log: Filter,
+        places: usize,
+    ) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
         let of = |places| Arc::new(Semaphore::new(places));
         let share = |protocol| (protocol, Share { places: of(places.clamp(1, MAX_OPEN)), reading: of(MAX_READING) });
         let shares = Arc::new(Protocol::ALL.map(share).into());
-        let doors = Self { site, events, shares, journal, waiting: of(MAX_WAITING), next: Arc::default() };
+        let doors = Self { site, events, shares, journal, log, waiting: of(MAX_WAITING), next: Arc::default() };
         (doors, driver)
     }
 

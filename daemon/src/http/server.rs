@@ -30,7 +30,7 @@ use super::cni::Asked;
 use super::docker::{self, Refused};
 use super::events::Question;
 use super::refusal::undecodable;
-use super::{Doors, Event, Reply, control};
+use super::{Doors, Event, Reply, control, logging};
 use crate::listen::Protocol;
 use crate::net;
 
@@ -292,6 +292,7 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         (&Method::POST, wire::PATH) => respond_cni(request.into_body(), caller).await,
         (&Method::GET, wire_control::BINDINGS) => respond_bindings(caller).await,
         (&Method::GET, wire_control::EVENTS) => respond_events(request.uri().query().unwrap_or_default(), caller).await,
+        (&Method::GET | &Method::PUT | &Method::DELETE, wire_control::LOG) => respond_log(request, caller).await,
         (&Method::CONNECT, _) => refuse_go_rpc(),
         (method, path) => {
             sentence(StatusCode::NOT_FOUND, &format!("{method} {path:.64}: there is nothing here by that name"))
@@ -420,6 +421,25 @@ async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
         None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),
+    }
+}
+
+async fn respond_log(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
+    let log = &caller.door.doors.log;
+    let changed = match *request.method() {
+        Method::PUT => match take_in(request.into_body(), caller).await {
+            Ok((body, _room)) => logging::change(log, &body),
+            Err(unread) => return sentence(unread.status(), &unread.to_string()),
+        },
+        Method::DELETE => {
+            log.reset();
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+    match changed {
+        Ok(()) => json(StatusCode::OK, to_json(&logging::said(log))),
+        Err(bad) => sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
     }
 }
 

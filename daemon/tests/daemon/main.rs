@@ -8,5 +8,6 @@ mod doctor;
 mod home;
 mod life;
 mod limits;
+mod log;
 mod socket;
 mod state;

@@ -1,0 +1,37 @@
+//! `leasehold log`: what the daemon logs, and a change of that for a while.
+
+use leasehold_api::control::{LOG, Log, LogChange};
+use leasehold_api::to_json;
+
+use super::args::LogArgs;
+use super::client::{self, ClientError};
+
+/// Why the log is neither shown nor changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogError {
+    /// The daemon did not do it.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The daemon's answer does not say what it logs.
+    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
+    Unreadable(#[from] serde_json::Error),
+}
+
+/// Asks the daemon and returns the text to print.
+pub(crate) fn log(args: &LogArgs) -> Result<String, LogError> {
+    let change = |filter: &String| LogChange { filter: filter.clone(), seconds: args.limit.as_secs() };
+    let answer = match args.filter.as_ref().map(change) {
+        Some(change) => client::send(&args.socket, "PUT", LOG, &to_json(&change))?,
+        None if args.reset => client::send(&args.socket, "DELETE", LOG, "")?,
+        None => client::get(&args.socket, LOG)?,
+    };
+    let Log { filter, seconds_left } = serde_json::from_slice(&answer)?;
+    if args.json {
+        return Ok(to_json(&Log { filter, seconds_left }) + "\n");
+    }
+    let filter = filter.escape_debug();
+    Ok(match seconds_left {
+        Some(seconds) => format!("{filter}, for {seconds} s\n"),
+        None => format!("{filter}\n"),
+    })
+}
