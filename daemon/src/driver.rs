@@ -15,7 +15,7 @@ use std::iter;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_core::effect::{Adoptee, Answer, Call, Effect, Input, Outcome, RequestId};
+use leasehold_core::effect::{Adoptee, Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId};
 use leasehold_core::record::{BindingId, DockerRecord, Record};
 use leasehold_core::registry::{Config, Registry};
 use tokio::net::UnixListener;
@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use tracing::{debug, error, info, warn};
 
 use crate::adopt::{self, Unfinished};
+use crate::capture::Tap;
 use crate::clock::{self, Clock};
 use crate::http::{self, Doors, Event, Listening, MachineId, Reply, Site, Spool};
 use crate::limits::{Shares, raise_open_files};
@@ -216,6 +217,8 @@ struct Driver {
     /// Callers that came while stopping: they are cut off without an answer, and ask the next daemon.
     late: Vec<Reply>,
     phase: Phase,
+    /// Shows frames to those who ask for them.
+    tap: Tap,
     /// The task whose end ends the daemon.
     ended: Option<&'static str>,
 }
@@ -241,8 +244,9 @@ impl Driver {
         };
         let net = Net::start(config, events)?;
         let publisher = Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
+        let tap = Tap::default();
         let (doors, door_events) =
-            Doors::new(site(settings), store.journal(), settings.log.clone(), shares.callers);
+            Doors::new(site(settings), store.journal(), settings.log.clone(), tap.frames(), shares.callers);
         let (listeners, to_serve) = unbounded_channel();
         let control = places[0].path().to_owned();
         let accepting = tokio::spawn(http::serve(to_serve, control.clone(), doors.clone()));
@@ -260,8 +264,21 @@ impl Driver {
         let registry = Registry::new(Config::default(), seed());
         let (open, late) = (HashMap::new(), Vec::new());
         let phase = Phase::Running;
-        let driver =
-            Self { registry, net, store, publisher, doors, places, spool, listeners, open, late, phase, ended: None };
+        let driver = Self {
+            registry,
+            net,
+            store,
+            publisher,
+            doors,
+            places,
+            spool,
+            listeners,
+            open,
+            late,
+            phase,
+            tap,
+            ended: None,
+        };
         Ok((driver, sources))
     }
 
@@ -325,6 +342,7 @@ impl Driver {
         match wake {
             Wake::Net(NetEvent::Done { op, outcome }) => self.feed(Input::Done { op, outcome }),
             Wake::Net(NetEvent::Frame { exchange, bytes, meta }) => {
+                self.tap(exchange, false, &bytes);
                 self.feed(Input::Frame { exchange, bytes: &bytes, meta });
             }
             Wake::Net(NetEvent::Broken { exchange, cause }) => self.feed(Input::Broken { exchange, cause }),
@@ -459,7 +477,10 @@ impl Driver {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Persist { op, changes } => self.store.persist(op, changes),
-            Effect::Open { op, exchange, link, want } => self.net.open(op, exchange, link, want),
+            Effect::Open { op, exchange, link, want } => {
+                self.tap.learn(exchange, self.registry.whose(exchange));
+                self.net.open(op, exchange, link, want);
+            }
             Effect::Inspect { op, target, routes } => self.net.inspect(op, target, routes),
             Effect::Apply { op, target, steps } => self.net.apply(op, target, steps),
             Effect::Prepare { op, place, lan, exchange, chaddr } => {
@@ -470,12 +491,24 @@ impl Driver {
             Effect::Make { op, link } => self.net.make(op, *link),
             Effect::Unmake { op, owner } => self.net.unmake(op, owner),
             Effect::ListOwn { op } => self.net.list_own(op),
-            Effect::Send { op, exchange, frame, over } => self.net.send(op, exchange, frame, over),
+            Effect::Send { op, exchange, frame, over } => {
+                self.tap(exchange, true, &frame);
+                self.net.send(op, exchange, frame, over);
+            }
             Effect::Hear { exchange, arp } => self.net.hear(exchange, arp),
-            Effect::Close { op, exchange } => self.net.close(op, exchange),
+            Effect::Close { op, exchange } => {
+                self.tap.forget(exchange);
+                self.net.close(op, exchange);
+            }
             Effect::Reply { id, answer } => self.reply(id, answer),
             Effect::Publish { attachment, dns } => self.publisher.publish(attachment, dns),
         }
+    }
+
+    /// Shows a frame to those who ask for frames.
+    fn tap(&mut self, exchange: ExchangeId, sent: bool, bytes: &[u8]) {
+        self.tap.learn(exchange, self.registry.whose(exchange));
+        self.tap.sees(exchange, Clock::now().wall, sent, bytes);
     }
 
     fn reply(&mut self, id: RequestId, answer: Answer) {

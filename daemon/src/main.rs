@@ -3,6 +3,7 @@
 //! This file holds only arguments, logging and the choice of what to run.
 
 mod adopt;
+mod capture;
 mod cli;
 mod clock;
 mod driver;
@@ -36,6 +37,13 @@ fn main() -> ExitCode {
     }
     match cli::Args::parse_from(cli::with_unit(env::args_os().collect())).command {
         cli::Command::Daemon(args) => daemon(args),
+        cli::Command::Capture(args) => match cli::capture(&args) {
+            Ok(told) => {
+                eprint!("{told}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => said(Err(error.into())),
+        },
         cli::Command::Doctor(args) => match cli::doctor(&args, io::stdout().lock()) {
             Ok(code) => code.into(),
             Err(error) => said(Err(error.into())),

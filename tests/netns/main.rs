@@ -34,6 +34,7 @@ mod servers;
 mod siege;
 mod sight;
 mod store;
+mod tap;
 mod unit;
 mod view;
 mod witness;

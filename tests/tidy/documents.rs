@@ -150,6 +150,7 @@ fn every_flag_and_variable_is_documented() {
         ("struct ListArgs {", "## `leasehold list`"),
         ("struct EventsArgs {", "## `leasehold events`"),
         ("struct DoctorArgs {", "## `leasehold doctor`"),
+        ("struct CaptureArgs {", "## `leasehold capture`"),
         ("struct LogArgs {", "## `leasehold log`"),
         ("struct ProbeArgs {", "## `leasehold probe`"),
     ] {

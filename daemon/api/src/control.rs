@@ -21,6 +21,13 @@ pub const LOG: &str = "/v1/log";
 /// The longest time for which the log can be changed, in seconds.
 pub const MAX_LOG_CHANGE: u64 = 86_400;
 
+/// The daemon's URL path for frames (`GET`), with `?after=N&wait=SECONDS&attachment=NAME`, each of which may be missing: those after
+/// number `after`, from now on without it, waiting until there is one for `wait` seconds (0). Frames are kept while somebody asks.
+pub const CAPTURE: &str = "/v1/capture";
+
+/// The most frames in one answer.
+pub const MAX_FRAMES: usize = 500;
+
 /// The most events in one answer, and the default `limit`.
 pub const MAX_EVENTS: usize = 1_000;
 
@@ -53,6 +60,53 @@ pub struct LogChange {
     pub filter: String,
     /// For how long, [`MAX_LOG_CHANGE`] at most.
     pub seconds: u64,
+}
+
+/// Frames in their order: the answer to `GET /v1/capture`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frames {
+    /// The frames.
+    pub frames: Vec<Frame>,
+    /// The `after` of the next question.
+    pub next_after: u64,
+    /// How many frames since `after`, of any attachment, are no longer kept.
+    pub missed: u64,
+}
+
+/// A frame that the daemon sent or received.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Counts all frames that were kept.
+    pub number: u64,
+    /// When, by the host's wall clock, in microseconds since 1970.
+    pub micros: u64,
+    /// Whether the daemon sent it.
+    pub sent: bool,
+    /// Whose lease it is about, in one word; absent if it is about none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<String>,
+    /// From the Ethernet header on, in Base64.
+    pub bytes: String,
+}
+
+/// Returns a text as a value in a URL's query (RFC 3986 §2.1).
+pub fn to_url(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let escaped =
+        text.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") });
+    escaped.collect()
+}
+
+/// Reads such a value; `None` if it is not one.
+pub fn from_url(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        bytes.extend(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// One change of a binding. `leasehold events --json` prints one per line.

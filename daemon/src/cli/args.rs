@@ -31,6 +31,8 @@ pub(crate) enum Command {
     ///
     /// Exit codes: 0 if all is well, 3 if there are warnings, 4 if there is a failure, 1 if nothing can be printed.
     Doctor(DoctorArgs),
+    /// Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped
+    Capture(CaptureArgs),
     /// Show what the daemon logs, or change it for a while
     Log(LogArgs),
     /// Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon
@@ -153,6 +155,29 @@ pub(crate) struct DoctorArgs {
     /// Print all findings as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Which frames are written, where, and for how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CaptureArgs {
+    /// Whose: an attachment, as `leasehold list` shows it
+    #[arg(value_name = "ATTACHMENT", required_unless_present = "all")]
+    pub(crate) attachment: Option<String>,
+    /// The frames of all attachments
+    #[arg(long, conflicts_with = "attachment")]
+    pub(crate) all: bool,
+    /// The file, in the format pcapng; - is standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) write: PathBuf,
+    /// For how long: 90s, 10m, 2h; without it, until interrupted
+    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    pub(crate) limit: Option<Duration>,
+    /// The longest file, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 100)]
+    pub(crate) size: u64,
+    /// The daemon's socket
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    pub(crate) socket: PathBuf,
 }
 
 /// What is logged.

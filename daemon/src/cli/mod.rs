@@ -1,6 +1,7 @@
 //! The command line, and the operator's commands.
 
 mod args;
+mod capture;
 mod client;
 mod doctor;
 mod events;
@@ -12,6 +13,7 @@ mod term;
 mod unit;
 
 pub(crate) use args::{Args, Command, DaemonArgs};
+pub(crate) use capture::capture;
 pub(crate) use doctor::doctor;
 pub(crate) use events::events;
 pub(crate) use list::list;

@@ -2,7 +2,7 @@
 //!
 //! Holds no rule and no lease state: [`cni`] (with [`add`], [`named`], [`names`], [`args`], [`client_id`], [`refusal`] and
 //! [`result`]), [`docker`] and [`control`] are pure conversions between the wire (`leasehold-api`) and the core, [`events`]
-//! reads the journal, [`logging`] changes what is logged, [`server`] is hyper, [`spool`] takes up what
+//! reads the journal, [`logging`] changes what is logged, [`capture`] gives frames, [`server`] is hyper, [`spool`] takes up what
 //! shims left while no daemon answered.
 //!
 //! # For the driver
@@ -24,6 +24,7 @@
 
 mod add;
 mod args;
+mod capture;
 mod client_id;
 mod cni;
 mod control;
@@ -53,6 +54,7 @@ pub(crate) use cni::Asked;
 pub(crate) use server::{Listening, serve};
 pub(crate) use spool::Spool;
 
+use crate::capture::Frames;
 use crate::listen::Protocol;
 use crate::log::Filter;
 use crate::store::journal::Journal;
@@ -113,6 +115,7 @@ pub(crate) struct Doors {
     shares: Arc<BTreeMap<Protocol, Share>>,
     journal: Journal,
     log: Filter,
+    frames: Frames,
     waiting: Arc<Semaphore>,
     next: Arc<AtomicU64>,
 }
@@ -132,13 +135,14 @@ impl Doors {
         site: Site,
         journal: Journal,
         log: Filter,
+        frames: Frames,
         places: usize,
     ) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
         let of = |places| Arc::new(Semaphore::new(places));
         let share = |protocol| (protocol, Share { places: of(places.clamp(1, MAX_OPEN)), reading: of(MAX_READING) });
         let shares = Arc::new(Protocol::ALL.map(share).into());
-        let doors = Self { site, events, shares, journal, log, waiting: of(MAX_WAITING), next: Arc::default() };
+        let doors = Self { site, events, shares, journal, log, frames, waiting: of(MAX_WAITING), next: Arc::default() };
         (doors, driver)
     }
 

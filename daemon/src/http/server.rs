@@ -20,7 +20,7 @@ use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
 use leasehold_core::effect::{Answer, Call, NetworkAnswer, RequestId};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
@@ -30,7 +30,7 @@ use super::cni::Asked;
 use super::docker::{self, Refused};
 use super::events::Question;
 use super::refusal::undecodable;
-use super::{Doors, Event, Reply, control, logging};
+use super::{Doors, Event, Reply, capture, control, logging};
 use crate::listen::Protocol;
 use crate::net;
 
@@ -293,6 +293,9 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         (&Method::GET, wire_control::BINDINGS) => respond_bindings(caller).await,
         (&Method::GET, wire_control::EVENTS) => respond_events(request.uri().query().unwrap_or_default(), caller).await,
         (&Method::GET | &Method::PUT | &Method::DELETE, wire_control::LOG) => respond_log(request, caller).await,
+        (&Method::GET, wire_control::CAPTURE) => {
+            respond_capture(request.uri().query().unwrap_or_default(), caller).await
+        }
         (&Method::CONNECT, _) => refuse_go_rpc(),
         (method, path) => {
             sentence(StatusCode::NOT_FOUND, &format!("{method} {path:.64}: there is nothing here by that name"))
@@ -448,15 +451,29 @@ async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
         Ok(question) => question,
         Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
     };
-    // A waiting reader must not take the last place from an ADD.
-    let _waits = match question.waits().then(|| caller.door.doors.waiting.try_acquire()).transpose() {
-        Ok(permit) => permit,
-        Err(_) => return sentence(StatusCode::SERVICE_UNAVAILABLE, "too many wait for events: try again later"),
-    };
+    let Ok(_waits) = question.waits().then(|| waits(caller)).transpose() else { return too_many_wait() };
     match question.answer(caller.door.doors.journal.clone()).await {
         Ok(events) => json(StatusCode::OK, to_json(&events)),
         Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
+}
+
+async fn respond_capture(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
+    let question = match capture::Question::parse(query) {
+        Ok(question) => question,
+        Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
+    };
+    let Ok(_waits) = question.waits().then(|| waits(caller)).transpose() else { return too_many_wait() };
+    json(StatusCode::OK, to_json(&question.answer(&caller.door.doors.frames).await))
+}
+
+/// Takes one of the places for those who wait for news: they must not take the last place from an ADD.
+fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, TryAcquireError> {
+    caller.door.doors.waiting.try_acquire()
+}
+
+fn too_many_wait() -> Response<Full<Bytes>> {
+    sentence(StatusCode::SERVICE_UNAVAILABLE, "too many wait for news: try again later")
 }
 
 /// Asks the driver; `None` if it stops instead of answering. If dropped before that, tells the driver.

@@ -238,6 +238,12 @@ impl Registry {
         self.unknown
     }
 
+    /// Returns whose lease an exchange is about; `None` if it is about none, or closed.
+    pub fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
+        let Some(Owner::Binding(id)) = self.out.exchange(exchange) else { return None };
+        self.bindings.get(id).map(|binding| Arc::clone(&binding.attachment))
+    }
+
     /// Returns all bindings, and what else an operator is to know.
     fn list(&mut self, now: Now) -> Answer {
         let mut rows: Vec<_> = self.bindings.iter().map(|binding| binding.row(now.boot)).collect();

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::super::{Doors, Event, Listening, MAX_OPEN, Reply, Site, serve};
 use super::{leased, request};
+use crate::capture::Frames;
 use crate::listen::Protocol;
 use crate::log::Filter;
 use crate::store::Store;
@@ -41,7 +42,8 @@ impl Server {
         let listener = UnixListener::bind(&socket).unwrap();
         let (persisted, _ends) = mpsc::unbounded_channel();
         let (store, _) = Store::open(directory.path(), &directory.path().join("dhcp.sock"), persisted).unwrap();
-        let (doors, events) = Doors::new(Site::default(), store.journal(), Filter::of_nothing(), MAX_OPEN);
+        let (doors, events) =
+            Doors::new(Site::default(), store.journal(), Filter::of_nothing(), Frames::default(), MAX_OPEN);
         let (listeners, to_serve) = mpsc::unbounded_channel();
         listeners.send(Listening::Begin(protocol, listener)).unwrap();
         let serving = tokio::spawn(serve(to_serve, socket.clone(), doors));

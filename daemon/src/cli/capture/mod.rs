@@ -1,0 +1,69 @@
+//! `leasehold capture`: the DHCP and ARP frames of one attachment, or of all, as the daemon sees and sends them, from now on.
+
+mod pcapng;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use data_encoding::{BASE64, DecodeError};
+use leasehold_api::control::{CAPTURE, Frames, to_url};
+
+use super::args::CaptureArgs;
+use super::client::{self, ClientError};
+use pcapng::Pcapng;
+
+/// How long the daemon may wait for a frame, in seconds. Less than the client's own limit.
+const WAIT: u64 = 20;
+
+/// Why nothing is captured, or nothing more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CaptureError {
+    /// The daemon did not give frames.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The daemon's answer does not hold frames.
+    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
+    Unreadable(#[from] serde_json::Error),
+    /// A frame is not in the form in which it should be.
+    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
+    Frame(#[from] DecodeError),
+    /// The file cannot be written.
+    #[error("cannot write {}", .0.display())]
+    File(PathBuf, #[source] io::Error),
+}
+
+/// Captures until the time is over, or the file is as long as it may be, or somebody stops it. The file is whole at any moment.
+/// Returns what to tell a person at the end.
+pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
+    let unwritten = |error| CaptureError::File(args.write.clone(), error);
+    let out: Box<dyn Write> = match args.write.as_os_str() == "-" {
+        true => Box::new(io::stdout().lock()),
+        false => Box::new(BufWriter::new(File::create(&args.write).map_err(unwritten)?)),
+    };
+    let whose = args.attachment.as_ref().map(|name| format!("&attachment={}", to_url(name))).unwrap_or_default();
+    let ask = |more: &str| -> Result<Frames, CaptureError> {
+        Ok(serde_json::from_slice(&client::get(&args.socket, &format!("{CAPTURE}?{more}{whose}"))?)?)
+    };
+    let mut after = ask("wait=0")?.next_after;
+    let mut file = Pcapng::new(out).map_err(unwritten)?;
+    let until = args.limit.map(|limit| Instant::now() + limit);
+    let (mut frames, mut missed, mut unsaid) = (0, 0, 0);
+    while file.written() < args.size << 20 {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_secs_f64().ceil() as u64);
+        if left == Some(0) {
+            break;
+        }
+        let read = ask(&format!("after={after}&wait={}", left.unwrap_or(WAIT).min(WAIT)))?;
+        (after, missed, unsaid) = (read.next_after, missed + read.missed, unsaid + read.missed);
+        for frame in &read.frames {
+            let bytes = BASE64.decode(frame.bytes.as_bytes())?;
+            file.frame(frame, &bytes, std::mem::take(&mut unsaid)).map_err(unwritten)?;
+            frames += 1;
+        }
+        file.flush().map_err(unwritten)?;
+    }
+    let lost = if missed == 0 { String::new() } else { format!(", {missed} came too fast") };
+    Ok(format!("{frames} frames{lost}\n"))
+}

@@ -1,0 +1,90 @@
+//! `GET /v1/capture`: frames, for whoever asks.
+
+use std::time::Duration;
+
+use data_encoding::BASE64;
+use leasehold_api::control::{self, MAX_FRAMES, MAX_WAIT};
+use tokio::time::Instant;
+
+use crate::capture::{Frames, Read, Seen};
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    after: Option<u64>,
+    wait: Duration,
+    /// The one attachment whose frames are wanted.
+    attachment: Option<String>,
+}
+
+/// Why a question cannot be answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:.64}: there are after=NUMBER, wait=SECONDS (up to {MAX_WAIT}) and attachment=NAME")]
+pub(super) struct BadQuestion(String);
+
+impl Question {
+    /// Reads a URL's query.
+    pub(super) fn parse(query: &str) -> Result<Self, BadQuestion> {
+        let mut question = Self { after: None, wait: Duration::ZERO, attachment: None };
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let bad = || BadQuestion(parameter.escape_debug().to_string());
+            let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
+            match parameter.split_once('=').ok_or_else(bad)? {
+                ("after", text) => question.after = Some(number(text)?),
+                ("wait", text) => {
+                    question.wait = Duration::from_secs(number(text)?);
+                    if question.wait > Duration::from_secs(MAX_WAIT) {
+                        return Err(bad());
+                    }
+                }
+                ("attachment", text) => question.attachment = Some(control::from_url(text).ok_or_else(bad)?),
+                _ => return Err(bad()),
+            }
+        }
+        Ok(question)
+    }
+
+    /// Returns whether the answer may take long.
+    pub(super) fn waits(&self) -> bool {
+        !self.wait.is_zero()
+    }
+
+    /// Reads what is kept; if there is nothing yet, waits as long as asked.
+    pub(super) async fn answer(self, frames: &Frames) -> control::Frames {
+        let wanted = |seen: &Seen| match (&self.attachment, &seen.attachment) {
+            (None, _) => true,
+            (Some(wanted), Some(attachment)) => attachment.to_string() == *wanted,
+            (Some(_), None) => false,
+        };
+        let Read { frames, next_after, missed } =
+            frames.read(self.after, MAX_FRAMES, Instant::now() + self.wait, wanted).await;
+        control::Frames { frames: frames.iter().map(frame).collect(), next_after, missed }
+    }
+}
+
+fn frame(seen: &Seen) -> control::Frame {
+    control::Frame {
+        number: seen.number,
+        micros: seen.time.since_epoch().as_micros() as u64,
+        sent: seen.sent,
+        attachment: seen.attachment.as_ref().map(ToString::to_string),
+        bytes: BASE64.encode(&seen.bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_names_what_it_wants() {
+        let all = Question { after: None, wait: Duration::ZERO, attachment: None };
+        assert_eq!(Question::parse(""), Ok(all));
+        let one =
+            Question { after: Some(7), wait: Duration::from_secs(60), attachment: Some("docker/a b/c".to_owned()) };
+        assert_eq!(Question::parse("after=7&wait=60&attachment=docker%2Fa%20b%2Fc"), Ok(one));
+        for bad in ["after", "after=x", "wait=61", "attachment=%", "attachment=%zz", "other=1"] {
+            assert!(Question::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
