@@ -9,6 +9,8 @@ mod list;
 mod log;
 mod networks;
 mod probe;
+#[cfg(test)]
+mod shipped;
 mod term;
 mod unit;
 

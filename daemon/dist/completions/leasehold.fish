@@ -1,0 +1,96 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_leasehold_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_leasehold_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_leasehold_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_leasehold_using_subcommand
+    set -l cmd (__fish_leasehold_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c leasehold -n "__fish_leasehold_needs_command" -s h -l help -d 'Print help'
+complete -c leasehold -n "__fish_leasehold_needs_command" -s V -l version -d 'Print version'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "daemon" -d 'Hold leases until told to stop'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "list" -d 'Show all leases'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "events" -d 'Show what happened to leases: the last 10,000 events'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "doctor" -d 'Check this host as an installer would: one line for each thing, and the way out of each fault'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "probe" -d 'Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l socket -d 'The socket that the shim asks; not used when systemd passes one' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l docker-plugin-dir -d 'Docker\'s directory of plugins (/run/docker/plugins), in which to offer the drivers leasehold and leasehold-ipvlan' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l docker-requires-mac -d 'Whether the driver leasehold has Docker give each container an Ethernet address; false for ipvlan, if Docker runs the daemon as its plugin with only one driver' -r -f -a "true\t''
+false\t''"
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l docker-netns-dir -d 'Where Docker keeps its containers\' network namespaces' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l state-dir -d 'Where leases are kept over restarts' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l runtime-dir -d 'Where the name servers of each lease are published, in a file like /etc/resolv.conf' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l host-prefix -d 'Where a daemon in a container sees the host\'s root directory: put before each netns path' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l pid-file -d 'Where the process id is written, and removed at the end' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l timeout -d 'How long an ADD may take, in seconds, unless its network says otherwise' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l cni-cache -d 'Where libcni keeps what runs: a daemon without leases adopts the containers in there; empty for none' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l log-format -d 'The format of the log, on standard error' -r -f -a "text\t'For people; the journal\'s own fields where standard error is the journal'
+json\t'One object per line'"
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l log -d 'What is logged: a level, or `target=level`, comma-separated' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l broadcast -d 'Ask DHCP servers to answer by broadcast, unless a network says otherwise'
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l socket -d 'The daemon\'s socket' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l json -d 'Print the daemon\'s answer as JSON'
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s h -l help -d 'Print help'
+complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l after -d 'Only events after this number' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l socket -d 'The daemon\'s socket' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand events" -s f -l follow -d 'Go on with new events, over restarts of the daemon too'
+complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l json -d 'Print one JSON object per line, as the daemon gave it'
+complete -c leasehold -n "__fish_leasehold_using_subcommand events" -s h -l help -d 'Print help'
+complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l socket -d 'The daemon\'s socket' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l state-dir -d 'Where leases are kept over restarts' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l runtime-dir -d 'Where name servers are published' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l docker-plugin-dir -d 'Docker\'s directory of plugins, if the daemon serves Docker' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l docker-netns-dir -d 'Where the daemon looks for the network namespaces of Docker\'s containers' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l cni-bin-dir -d 'Where runtimes look for CNI plugins; by default what their configuration says, and the well-known places' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l cni-conf-dir -d 'Where CNI networks are configured' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l json -d 'Print all findings as one JSON object'
+complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c leasehold -n "__fish_leasehold_using_subcommand capture" -s w -l write -d 'The file, in the format pcapng; - is standard output' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand capture" -l for -d 'For how long: 90s, 10m, 2h; without it, until interrupted' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand capture" -l size -d 'The longest file, in MiB' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand capture" -l socket -d 'The daemon\'s socket' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand capture" -l all -d 'The frames of all attachments'
+complete -c leasehold -n "__fish_leasehold_using_subcommand capture" -s h -l help -d 'Print help'
+complete -c leasehold -n "__fish_leasehold_using_subcommand log" -l for -d 'For how long: 90s, 10m, 2h' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand log" -l socket -d 'The daemon\'s socket' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand log" -l reset -d 'Log again what the daemon logged at its start'
+complete -c leasehold -n "__fish_leasehold_using_subcommand log" -l json -d 'Print the daemon\'s answer as JSON'
+complete -c leasehold -n "__fish_leasehold_using_subcommand log" -s h -l help -d 'Print help'
+complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l netns -d 'The network namespace of the link, such as /run/netns/NAME; the host\'s by default' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l mac -d 'The hardware address to ask for; by default the link\'s own in a namespace, else one derived from it' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l vlan -d 'The VLAN on the link' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l wait -d 'For how many seconds to wait for answers' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l network -d 'Ask as this CNI network does, and say which servers it believes' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l cni-conf-dir -d 'Where CNI networks are configured' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l json -d 'Print all that was found as one JSON object, at the end'
+complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "daemon" -d 'Hold leases until told to stop'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "list" -d 'Show all leases'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "events" -d 'Show what happened to leases: the last 10,000 events'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "doctor" -d 'Check this host as an installer would: one line for each thing, and the way out of each fault'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "probe" -d 'Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
