@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::term::printable;
+
 /// How long the daemon may be silent.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -83,13 +85,11 @@ fn request(socket: &Path, what: (&str, &str), body: &str, patience: Duration) ->
     Ok(body.to_vec())
 }
 
-/// Returns what a refusal says, which is mostly an object with one sentence. Quotation marks stay, and nothing else that a terminal
-/// would obey.
+/// Returns what a refusal says, which is mostly an object with one sentence.
 fn said(body: &[u8]) -> String {
     let object: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = object["error"].as_str().map_or_else(|| String::from_utf8_lossy(body), Cow::Borrowed);
-    let parts = text.trim_end().split('"').map(|part| part.escape_debug().to_string());
-    parts.collect::<Vec<_>>().join("\"").chars().take(500).collect()
+    printable(text.trim_end()).chars().take(500).collect()
 }
 
 fn exchange(socket: &Path, (method, url): (&str, &str), body: &str, patience: Duration) -> io::Result<Vec<u8>> {

@@ -52,9 +52,7 @@ impl Term {
         let indent = head.chars().count();
         let mut lines = head.to_owned();
         let mut column = indent;
-        // What came from outside keeps its quotation marks, and nothing else that a terminal would obey.
-        let text = text.split('"').map(|part| part.escape_debug().to_string()).collect::<Vec<_>>().join("\"");
-        for word in text.split(' ').filter(|word| !word.is_empty()) {
+        for word in printable(text).split(' ').filter(|word| !word.is_empty()) {
             let length = word.chars().count();
             if column > indent && column + 1 + length > self.width {
                 lines = lines.trim_end().to_owned() + "\n" + &" ".repeat(indent);
@@ -74,6 +72,18 @@ impl Term {
     pub(crate) const PLAIN: Self = Self { width: WIDTH, colour: false };
 }
 
+/// Returns a text from outside with everything escaped that a terminal would obey.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::new();
+    for c in text.chars() {
+        match c {
+            '"' | '\'' | '\\' => shown.push(c),
+            other => shown.extend(other.escape_debug()),
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,7 +96,7 @@ mod tests {
             "- one two\n  three\n  fourteenletters\n  five\n"
         );
         assert_eq!(narrow.wrapped("- ", ""), "- \n");
-        assert_eq!(narrow.wrapped("", "a \u{1b}[2J \"b\""), "a \\u{1b}[2J\n\"b\"\n");
+        assert_eq!(narrow.wrapped("", "it's \u{1b}[2J \"b\" \\x"), "it's\n\\u{1b}[2J\n\"b\" \\x\n");
     }
 
     #[test]

@@ -36,7 +36,11 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
     }
     findings.push(match &socket.answer {
         Answer::Leases(bindings) => {
-            Finding::ok("socket", format!("the daemon at {path} answers; it has {} leases", bindings.bindings.len()))
+            let leases = match bindings.bindings.len() {
+                1 => "1 lease".to_owned(),
+                count => format!("{count} leases"),
+            };
+            Finding::ok("socket", format!("the daemon at {path} answers; it has {leases}"))
         }
         Answer::Nobody => Finding::failure(
             "socket",
