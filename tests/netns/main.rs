@@ -11,6 +11,7 @@ mod crash;
 mod demo;
 mod docker;
 mod docker_lost;
+mod doctor;
 mod endurance;
 mod fixtures;
 mod grace;
