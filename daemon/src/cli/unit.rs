@@ -14,15 +14,18 @@ const FILE: &str = "/etc/default/leasehold";
 
 /// Returns a command line, with the flags that the unit's variables stand for and that neither it nor the environment sets.
 pub(crate) fn with_unit(line: Vec<OsString>) -> Vec<OsString> {
+    // The daemon itself is told by who starts it.
+    if line.get(1).is_some_and(|verb| verb == "daemon") {
+        return line;
+    }
     let said = variables(&fs::read_to_string(FILE).unwrap_or_default());
-    completed(line, &said)
+    if said.is_empty() { line } else { completed(line, &said) }
 }
 
 fn completed(mut line: Vec<OsString>, said: &BTreeMap<String, String>) -> Vec<OsString> {
     let command = Args::command();
     let Ok(matches) = command.clone().try_get_matches_from(&line) else { return line };
-    // The daemon itself is told by who starts it.
-    let Some((name, given)) = matches.subcommand().filter(|(name, _)| *name != "daemon") else { return line };
+    let Some((name, given)) = matches.subcommand() else { return line };
     let flags = command.find_subcommand(name).into_iter().flat_map(clap::Command::get_arguments);
     for flag in flags {
         let is_set = matches!(
@@ -60,8 +63,9 @@ mod tests {
         let line = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         let mut completed = completed(line("leasehold doctor --socket /run/y.sock"), &said);
         assert_eq!(completed.split_off(4), line("--state-dir=/mnt/state"));
-        for as_it_is in ["leasehold doctor --bad", "leasehold daemon", "leasehold"] {
+        for as_it_is in ["leasehold doctor --bad", "leasehold"] {
             assert_eq!(super::completed(line(as_it_is), &said), line(as_it_is));
         }
+        assert_eq!(with_unit(line("leasehold daemon")), line("leasehold daemon"));
     }
 }
