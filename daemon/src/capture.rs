@@ -13,6 +13,8 @@ use leasehold_core::time::WallTime;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use crate::clock::Clock;
+
 /// The most bytes that are kept, with what each frame takes besides.
 const ROOM: usize = 4 << 20;
 /// What a frame takes besides its bytes.
@@ -162,9 +164,14 @@ impl Tap {
     }
 
     /// Shows a frame to whoever asks for frames.
-    pub(crate) fn sees(&self, exchange: ExchangeId, time: WallTime, sent: bool, bytes: &[u8]) {
-        let attachment = self.whose.get(&exchange).cloned();
-        self.frames.keep(|| Seen { number: 0, time, sent, attachment, bytes: bytes.to_vec() });
+    pub(crate) fn sees(&self, exchange: ExchangeId, sent: bool, bytes: &[u8]) {
+        self.frames.keep(|| Seen {
+            number: 0,
+            time: Clock::now().wall,
+            sent,
+            attachment: self.whose.get(&exchange).cloned(),
+            bytes: bytes.to_vec(),
+        });
     }
 }
 
@@ -175,7 +182,7 @@ mod tests {
     const EXCHANGE: ExchangeId = ExchangeId(7);
 
     fn sees(tap: &Tap, bytes: &[u8]) {
-        tap.sees(EXCHANGE, WallTime::from_epoch(Duration::from_secs(1)), true, bytes);
+        tap.sees(EXCHANGE, true, bytes);
     }
 
     async fn read(tap: &Tap, after: Option<u64>) -> Read {

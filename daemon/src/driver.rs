@@ -508,7 +508,7 @@ impl Driver {
     /// Shows a frame to those who ask for frames.
     fn tap(&mut self, exchange: ExchangeId, sent: bool, bytes: &[u8]) {
         self.tap.learn(exchange, self.registry.whose(exchange));
-        self.tap.sees(exchange, Clock::now().wall, sent, bytes);
+        self.tap.sees(exchange, sent, bytes);
     }
 
     fn reply(&mut self, id: RequestId, answer: Answer) {
