@@ -237,3 +237,134 @@ impl Report {
 fn count(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::dhcpv4::accept::Refusal;
+    use leasehold_core::dhcpv4::inquiry::Offer;
+    use leasehold_core::dhcpv4::lease::Lease;
+    use leasehold_core::dhcpv4::profile::ClientProfile;
+    use leasehold_core::dhcpv4::{Refused, Tally};
+    use leasehold_core::silence::{Silence, Survey};
+    use leasehold_core::time::Instant;
+    use leasehold_core::wire::Mac;
+    use leasehold_core::wire::message::{BadMessage, Message};
+    use leasehold_core::wire::option::Options;
+    use serde_json::json;
+
+    use super::*;
+
+    const MAC: Mac = Mac([2, 0, 0, 0, 0, 9]);
+
+    fn answer(server: [u8; 4], kind: MessageType, offered: Option<&str>) -> Answer {
+        let server: Ipv4Addr = server.into();
+        let address: Ipv4Net = offered.unwrap_or("0.0.0.0/24").parse().unwrap();
+        let none = Ipv4Addr::UNSPECIFIED;
+        let options = Options { server_id: Some(server), subnet_mask: Some(24), ..Options::default() };
+        let message = Message {
+            kind,
+            xid: 1,
+            secs: 0,
+            broadcast: false,
+            ciaddr: none,
+            yiaddr: address.addr(),
+            siaddr: none,
+            giaddr: none,
+            chaddr: MAC,
+            options,
+        };
+        let lease = Lease { server, ..Lease::unknown(address, Instant::BOOT) };
+        let refused = Refused::Unbelieved(Refusal::NoLeaseTime);
+        Answer {
+            after: Duration::from_micros(1_234),
+            from: MAC,
+            options: vec![(1, vec![255, 255, 255, 0]), (224, vec![7])],
+            offer: if offered.is_some() { Ok(Offer { message: message.clone(), lease }) } else { Err(refused) },
+            message: Some(message),
+        }
+    }
+
+    fn question() -> Question {
+        Question {
+            ifname: "eth0".to_owned(),
+            netns: None,
+            vlan: 0,
+            mac: None,
+            client: ClientProfile::default(),
+            wait: Duration::from_secs(8),
+        }
+    }
+
+    fn asked(silence: Option<Silence>) -> Asked {
+        let mut tally = Tally::default();
+        tally.discovers = 4;
+        Asked { mac: MAC, tally, silence, not_beside: None }
+    }
+
+    #[test]
+    fn an_offer_is_shown_with_its_options_and_as_json() {
+        let mut judge = Judge::new(None);
+        let offer = answer([10, 0, 0, 1], MessageType::Offer, Some("10.0.0.7/24"));
+        let heard = judge.hears(&offer).unwrap();
+        assert!(judge.hears(&offer).is_none(), "the same again");
+        let text = "10.0.0.1 (02:00:00:00:00:09) offers 10.0.0.7/24 after 1.2 ms\n  \
+                    subnet-mask (1)  255.255.255.0\n  option 224       07\n";
+        assert_eq!(heard.text(Term::PLAIN), text);
+        let report = judge.report(&question(), &asked(None), vec![heard]);
+        assert_eq!(report.summary(Term::PLAIN), "1 answer to 4 DISCOVERs in 8 s.\n");
+        assert_eq!(report.verdict(), Verdict::Offered);
+        let options = json!([
+            {"code": 1, "name": "subnet-mask", "value": "255.255.255.0", "bytes": "ffffff00"},
+            {"code": 224, "value": "07", "bytes": "07"}
+        ]);
+        let expected = json!({
+            "link": "eth0", "vlan": 0, "mac": "02:00:00:00:00:09", "seconds": 8.0, "discovers": 4, "reasons": [],
+            "answers": [{
+                "server": "10.0.0.1", "mac": "02:00:00:00:00:09", "after_ms": 1.2, "message": "OFFER",
+                "address": "10.0.0.7/24", "believed": true, "options": options
+            }]
+        });
+        assert_eq!(serde_json::to_value(&report).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_the_daemon_would_not_take_is_shown_with_the_reason() {
+        let deny = Servers { deny: vec![[10, 0, 0, 1].into()], ..Servers::default() };
+        let mut judge = Judge::new(Some(("lan".to_owned(), deny)));
+        let unreadable = Answer {
+            message: None,
+            options: Vec::new(),
+            offer: Err(Refused::Malformed(BadMessage::NoMessageType)),
+            ..answer([10, 0, 0, 3], MessageType::Offer, None)
+        };
+        let answers = [
+            answer([10, 0, 0, 1], MessageType::Offer, Some("10.0.0.7/24")),
+            answer([10, 0, 0, 2], MessageType::Nak, None),
+            unreadable,
+        ];
+        let heard: Vec<_> = answers.iter().filter_map(|answer| judge.hears(answer)).collect();
+        let heads = [
+            ("10.0.0.1 (02:00:00:00:00:09) offers 10.0.0.7/24", "`servers` of network lan does not allow 10.0.0.1"),
+            ("10.0.0.2 (02:00:00:00:00:09) answers NAK", "lease time missing"),
+            ("an unnamed server (02:00:00:00:00:09) answers what cannot be read", "message type missing"),
+        ];
+        for (heard, (head, because)) in heard.iter().zip(heads) {
+            let text = heard.text(Term::PLAIN);
+            assert!(text.starts_with(head) && text.contains(&format!("\n  not taken: {because}\n")), "{text}");
+        }
+        let report = judge.report(&question(), &asked(None), heard);
+        let summary = "3 answers to 4 DISCOVERs in 8 s, and the daemon would take none.\n";
+        assert_eq!((report.summary(Term::PLAIN).as_str(), report.verdict()), (summary, Verdict::Refused));
+    }
+
+    #[test]
+    fn silence_is_explained_by_what_the_link_and_the_host_show() {
+        let survey = Survey { carrier: Some(true), received: Some(10), ..Survey::default() };
+        let silence = Silence { ifname: "eth0".to_owned(), before: 10, up_for: None, survey };
+        let report = Judge::new(None).report(&question(), &asked(Some(silence)), Vec::new());
+        let summary = "No server answered 4 DISCOVERs in 8 s.\n\
+                       - not one frame came in on eth0: is that the right network, VLAN and switch\n  port?\n";
+        assert_eq!((report.summary(Term::PLAIN).as_str(), report.verdict()), (summary, Verdict::Silent));
+        assert_eq!([Verdict::Offered, Verdict::Silent, Verdict::Refused].map(Verdict::code), [0, 3, 4]);
+    }
+}
