@@ -7,14 +7,11 @@
 //! core to find out.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use data_encoding::BASE64;
 use ipnet::{IpNet, Ipv4Net};
-use leasehold_api::MAX_BODY;
 use leasehold_api::cni::{Env, PrevResult, Request};
 use leasehold_core::effect::{Adoptee, Call};
 use leasehold_core::identity::Attachment;
@@ -23,13 +20,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tracing::{debug, info, warn};
 
+use crate::cni_cache::{self, Unread, files, on_host, read};
 use crate::http::{Asked, Site};
-
-/// The most files read from one cache.
-const MAX_FILES: usize = 16_384;
-
-/// The longest file that is read, in bytes.
-const MAX_FILE: u64 = MAX_BODY as u64;
 
 /// The names by which networks call this IPAM plugin.
 const PLUGINS: [&str; 2] = ["dhcp", "leasehold"];
@@ -37,12 +29,8 @@ const PLUGINS: [&str; 2] = ["dhcp", "leasehold"];
 /// Why a file of the cache yields no container.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
-    #[error("cannot be read: {0}")]
-    Io(#[from] io::Error),
-    #[error("is not a regular file")]
-    NotAFile,
-    #[error("is longer than {MAX_FILE} bytes")]
-    TooLong,
+    #[error(transparent)]
+    Unread(#[from] Unread),
     #[error("is not a cached attachment: {0}")]
     NotCached(serde_json::Error),
     #[error("is of kind {0:?}: only cniCacheV1 holds the network's configuration")]
@@ -114,9 +102,9 @@ impl Unfinished {
 pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, site: &Site) -> Vec<Adoptee> {
     let mut found: BTreeMap<Attachment, Adoptee> = BTreeMap::new();
     for cache in caches.iter().filter(|cache| !cache.as_os_str().is_empty()) {
-        let directory = host_prefix.join(cache.strip_prefix("/").unwrap_or(cache));
+        let directory = on_host(host_prefix, cache);
         for path in files(&directory) {
-            match read(&path).and_then(|text| adoptee(&text, site)) {
+            match read(&path).map_err(Unusable::from).and_then(|text| adoptee(&text, site)) {
                 Ok(Some(adoptee)) => {
                     found.entry(adoptee.add.attachment.clone()).or_insert(adoptee);
                 }
@@ -132,37 +120,6 @@ pub(crate) fn find(caches: &[PathBuf], host_prefix: &Path, site: &Site) -> Vec<A
         );
     }
     found.into_values().collect()
-}
-
-/// Returns the paths of a cache's files, in order.
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
-        Err(error) => {
-            warn!(directory = %directory.display(), %error, "cannot look for containers to adopt");
-            return Vec::new();
-        }
-    };
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).take(MAX_FILES + 1).collect();
-    if paths.len() > MAX_FILES {
-        warn!(directory = %directory.display(), taken = MAX_FILES, "too many cached attachments: ignoring the rest");
-        paths.truncate(MAX_FILES);
-    }
-    paths.sort();
-    paths
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
-    // Without blocking, or a FIFO would hold up the start.
-    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(Unusable::NotAFile);
-    }
-    let mut text = Vec::new();
-    Read::by_ref(&mut &file).take(MAX_FILE + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_FILE { Err(Unusable::TooLong) } else { Ok(text) }
 }
 
 /// Returns the container that a file describes, `None` if its address is not from this plugin.
@@ -216,16 +173,11 @@ impl Cached {
             args: Some(args.join(";")),
             ..Env::default()
         };
-        Ok(Request { env, config: Value::Object(plugin).to_string() })
+        Ok(Request { env, config: Value::Object(plugin).to_string(), resolv_conf: None })
     }
 
-    /// Returns the namespace's path. An older libcni does not keep it, but main plugins return it as the `sandbox` of
-    /// their interface.
     fn netns(&self) -> Option<&str> {
-        let interfaces = self.result["interfaces"].as_array().into_iter().flatten();
-        let ours = interfaces.filter(|interface| interface["name"] == self.if_name.as_str());
-        let mut sandboxes = ours.filter_map(|interface| interface["sandbox"].as_str());
-        Some(self.netns.as_str()).filter(|path| !path.is_empty()).or_else(|| sandboxes.find(|path| !path.is_empty()))
+        cni_cache::netns(&self.netns, &self.result, &self.if_name)
     }
 
     /// Returns the Ethernet address that the plugins gave the interface.

@@ -1,7 +1,7 @@
 //! The one loop: wait, feed the core, carry out its effects.
 //!
 //! Holds no DHCP rule and no lease state. It only knows which requests are open and how to answer them; everything else
-//! passes between the core and the three that touch the world: [`crate::net`], [`crate::store`] and [`crate::http`].
+//! passes between the core and those that touch the world: [`crate::net`], [`crate::store`], [`crate::data_dir`] and [`crate::http`].
 //! Nothing waits except in [`Sources::next`].
 
 mod sources;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_core::effect::{Adoptee, Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId};
-use leasehold_core::record::{BindingId, DockerRecord, Record};
+use leasehold_core::record::{BindingId, DockerRecord, RangeRecord, Record};
 use leasehold_core::registry::{Config, Registry};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -27,6 +27,7 @@ use tracing::{debug, error, info, warn};
 use crate::adopt::{self, Unfinished};
 use crate::capture::Tap;
 use crate::clock::{self, Clock};
+use crate::data_dir::{self, DataDirs, Found};
 use crate::http::{self, Doors, Event, Listening, MachineId, Reply, Site, Spool};
 use crate::limits::{Shares, raise_open_files};
 use crate::listen::{self, ListenError, Place, PluginDir, Protocol};
@@ -144,7 +145,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     let control = UnixListener::from_std(control).map_err(StartError::io("listen"))?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
-    let (store, Stored { records, docker }) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
+    let (store, Stored { records, docker, ranges }) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
     info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
     let pid_file = match settings.pid_file.as_deref().map(PidFile::write).transpose() {
         // Leases matter more than a file that says who holds them.
@@ -163,7 +164,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     };
     adopting.leave(!adoptees.is_empty());
     let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
-    let ran = driver.run(sources, control, Known { records, docker, adoptees }).await;
+    let ran = driver.run(sources, control, Known { records, docker, ranges, adoptees }).await;
     pid_file.into_iter().for_each(PidFile::remove);
     adopting.leave(ran? > 0);
     Ok(())
@@ -173,6 +174,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
 struct Known {
     records: Vec<(BindingId, Record)>,
     docker: Vec<DockerRecord>,
+    ranges: Vec<RangeRecord>,
     adoptees: Vec<Adoptee>,
 }
 
@@ -207,6 +209,7 @@ struct Driver {
     net: Net,
     store: Store,
     publisher: Publisher,
+    data_dirs: DataDirs,
     doors: Doors,
     /// Where callers find the sockets.
     places: Vec<Place>,
@@ -245,8 +248,11 @@ impl Driver {
         let net = Net::start(config, events)?;
         let publisher = Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
         let tap = Tap::default();
-        let (doors, door_events) =
-            Doors::new(site(settings), store.journal(), settings.log.clone(), tap.frames(), shares.callers);
+        let (files, file_events) = unbounded_channel();
+        let (data_dirs, looks) = DataDirs::start(&settings.host_prefix, &settings.cni_caches, files)
+            .map_err(StartError::io("start a thread"))?;
+        let (log, frames) = (settings.log.clone(), tap.frames());
+        let (doors, door_events) = Doors::new(site(settings), store.journal(), looks, (log, frames), shares.callers);
         let (listeners, to_serve) = unbounded_channel();
         let control = places[0].path().to_owned();
         let accepting = tokio::spawn(http::serve(to_serve, control.clone(), doors.clone()));
@@ -255,6 +261,7 @@ impl Driver {
             net: net_events,
             store: stored,
             doors: door_events,
+            files: file_events,
             clock: Clock::new().map_err(StartError::io("open a timer on the boot clock"))?,
             watchdog: Watchdog::enabled(),
             looks: every(LOOK),
@@ -269,6 +276,7 @@ impl Driver {
             net,
             store,
             publisher,
+            data_dirs,
             doors,
             places,
             spool,
@@ -285,9 +293,10 @@ impl Driver {
     /// Starts the core, accepts callers, and loops until a signal; then stops in order. Returns how many containers still have
     /// to be adopted.
     async fn run(mut self, mut sources: Sources, control: UnixListener, known: Known) -> Result<usize, StartError> {
-        let Known { records, docker, adoptees } = known;
+        let Known { records, docker, ranges, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
+        self.feed(Input::Ranges { boot: boot.clone(), records: ranges });
         self.feed(Input::Start { boot, records, docker, spooled, adoptees });
         self.drain().await;
         self.publisher.sweep();
@@ -360,6 +369,16 @@ impl Driver {
                 // If an answer has crossed it, the core knows what that means.
                 self.open.remove(&id);
                 self.feed(Input::HungUp(id));
+            }
+            Wake::Files(data_dir::Event::Filed(filed)) => {
+                if let Some((op, outcome)) = self.data_dirs.filed(filed) {
+                    self.feed(Input::Done { op, outcome });
+                }
+            }
+            Wake::Files(data_dir::Event::Found(found)) => {
+                let Found { network, directory, files: found, last, told } = self.data_dirs.without_removed(found);
+                self.feed(Input::Files { network, directory, found, last });
+                drop(told);
             }
             // The clock is read after every wake.
             Wake::Due => {}
@@ -502,6 +521,10 @@ impl Driver {
             }
             Effect::Reply { id, answer } => self.reply(id, answer),
             Effect::Publish { attachment, dns } => self.publisher.publish(attachment, dns),
+            Effect::Watch { op, netns } => self.net.watch_for(op, netns),
+            Effect::File { op, directory, address, of, change } => {
+                self.data_dirs.change(op, directory, address, &of, change);
+            }
         }
     }
 

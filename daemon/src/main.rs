@@ -6,6 +6,8 @@ mod adopt;
 mod capture;
 mod cli;
 mod clock;
+mod cni_cache;
+mod data_dir;
 mod driver;
 mod http;
 mod limits;

@@ -11,7 +11,9 @@ mod ends;
 mod file;
 pub(crate) mod journal;
 mod lock;
+mod named;
 mod on_disk;
+mod ranges;
 mod writer;
 
 use std::fmt;
@@ -21,7 +23,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use leasehold_core::effect::{OpId, StoreCause};
-use leasehold_core::record::{BindingId, Change, DockerRecord, Record};
+use leasehold_core::record::{BindingId, Change, DockerRecord, RangeRecord, Record};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
@@ -119,6 +121,8 @@ pub(crate) struct Stored {
     pub(crate) records: Vec<(BindingId, Record)>,
     /// What is kept for Docker.
     pub(crate) docker: Vec<DockerRecord>,
+    /// What attachments have from local ranges.
+    pub(crate) ranges: Vec<RangeRecord>,
 }
 
 impl Stored {

@@ -1,5 +1,7 @@
 //! Asks the daemon until it answers, the time is up, or a DEL has waited long enough to be kept instead.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +27,9 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 /// be exact, but not for a daemon that dies with its socket in place.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The most that is read of a resolver's file, in bytes.
+const MAX_RESOLV_CONF: u64 = 64 << 10;
 
 /// A call on its way to the daemon.
 pub(crate) struct Ask {
@@ -70,7 +75,8 @@ impl Ask {
         };
         // The daemon has its own default, which an operator may have set, and keeps to it.
         let limit = if verb == Verb::Add && said.is_none() { MAX_ADD_TIMEOUT + MARGIN } else { whole };
-        let request = Request { env, config };
+        let resolv_conf = if verb == Verb::Add { resolv_conf(ipam)? } else { None };
+        let request = Request { env, config, resolv_conf };
         let body = to_json(&request).into_bytes();
         if body.len() > MAX_BODY {
             return Err(too_large());
@@ -137,6 +143,18 @@ impl Ask {
             Err(trouble) => Err(error(&self.socket, self.verb, &trouble)),
         }
     }
+}
+
+/// Reads the resolver's file that a network with local ranges names.
+fn resolv_conf(ipam: &Value) -> Result<Option<String>, Error> {
+    let path = get(ipam, "resolvConf").as_str().filter(|path| !path.is_empty() && get(ipam, "type") == "host-local");
+    let Some(path) = path else { return Ok(None) };
+    let read = |path| {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(MAX_RESOLV_CONF).read_to_end(&mut bytes)?;
+        io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read(path).map(Some).map_err(|error| Error::new(Code::Io, format!("ipam.resolvConf: {path}: {error}")))
 }
 
 /// Returns the value of a key. If no key matches exactly, case does not matter, as in Go.

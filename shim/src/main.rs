@@ -4,7 +4,7 @@
 //! again while the daemon restarts; and keeping a DEL for a daemon that is down ([`spool`]). All verbs are idempotent
 //! at the daemon, so asking again is always safe. Called as `dhcp daemon` it becomes the daemon ([`daemon`]).
 //!
-//! Its own name means nothing to it: it may be installed as `leasehold` too, for networks of that type.
+//! Its own name means nothing to it: it may be installed as `leasehold` and `host-local` too, for networks of these types.
 
 mod ask;
 mod daemon;

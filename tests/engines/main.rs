@@ -31,7 +31,7 @@ macro_rules! engines {
             use super::*;
 
             networks!($engine: macvlan_gives_an_address_and_takes_it_back, bridge_gives_an_address_and_takes_it_back,
-                ptp_is_refused_with_the_reason,);
+                ptp_is_refused_with_the_reason, ranges_give_an_address_and_take_it_back,);
         }
     )*};
 }
@@ -94,6 +94,27 @@ fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), Ca
     Ok(())
 }
 
+/// In the place of host-local, on a bridge that the main plugin makes.
+fn ranges_give_an_address_and_take_it_back<E: Engine>(sandbox: &Sandbox) -> Result<(), CallError> {
+    let mut lab = Lab::new(sandbox)?;
+    lab.config = json!({
+        "cniVersion": "1.0.0", "name": "pods", "type": "bridge", "bridge": "cni1", "isGateway": true,
+        "ipam": {
+            "type": "host-local", "daemonSocketPath": lab.daemon().socket(), "dataDir": sandbox.dir("data")?,
+            "ranges": [[{"subnet": "10.9.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}],
+        },
+    });
+    let engine = E::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
+    for (id, address) in [("c1", "10.9.0.2"), ("c2", "10.9.0.3")] {
+        let printed = engine.run(id, &["sh", "-c", "/bin/busybox ip -4 addr show dev eth0; /bin/busybox ip route"])?;
+        assert!(printed.contains(&format!("inet {address}/24 ")), "{printed}");
+        assert!(printed.contains("default via 10.9.0.1 dev eth0"), "{printed}");
+        // The container has ended.
+        lab.daemon().wait_until_nothing_is_taken()?;
+    }
+    Ok(())
+}
+
 /// Podman wrote its cache itself; the administrator replaces a plugin and a daemon under a running container.
 #[test]
 fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> {
@@ -111,7 +132,7 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
     let id = engine.keep("c1")?;
     let address = seen.wait_for_dhcp(Kind::Ack, DEADLINE, |_| true)?.yiaddr;
 
-    install_plugin(&lab.lan.host, &binary("dhcp")?)?;
+    install_plugin(&lab.lan.host, "dhcp", &binary("dhcp")?)?;
     incumbent.stop()?;
     lab.start_daemon()?;
     lab.daemon().wait_for_event(&format!("lan/{id}/eth0 adopted "))?;

@@ -15,7 +15,7 @@ pub use client::client;
 pub use frame::frame;
 pub use message::{message, option};
 pub use registry::registry;
-pub use request::{asked, request};
+pub use request::request;
 
 /// An entry point.
 pub type Entry = fn(&[u8]);

@@ -199,6 +199,7 @@ impl<'a> Life<'a> {
                     assert!(!matches!(before, None | Some(Socket::Closed)), "{exchange:?} was {before:?}");
                 }
                 Effect::Publish { .. } => {}
+                Effect::Watch { .. } | Effect::File { .. } => panic!("no network here has local ranges"),
                 Effect::Seek { op, sought, .. } => self.doing.push_back((op, Doing::Seek(sought))),
                 Effect::Survey { op, .. } => self.doing.push_back((op, Doing::Survey)),
                 Effect::Make { op, .. } => self.doing.push_back((op, Doing::Own(Own::Make))),

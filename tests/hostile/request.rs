@@ -1,16 +1,16 @@
 //! Requests of a runtime, as the shim passes them on, and calls of dockerd's.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_api::cni::{Config, Env, Error, Request};
+use leasehold_api::cni::{Env, Error, Request};
 use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, spool, to_json};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::message::Sender;
 use leasehold_core::dhcpv4::profile::ClientProfile;
-use leasehold_core::effect::{Add, Answer, Call, EndpointAddress, NetworkCall};
+use leasehold_core::effect::{Add, Answer, Call, EndpointAddress, NetworkCall, RangeCall};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::network::{DockerId, LONGEST_NAME, MacvlanMode, Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::PoolId;
@@ -20,37 +20,28 @@ use netns_fixtures::model::{self, Judge, Packet, Violation, code};
 use serde_json::Value;
 
 use self::http::add::Site;
-use self::http::args::{self, Args};
 use self::http::client_id::MachineId;
 use self::http::cni::Asked;
 use self::http::docker;
-use self::http::refusal::refused;
 
 /// The daemon's conversions from CNI and Docker to the core, which are pure. They belong to the program, not to a library, so
 /// they are built in here.
 #[path = "../../daemon/src/http"]
 mod http {
     pub(super) mod add;
-    pub(super) mod args;
+    mod args;
     pub(super) mod client_id;
     pub(super) mod cni;
     pub(super) mod docker;
     mod named;
     mod names;
-    pub(super) mod refusal;
+    mod ranges;
+    mod refusal;
+    mod resolv_conf;
     mod result;
 }
 
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 7]);
-
-/// Returns the addresses that a runtime asks for, as the daemon reads them.
-///
-/// # Errors
-/// The first fault in the configuration or in `CNI_ARGS`, in CNI's words.
-pub fn asked(config: &Config, cni_args: Option<&str>) -> Result<Vec<IpAddr>, Error> {
-    let said = config.runtime_config().map_err(refused)?;
-    args::asked(config, &said, &Args::parse(cni_args))
-}
 
 /// Reads a request and takes it as far as the core: the bytes as the body of `POST /cni`, and as the network
 /// configuration of each verb; and as a call of dockerd's.
@@ -77,7 +68,7 @@ pub fn request(bytes: &[u8]) {
             path: said("/opt/cni/bin"),
             netns_override: None,
         };
-        answer(&Request { env, config: config.to_owned() });
+        answer(&Request { env, config: config.to_owned(), resolv_conf: None });
     }
 }
 
@@ -97,6 +88,11 @@ fn answer(request: &Request) {
             assert!(add.chaddr.is_none_or(|mac| mac.0[0] & 1 == 0), "{:?}", add.chaddr);
             can_be_said(add);
         }
+        Call::Ranges(RangeCall::Add(add)) => {
+            assert!(add.timeout <= MAX_ADD_TIMEOUT && !add.timeout.is_zero());
+            assert!(add.netns.is_absolute() && add.directory.is_absolute());
+            assert!(add.sets.ranges().next().is_some());
+        }
         Call::Del { attachment, .. } => {
             let kept = spool::del(request).expect("a DEL that is served can be kept");
             assert!(to_json(&kept).len() < 1024 && spool::path(Path::new(DEFAULT_SOCKET), &kept) == file);
@@ -108,6 +104,7 @@ fn answer(request: &Request) {
         | Call::ReleasePool { .. }
         | Call::Reserve { .. }
         | Call::ReleaseAddress { .. }
+        | Call::Ranges(RangeCall::List)
         | Call::Network(_)) => {
             panic!("CNI has no such call: {other:?}")
         }

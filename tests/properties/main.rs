@@ -2,7 +2,6 @@
 //! with random bytes, with their corpus, and with a randomly damaged corpus.
 
 mod files;
-mod host_local;
 mod ranges;
 
 use std::fs;

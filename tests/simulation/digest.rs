@@ -80,7 +80,7 @@ impl Digest {
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Failed(_) => {}
             Answer::Pool { id, gateway } => self.line(format_args!("{id} {gateway:?}")),
             Answer::Reserved(address) => self.line(format_args!("{address}")),
-            Answer::PoolReleased | Answer::Released | Answer::Network(_) => {}
+            Answer::PoolReleased | Answer::Released | Answer::Network(_) | Answer::Ranges(_) => {}
         }
     }
 
@@ -100,6 +100,7 @@ impl Digest {
                 Change::Remove(id) => self.line(format_args!("{at} removed {}", id.0)),
                 Change::PutDocker(record) => self.line(format_args!("{at} {}", key_of(&record.key()))),
                 Change::RemoveDocker(key) => self.line(format_args!("{at} removed {}", key_of(key))),
+                Change::Range(_) => {}
                 Change::Note(event) => {
                     let address = event.address.map(|address| address.to_string()).unwrap_or_default();
                     self.line(format_args!("{at} {} {} {address}", event.kind.name(), container(&event.attachment)));
@@ -143,6 +144,7 @@ fn code_of(answer: &Answer) -> u32 {
         Answer::Reserved(_) => 9,
         Answer::Released => 10,
         Answer::Network(_) => 11,
+        Answer::Ranges(_) => 12,
         Answer::Failed(failure) => match failure {
             Failure::Link { .. } => 101,
             Failure::NoCarrier { .. } => 102,
@@ -169,6 +171,7 @@ fn code_of(answer: &Answer) -> u32 {
             Failure::Unfit { .. } => 122,
             Failure::Pool(_) => 123,
             Failure::Network(_) => 124,
+            Failure::NoAddress { .. } => 129,
         },
     }
 }

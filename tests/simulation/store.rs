@@ -51,6 +51,7 @@ impl Store {
                 Change::Note(event) => self.events.push(*event),
                 Change::PutDocker(record) => _ = self.docker.insert(record.key(), *record),
                 Change::RemoveDocker(key) => _ = self.docker.remove(&key),
+                Change::Range(_) => {}
             }
         }
         self.events[before..].iter().find(|event| self.runs_ahead(event, before)).cloned()

@@ -216,7 +216,7 @@ impl Watch {
             }
             Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
             Call::RequestPool(_) | Call::Reserve { .. } | Call::ReleaseAddress { .. } | Call::Network(_) => PATIENCE,
-            Call::List | Call::ReleasePool { .. } => SLACK,
+            Call::List | Call::ReleasePool { .. } | Call::Ranges(_) => SLACK,
         };
         if let Call::Del { attachment, .. } = call {
             self.holders.remove(attachment);
@@ -316,7 +316,11 @@ impl Watch {
                 let puts = changes.iter().filter_map(|change| match change {
                     Change::Put(id, _) => Some(*id),
                     // Removing twice is fine: the new holder of an attachment also removes its old one's record.
-                    Change::Remove(_) | Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) => None,
+                    Change::Remove(_)
+                    | Change::Note(_)
+                    | Change::PutDocker(_)
+                    | Change::RemoveDocker(_)
+                    | Change::Range(_) => None,
                 });
                 self.begin(*op, Under::Persist(puts.collect()))
             }
@@ -329,7 +333,8 @@ impl Watch {
             | Effect::Seek { op, .. }
             | Effect::Make { op, .. }
             | Effect::Unmake { op, .. }
-            | Effect::ListOwn { op } => self.begin(*op, Under::Inspect),
+            | Effect::ListOwn { op }
+            | Effect::Watch { op, .. } => self.begin(*op, Under::Inspect),
             Effect::Apply { op, target, .. } => self.begin(*op, Under::Apply(target.clone())),
             Effect::Prepare { op, place, .. } => match place {
                 Place::InNetns(at) => self.begin(*op, Under::Apply(Target::Named(at.clone()))),
@@ -353,7 +358,7 @@ impl Watch {
                     .or((!known).then(|| breach(Rule::SendUnopened, format!("Close of {exchange:?}, which is closed"))))
             }
             Effect::Reply { id, answer } => self.reply(*id, answer, store),
-            Effect::Publish { .. } => None,
+            Effect::Publish { .. } | Effect::File { .. } => None,
         }
     }
 

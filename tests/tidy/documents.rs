@@ -91,6 +91,12 @@ fn every_key_of_ipam_is_documented() {
 }
 
 #[test]
+fn every_key_of_host_local_is_documented() {
+    let code = code("daemon/api/src/cni/host_local.rs");
+    same(&rows(CNI, "### Keys of `ipam` for local ranges"), &list(&code, "HOST_LOCAL_KEYS: "), CNI);
+}
+
+#[test]
 fn every_option_of_a_network_of_dockers_is_documented() {
     let known = |file, before| {
         let code = code(file);

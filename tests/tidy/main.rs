@@ -85,7 +85,7 @@ fn the_core_touches_nothing() {
 const LAYERS: [(&str, &str); 22] = [
     (
         "registry",
-        "registry binding interface outbox backoff conflict profile grant dhcpv4 wire effect silence event record network pool identity link time",
+        "registry binding interface outbox backoff conflict profile grant dhcpv4 wire effect silence event record network pool identity link time range",
     ),
     (
         "binding",
@@ -96,11 +96,11 @@ const LAYERS: [(&str, &str); 22] = [
     ("plan", "grant link"),
     ("profile", "dhcpv4 grant"),
     ("grant", ""),
-    ("failure", "dhcpv4 wire silence identity link network pool"),
-    ("effect", "failure profile grant dhcpv4 wire silence record network pool identity link time"),
+    ("failure", "dhcpv4 wire silence identity link network pool range"),
+    ("effect", "failure profile grant dhcpv4 wire silence record network pool identity link time range"),
     ("event", "identity time"),
     ("silence", "identity"),
-    ("record", "profile grant dhcpv4 event network pool identity link time"),
+    ("record", "profile grant dhcpv4 event network pool identity link time range"),
     ("dhcpv4", "dhcpv4 backoff grant wire identity time"),
     ("conflict", "conflict wire identity time"),
     ("range", "identity time"),

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
 /// The daemon's URL path for the list of bindings (`GET`).
@@ -156,6 +156,50 @@ pub struct Bindings {
     /// How often an answer, or an option in one, was refused since the daemon started, by cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, u64>,
+}
+
+/// The daemon's URL path for the list of local ranges (`GET`).
+pub const RANGES: &str = "/v1/ranges";
+
+/// All local ranges that calls have named since the daemon started, by network, and what is taken of them: the answer to `GET
+/// /v1/ranges`, and what `leasehold list --ranges --json` prints.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ranges {
+    /// The ranges, those of a network in the order of its configuration.
+    pub ranges: Vec<Range>,
+}
+
+/// One local range.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// The network.
+    pub network: String,
+    /// The wire that the network is on.
+    pub lan: Lan,
+    /// The index of the range's set.
+    pub set: usize,
+    /// The subnet, whose prefix each address gets.
+    pub subnet: IpNet,
+    /// The first address.
+    pub first: IpAddr,
+    /// The last address.
+    pub last: IpAddr,
+    /// How many addresses it has for containers, or 2^64 - 1 if there are more.
+    pub size: u64,
+    /// What is taken of it, in order of address.
+    pub taken: Vec<Taken>,
+}
+
+/// One taken address of a range.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The address.
+    pub address: IpAddr,
+    /// Who has it: of another network, if that is on the same LAN.
+    pub attachment: Attachment,
+    /// Since when, in seconds since 1970; absent if only a file of host-local's says that it is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
 }
 
 /// The pool of a Docker network.

@@ -31,7 +31,7 @@ pub fn del(request: &Request) -> Option<Request> {
         ifname: Some(part(request.env.ifname.as_deref())?),
         ..Env::default()
     };
-    Some(Request { env, config: json!({ "name": network }).to_string() })
+    Some(Request { env, config: json!({ "name": network }).to_string(), resolv_conf: None })
 }
 
 fn part(text: Option<&str>) -> Option<String> {
@@ -134,6 +134,7 @@ mod tests {
         Request {
             env: Env { container_id: Some(container.into()), ifname: Some(ifname.into()), ..Env::default() },
             config: format!(r#"{{"name": "{network}"}}"#),
+            resolv_conf: None,
         }
     }
 

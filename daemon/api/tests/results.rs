@@ -11,7 +11,13 @@ fn whole() -> Success {
             Ip { address: "2001:db8::10/64".parse().unwrap(), gateway: None },
         ],
         routes: vec![
-            Route { dst: "198.51.100.1/32".parse().unwrap(), ..Route::default() },
+            Route {
+                dst: "198.51.100.1/32".parse().unwrap(),
+                via: Some("0.0.0.0".parse().unwrap()),
+                scope: Some(253),
+                ..Route::default()
+            },
+            Route { dst: "203.0.113.0/24".parse().unwrap(), ..Route::default() },
             Route {
                 dst: "0.0.0.0/0".parse().unwrap(),
                 via: Some("192.0.2.1".parse().unwrap()),
@@ -29,9 +35,10 @@ fn whole() -> Success {
             },
         ],
         dns: Dns {
-            nameservers: vec!["192.0.2.53".parse().unwrap(), "192.0.2.54".parse().unwrap()],
+            nameservers: vec!["192.0.2.53".into(), "192.0.2.54".into()],
             domain: Some("example.net".into()),
             search: vec!["example.net".into(), "example.org".into()],
+            options: vec!["ndots:2".into()],
         },
     }
 }

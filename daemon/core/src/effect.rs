@@ -8,21 +8,27 @@
 //! * A `Done`, `Frame` or `HungUp` with an id that the core no longer knows is counted and dropped.
 
 mod call;
+mod ranges;
 
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use self::call::{
     Add, Adoptee, Answer, BindingState, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall,
     PoolRequest, Row,
 };
+pub use self::ranges::{FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RangeRow, TakenRow};
 use crate::dhcpv4::timing::Timer;
 pub use crate::failure::{Failure, StoreCause};
 use crate::grant::Dns;
 pub use crate::identity::ClientIdRule;
 use crate::identity::{Attachment, Lan};
-use crate::link::{Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
+use crate::link::{
+    Cookie, Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target,
+};
 use crate::network::{LinkOwner, OwnLink, OwnLinks};
-use crate::record::{BindingId, Change, DockerRecord, Record};
+use crate::record::{BindingId, Change, DockerRecord, RangeRecord, Record};
 use crate::silence::Survey;
 use crate::time::BootId;
 use crate::wire::Mac;
@@ -56,6 +62,25 @@ pub enum Input<'a> {
         spooled: Vec<(RequestId, Call)>,
         /// Running containers that the store does not know: the store is new, or had to be set aside.
         adoptees: Vec<Adoptee>,
+    },
+    /// What attachments have from local ranges, before [`Input::Start`].
+    Ranges {
+        /// The current boot.
+        boot: BootId,
+        /// All that the store holds.
+        records: Vec<RangeRecord>,
+    },
+    /// What lies in the directory of a network with local ranges: before its first call in a run, and again at any time. What was
+    /// said before is forgotten.
+    Files {
+        /// The network.
+        network: String,
+        /// Its directory.
+        directory: PathBuf,
+        /// The files of addresses.
+        found: Vec<FoundFile>,
+        /// The last address given of each range set.
+        last: Vec<(usize, IpAddr)>,
     },
     /// A caller asks.
     Request {
@@ -135,6 +160,15 @@ pub enum Outcome {
     Unmade(Result<(), LinkCause>),
     /// Of [`Effect::ListOwn`]: the links that are there.
     OwnLinks(Result<OwnLinks, LinkCause>),
+    /// Of [`Effect::Watch`]: the namespace that is there.
+    Watched(Result<Cookie, LinkCause>),
+    /// Of [`Effect::File`].
+    Filed {
+        /// The address.
+        address: IpAddr,
+        /// Whether its file is as it should be.
+        result: Result<(), FileCause>,
+    },
     /// Of [`Effect::Close`]: the exchange is closed, and so is any link that was made for it.
     Closed,
 }
@@ -266,6 +300,26 @@ pub enum Effect {
         id: RequestId,
         /// The answer.
         answer: Answer,
+    },
+    /// Looks whether a namespace is there. From then on its end is reported ([`Input::Kernel`]).
+    Watch {
+        /// Answered by [`Outcome::Watched`].
+        op: OpId,
+        /// Its path, without the host prefix.
+        netns: PathBuf,
+    },
+    /// Writes or removes host-local's file of an address. Changes of one file keep their order.
+    File {
+        /// Answered by [`Outcome::Filed`], if anybody waits for that.
+        op: Option<OpId>,
+        /// The directory of the network, without the host prefix.
+        directory: PathBuf,
+        /// The address.
+        address: IpAddr,
+        /// Whose it is.
+        of: Attachment,
+        /// What should become of it.
+        change: FileChange,
     },
     /// Lets the host's programs read an attachment's name servers, replacing what they read before; `None`: it has none any
     /// more. Nothing is answered. The shell keeps the order, and at start forgets whatever no effect of the start names.

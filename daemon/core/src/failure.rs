@@ -11,6 +11,7 @@ use crate::identity::{AddressHolder, Attachment, ClientId, Lan};
 use crate::link::{LinkCause, LinkRoute};
 use crate::network::NetworkFault;
 use crate::pool::{PoolFault, Unfit};
+use crate::range::NoAddress;
 use crate::silence::Silence;
 use crate::wire::Mac;
 
@@ -222,6 +223,14 @@ pub enum Failure {
         /// Why not.
         why: Unfit,
     },
+    /// No address was to be had from a local range.
+    #[error("{none}{}", known_to_run(.none, *.running))]
+    NoAddress {
+        /// Why not.
+        none: NoAddress,
+        /// How many addresses of the network belong to containers that run.
+        running: usize,
+    },
     /// A pool could not be had, or an address could not be reserved in it.
     #[error("{0}")]
     Pool(PoolFault),
@@ -313,6 +322,15 @@ fn hurried(cut: bool) -> &'static str {
 
 fn unbelieved(tally: &Tally) -> String {
     tally.reason().map(|reason| format!(": {reason}")).unwrap_or_default()
+}
+
+fn known_to_run(none: &NoAddress, running: usize) -> String {
+    match none {
+        NoAddress::Full { .. } => format!("; {running} of the network's belong to containers that are known to run"),
+        NoAddress::Duplicate { .. } | NoAddress::Taken { .. } | NoAddress::Gateway(_) | NoAddress::NotInSets(_) => {
+            String::new()
+        }
+    }
 }
 
 fn offers(server: &Option<Ipv4Addr>) -> String {

@@ -1,6 +1,7 @@
 //! What survives a restart.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
@@ -9,11 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::dhcpv4::lease::Lease;
 use crate::event::Event;
 use crate::grant::Grant;
-use crate::identity::{Attachment, Identity};
-use crate::link::Link;
+use crate::identity::{Attachment, ClientId, Identity, Lan};
+use crate::link::{Cookie, Link};
 use crate::network::{DockerId, EndpointRecord, NetworkRecord};
 use crate::pool::{self, PoolId, PoolRecord};
 use crate::profile::{Profile, Wants};
+use crate::range::Given;
 use crate::time::{BootId, Instant, Now, WallTime};
 
 /// Names a binding, in the store and within a run. A new ADD of a known attachment gets a new one.
@@ -184,6 +186,43 @@ pub enum Change {
     PutDocker(Box<DockerRecord>),
     /// Forgets something of Docker's.
     RemoveDocker(DockerKey),
+    /// What an attachment has from local ranges.
+    Range(RangeChange),
+}
+
+/// A change of what an attachment has from local ranges.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RangeChange {
+    /// Writes it, replacing what was there.
+    Put(Box<RangeRecord>),
+    /// Forgets it.
+    Remove(Attachment),
+}
+
+/// What an attachment has from local ranges, as the store holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RangeRecord {
+    /// Who has it.
+    pub attachment: Attachment,
+    /// The wire of its network.
+    pub lan: Lan,
+    /// The addresses, in the order of the network's range sets.
+    pub given: Vec<Given>,
+    /// The path of its namespace.
+    pub netns: PathBuf,
+    /// The namespace that the path led to, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<Cookie>,
+    /// The directory of the network's files.
+    pub directory: PathBuf,
+    /// Who gets the same addresses again, if anybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returns_as: Option<ClientId>,
+    /// The boot in which it was given: none outlives that.
+    pub boot: BootId,
+    /// When it was given.
+    pub since: WallTime,
 }
 
 impl Change {
@@ -194,7 +233,7 @@ impl Change {
             Self::Put(id, record) if record.wants().told_once => {
                 Some(Self::Put(*id, Box::new(Record { unconfirmed: true, ..(**record).clone() })))
             }
-            Self::Put(..) | Self::Note(_) => None,
+            Self::Put(..) | Self::Note(_) | Self::Range(_) => None,
             Self::Remove(_) | Self::PutDocker(_) | Self::RemoveDocker(_) => Some(self.clone()),
         }
     }
@@ -206,7 +245,7 @@ pub fn ended_by(changes: &[Change]) -> Option<BindingId> {
     let ended = |change: &Change| match change {
         Change::Put(id, record) => Some(*id).filter(|_| record.state.is_over()),
         Change::Remove(id) => Some(*id),
-        Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) => None,
+        Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) | Change::Range(_) => None,
     };
     let mut others = changes.iter().filter(|change| !matches!(change, Change::Note(_)));
     let binding = others.next().and_then(ended)?;

@@ -371,7 +371,7 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__list)
-            opts="-h --json --socket --help"
+            opts="-h --ranges --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -51,6 +51,7 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l log -d 'W
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l broadcast -d 'Ask DHCP servers to answer by broadcast, unless a network says otherwise'
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l socket -d 'The daemon\'s socket' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l ranges -d 'Show local ranges instead: the size of each, and what is taken of it'
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l json -d 'Print the daemon\'s answer as JSON'
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s h -l help -d 'Print help'
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l after -d 'Only events after this number' -r

@@ -159,7 +159,7 @@ fn every_file_of_every_cache_is_looked_at_and_none_holds_up_the_start() {
     }
     fs::write(one.join("lan-default-c1-eth0"), CTR).unwrap();
     fs::write(one.join("broken"), "{").unwrap();
-    fs::write(one.join("long"), vec![b' '; MAX_BODY + 1]).unwrap();
+    fs::write(one.join("long"), vec![b' '; leasehold_api::MAX_BODY + 1]).unwrap();
     fs::create_dir(one.join("directory")).unwrap();
     nix::unistd::mkfifo(&one.join("fifo"), nix::sys::stat::Mode::S_IRUSR).unwrap();
     symlink("/dev/zero", one.join("link")).unwrap();

@@ -103,6 +103,9 @@ pub(crate) struct DaemonArgs {
 /// How leases are shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
+    /// Show local ranges instead: the size of each, and what is taken of it
+    #[arg(long)]
+    pub(crate) ranges: bool,
     /// Print the daemon's answer as JSON
     #[arg(long)]
     pub(crate) json: bool,

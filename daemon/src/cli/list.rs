@@ -1,13 +1,14 @@
 //! `leasehold list`: all bindings, as a table or as JSON.
 
-use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-use leasehold_api::control::{BINDINGS, Binding, Bindings, NotAdopted, Pool};
+use leasehold_api::control::{BINDINGS, Binding, Bindings, NotAdopted, Pool, RANGES, Ranges};
 use leasehold_core::identity::ClientId;
 
 use super::args::ListArgs;
 use super::client::{self, ClientError};
+use super::columns::{columns, escaped};
+use super::ranges;
 
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
@@ -22,25 +23,30 @@ pub(crate) enum ListError {
 
 /// Asks the daemon and returns the text to print.
 pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
-    let body = client::get(&args.socket, BINDINGS)?;
+    let body = client::get(&args.socket, if args.ranges { RANGES } else { BINDINGS })?;
     if args.json {
         // As a value, so that fields known only to a later daemon are shown too.
         let value: serde_json::Value = serde_json::from_slice(&body)?;
         return Ok(format!("{value:#}\n"));
     }
+    if args.ranges {
+        return Ok(ranges::table(&serde_json::from_slice::<Ranges>(&body)?.ranges));
+    }
+    let given: Ranges = serde_json::from_slice(&client::get(&args.socket, RANGES)?)?;
     let Bindings { bindings, pools, not_adopted, strangers, refused: _ } = serde_json::from_slice(&body)?;
     let notes = held_up(&bindings) + &pathless(&bindings) + &misbelieved(&bindings);
-    Ok(table(&bindings) + &notes + &reserved(&pools) + &unadopted(&not_adopted) + &left_over(&strangers))
+    Ok(table(&bindings)
+        + &below("From local ranges:", ranges::lines(&given.ranges))
+        + &notes
+        + &reserved(&pools)
+        + &unadopted(&not_adopted)
+        + &left_over(&strangers))
 }
 
 /// Returns a heading with these lines, for below the table; empty if there are none.
 fn below(head: &str, lines: impl Iterator<Item = String>) -> String {
     let lines: String = lines.map(|line| line + "\n").collect();
     if lines.is_empty() { lines } else { format!("\n{head}\n{lines}") }
-}
-
-fn escaped(line: &str) -> String {
-    line.escape_debug().to_string()
 }
 
 /// Returns what delays the return of leases.
@@ -106,18 +112,7 @@ const HEAD: [&str; 11] =
 fn table(bindings: &[Binding]) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(bindings.iter().map(row));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; HEAD.len()] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            write!(line, "{cell:width$}  ").expect("a String takes everything");
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    columns(&rows)
 }
 
 fn row(binding: &Binding) -> [String; HEAD.len()] {

@@ -3,12 +3,14 @@
 mod args;
 mod capture;
 mod client;
+mod columns;
 mod doctor;
 mod events;
 mod list;
 mod log;
 mod networks;
 mod probe;
+mod ranges;
 #[cfg(test)]
 mod shipped;
 mod term;

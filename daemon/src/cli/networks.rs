@@ -88,7 +88,7 @@ fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
     plugin.get("ipam").and_then(|ipam| ipam.get("type")).filter(|kind| *kind == "dhcp")?;
     let text = plugin.to_string();
     let config = Config::parse(&text).unwrap_or_default();
-    let add = match Asked::parse(&Request { env: stand_in(), config: text }, site) {
+    let add = match Asked::parse(&Request { env: stand_in(), config: text, resolv_conf: None }, site) {
         Ok(Asked { call: Call::Add(add), .. }) => Ok(add),
         Ok(other) => unreachable!("an ADD is read as one: {other:?}"),
         Err(error) => Err(error),

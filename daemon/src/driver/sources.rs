@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock::Clock;
+use crate::data_dir;
 use crate::http::Event;
 use crate::net::NetEvent;
 use crate::service::Watchdog;
@@ -24,6 +25,7 @@ pub(super) struct Sources {
     pub(super) net: UnboundedReceiver<NetEvent>,
     pub(super) store: UnboundedReceiver<Persisted>,
     pub(super) doors: UnboundedReceiver<Event>,
+    pub(super) files: UnboundedReceiver<data_dir::Event>,
     pub(super) clock: Clock,
     pub(super) watchdog: Option<Watchdog>,
     pub(super) looks: Interval,
@@ -59,6 +61,7 @@ pub(super) enum Wake {
     Net(NetEvent),
     Store(Persisted),
     Door(Event),
+    Files(data_dir::Event),
     /// The core's deadline passed.
     Due,
     /// The service manager's watchdog wants to be fed.
@@ -100,6 +103,7 @@ impl Sources {
             Some(event) = self.net.recv() => Wake::Net(event),
             Some(event) = self.store.recv() => Wake::Store(event),
             Some(event) = self.doors.recv() => Wake::Door(event),
+            Some(event) = self.files.recv() => Wake::Files(event),
             () = due => Wake::Due,
             () = hungry => Wake::Hungry,
             _ = self.looks.tick() => Wake::Look,
@@ -117,6 +121,7 @@ impl Sources {
             ready.extend(self.net.try_recv().ok().map(Wake::Net));
             ready.extend(self.store.try_recv().ok().map(Wake::Store));
             ready.extend(self.doors.try_recv().ok().map(Wake::Door));
+            ready.extend(self.files.try_recv().ok().map(Wake::Files));
             if ready.len() == before {
                 break;
             }

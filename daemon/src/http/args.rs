@@ -48,7 +48,7 @@ pub(super) fn wanted(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> 
 ///
 /// # Errors
 /// One of them is not a host address: 7, or 4 in `CNI_ARGS`.
-pub(crate) fn asked(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> Result<Vec<IpAddr>, Error> {
+pub(super) fn asked(config: &Config, said: &RuntimeConfig, args: &Args<'_>) -> Result<Vec<IpAddr>, Error> {
     let by_config = |key: &'static str, ips: Vec<String>| {
         let fault = move |text: &str| Error::new(Code::InvalidConfig, format!("{key}: {}", no_address(text)));
         ips.into_iter().map(move |ip| address(&ip).ok_or_else(|| fault(&ip)))

@@ -2,12 +2,15 @@
 //!
 //! Pure: no socket, no file, no state.
 
+use std::path::PathBuf;
+
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::cni::{Code, Config, Error, PrevResult, Request, Version};
-use leasehold_core::effect::{Answer, Call};
+use leasehold_core::effect::{Answer, Call, RangeAnswer, RangeCall};
 
 use super::add::{Site, add, grace_of_del};
 use super::named::{named, netns, network, standing_parent};
+use super::ranges::{self, Extras};
 use super::refusal::{bad_env, quoted, refused, undecodable};
 use super::result::{code, message, success};
 
@@ -18,6 +21,8 @@ pub(crate) struct Asked {
     pub(crate) call: Call,
     /// How to answer.
     pub(crate) form: Form,
+    /// The network with local ranges that the call is about, and the directory of its files.
+    pub(crate) data_dir: Option<(String, PathBuf)>,
 }
 
 /// The form that a runtime's answer takes.
@@ -28,6 +33,8 @@ pub(crate) struct Form {
     about: String,
     /// The code for a daemon that stops first.
     unanswered: Code,
+    /// What a result says beside addresses, if the network says that.
+    extras: Option<Extras>,
 }
 
 /// What a runtime may ask.
@@ -97,7 +104,14 @@ impl Asked {
             return Err(Error::new(Code::IncompatibleVersion, msg));
         }
         let of = |what: &dyn std::fmt::Display| format!("{} of {what}", verb.as_str());
+        let has_ranges = config.is_host_local();
+        let mut extras = None;
         let (about, call) = match verb {
+            Verb::Add if has_ranges => {
+                let (add, said) = ranges::add(request, config, named(request, config)?, version, site)?;
+                extras = Some(said);
+                (of(&add.attachment), Call::Ranges(RangeCall::Add(Box::new(add))))
+            }
             Verb::Add => {
                 let named = named(request, config)?;
                 let mut add = add(request, config, named, site)?;
@@ -110,7 +124,15 @@ impl Asked {
             // succeed.
             Verb::Del => {
                 let attachment = named(request, config)?.attachment();
-                (of(&attachment), Call::Del { attachment, grace: grace_of_del(request, config) })
+                let grace = if has_ranges { None } else { grace_of_del(request, config) };
+                (of(&attachment), Call::Del { attachment, grace })
+            }
+            // host-local looks at nothing but its files.
+            Verb::Check if has_ranges => {
+                let attachment = named(request, config)?.attachment();
+                netns(request)?;
+                ranges::read(config, version)?;
+                (of(&attachment), Call::Check { attachment, expected: Vec::new() })
             }
             Verb::Check => {
                 let named = named(request, config)?;
@@ -123,6 +145,10 @@ impl Asked {
                 let keep = config.valid_attachments().map_err(refused)?;
                 (of(&network), Call::Collect { network, keep })
             }
+            Verb::Status if has_ranges => {
+                ranges::read(config, version)?;
+                (verb.as_str().to_owned(), Call::Status { parent: None })
+            }
             Verb::Status => {
                 config.ipam().map_err(refused)?;
                 (verb.as_str().to_owned(), Call::Status { parent: standing_parent(config) })
@@ -132,7 +158,15 @@ impl Asked {
             Verb::Status => Code::NotAvailable,
             Verb::Add | Verb::Del | Verb::Check | Verb::Gc => Code::TryAgainLater,
         };
-        Ok(Self { call, form: Form { version, about, unanswered } })
+        let data_dir = match verb {
+            Verb::Add | Verb::Del | Verb::Check | Verb::Gc if has_ranges => {
+                let network = network(config)?;
+                let read = config.host_local(version).ok();
+                Some((network.to_owned(), ranges::directory(read.as_ref(), network)))
+            }
+            _ => None,
+        };
+        Ok(Self { call, form: Form { version, about, unanswered, extras }, data_dir })
     }
 }
 
@@ -141,6 +175,10 @@ impl Form {
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Error> {
         match answer {
             Answer::Leased { grant, .. } => Ok(success(grant).render(self.version)),
+            Answer::Ranges(RangeAnswer::Given(given)) => {
+                let extras = self.extras.clone().unwrap_or_default();
+                Ok(extras.success(given).render(self.version))
+            }
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => Ok(String::new()),
             Answer::Failed(failure) => Err(self.error(code(failure), message(failure))),
             Answer::Bindings { .. }
@@ -148,6 +186,7 @@ impl Form {
             | Answer::PoolReleased
             | Answer::Reserved(_)
             | Answer::Released
+            | Answer::Ranges(RangeAnswer::Rows(_))
             | Answer::Network(_) => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),
         }
     }

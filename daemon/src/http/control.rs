@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leasehold_api::control;
-use leasehold_core::effect::Row;
+use leasehold_core::effect::{RangeRow, Row, TakenRow};
 use leasehold_core::identity::{Attachment, Identity, Lan};
 use leasehold_core::link::Link;
 use leasehold_core::pool::PoolRecord;
@@ -27,6 +27,29 @@ pub(crate) fn bindings(
         not_adopted: not_adopted.iter().map(not).collect(),
         strangers,
         refused,
+    }
+}
+
+/// Writes all local ranges, and what is taken of them.
+pub(crate) fn ranges(rows: &[RangeRow]) -> control::Ranges {
+    control::Ranges { ranges: rows.iter().map(range).collect() }
+}
+
+fn range(row: &RangeRow) -> control::Range {
+    let taken = |taken: &TakenRow| control::Taken {
+        address: taken.address,
+        attachment: attachment(&taken.by),
+        since: taken.since.map(|since| since.since_epoch().as_secs()),
+    };
+    control::Range {
+        network: row.network.clone(),
+        lan: lan(&row.lan),
+        set: row.set,
+        subnet: row.range.subnet,
+        first: row.range.first,
+        last: row.range.last,
+        size: u64::try_from(row.size).unwrap_or(u64::MAX),
+        taken: row.taken.iter().map(taken).collect(),
     }
 }
 
@@ -63,11 +86,15 @@ pub(super) fn attachment(attachment: &Attachment) -> control::Attachment {
 }
 
 fn identity(identity: &Identity) -> control::Identity {
-    let lan = match identity.lan.clone() {
+    let lan = lan(&identity.lan);
+    control::Identity { lan, client_id: identity.client_id.to_string(), chaddr: identity.chaddr.to_string() }
+}
+
+fn lan(lan: &Lan) -> control::Lan {
+    match lan.clone() {
         Lan::Link { parent, vlan } => control::Lan::Link { parent, vlan },
         Lan::Network(network) => control::Lan::Network { network },
-    };
-    control::Identity { lan, client_id: identity.client_id.to_string(), chaddr: identity.chaddr.to_string() }
+    }
 }
 
 fn link(link: &Link) -> control::Link {

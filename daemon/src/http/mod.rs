@@ -1,9 +1,9 @@
 //! The front doors: HTTP/1.1 on Unix sockets, one request per connection, turned into the core's calls and back.
 //!
-//! Holds no rule and no lease state: [`cni`] (with [`add`], [`named`], [`names`], [`args`], [`client_id`], [`refusal`] and
-//! [`result`]), [`docker`] and [`control`] are pure conversions between the wire (`leasehold-api`) and the core, [`events`]
-//! reads the journal, [`logging`] changes what is logged, [`capture`] gives frames, [`server`] is hyper, [`spool`] takes up what
-//! shims left while no daemon answered.
+//! Holds no rule and no lease state: [`cni`] (with [`add`], [`ranges`], [`named`], [`names`], [`args`], [`client_id`],
+//! [`resolv_conf`], [`refusal`] and [`result`]), [`docker`] and [`control`] are pure conversions between the wire
+//! (`leasehold-api`) and the core, [`events`] reads the journal, [`logging`] changes what is logged, [`capture`] gives frames,
+//! [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
 //!
 //! # For the driver
 //! One channel carries everything, so one `recv` in the driver's loop hears every caller:
@@ -33,7 +33,9 @@ mod events;
 mod logging;
 mod named;
 mod names;
+mod ranges;
 mod refusal;
+mod resolv_conf;
 mod result;
 mod server;
 mod spool;
@@ -55,6 +57,7 @@ pub(crate) use server::{Listening, serve};
 pub(crate) use spool::Spool;
 
 use crate::capture::Frames;
+use crate::data_dir::Looks;
 use crate::listen::Protocol;
 use crate::log::Filter;
 use crate::store::journal::Journal;
@@ -111,6 +114,7 @@ impl Reply {
 pub(crate) struct Doors {
     site: Site,
     events: mpsc::UnboundedSender<Event>,
+    looks: Looks,
     /// What the callers of each protocol may have at once: slow ones at one socket hold nobody up at another.
     shares: Arc<BTreeMap<Protocol, Share>>,
     journal: Journal,
@@ -134,15 +138,16 @@ impl Doors {
     pub(crate) fn new(
         site: Site,
         journal: Journal,
-        log: Filter,
-        frames: Frames,
+        looks: Looks,
+        (log, frames): (Filter, Frames),
         places: usize,
     ) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
         let of = |places| Arc::new(Semaphore::new(places));
         let share = |protocol| (protocol, Share { places: of(places.clamp(1, MAX_OPEN)), reading: of(MAX_READING) });
         let shares = Arc::new(Protocol::ALL.map(share).into());
-        let doors = Self { site, events, shares, journal, log, frames, waiting: of(MAX_WAITING), next: Arc::default() };
+        let (waiting, next) = (of(MAX_WAITING), Arc::default());
+        let doors = Self { site, events, looks, shares, journal, log, frames, waiting, next };
         (doors, driver)
     }
 

@@ -1,9 +1,17 @@
 //! The core's answers in CNI's words: a lease as a result, a failure as a code and a sentence.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
 use leasehold_api::cni::{Code, Dns, Ip, Route, Success};
 use leasehold_core::effect::Failure;
 use leasehold_core::grant::{self, Grant};
 use leasehold_core::link::LinkCause;
+
+use super::ranges;
+
+/// The scope of a destination on the link (`RT_SCOPE_LINK`).
+const SCOPE_LINK: u8 = 253;
 
 /// Returns a grant in a main plugin's terms.
 pub(super) fn success(grant: &Grant) -> Success {
@@ -11,13 +19,26 @@ pub(super) fn success(grant: &Grant) -> Success {
     Success {
         ips: addresses.iter().map(|address| Ip { address: *address, gateway: *gateway }).collect(),
         routes: routes.iter().map(route).collect(),
-        dns: Dns { nameservers: dns.servers.clone(), domain: dns.domain.clone(), search: dns.search.clone() },
+        dns: Dns {
+            nameservers: dns.servers.iter().map(ToString::to_string).collect(),
+            domain: dns.domain.clone(),
+            search: dns.search.clone(),
+            options: Vec::new(),
+        },
     }
 }
 
+/// Writes a route. A destination on the link gets the unspecified address as `gw`, as RFC 3442 writes it and the incumbent passes
+/// it on: main plugins replace an absent `gw`, and the kernel takes 0.0.0.0 as none. The scope lets the kernel use such a route to
+/// reach another one's next hop, a router outside the subnet.
 fn route(route: &grant::Route) -> Route {
     let grant::Route { destination, via, metric, mtu, advmss, table, scope, late: _ } = *route;
-    Route { dst: destination, via, mtu, advmss, priority: metric, table, scope }
+    let on_link: IpAddr = match destination {
+        IpNet::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpNet::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let scope = scope.or(via.is_none().then_some(SCOPE_LINK));
+    Route { dst: destination, via: via.or(Some(on_link)), mtu, advmss, priority: metric, table, scope }
 }
 
 /// The one table of failures and CNI's codes.
@@ -44,6 +65,7 @@ pub(super) fn code(failure: &Failure) -> Code {
                 Code::TryAgainLater
             }
         },
+        Failure::NoAddress { none, .. } => ranges::code(none),
         Failure::NoCarrier { .. }
         | Failure::NoOffer { .. }
         | Failure::NoAck { .. }
@@ -83,5 +105,8 @@ pub(super) fn message(failure: &Failure) -> String {
         Failure::NotWanted { .. } => ": set ipPreferred to take another address",
         _ => "",
     };
+    if let Failure::NoAddress { none, .. } = failure {
+        return format!("{}: {failure}", ranges::words(none));
+    }
     format!("{variable}{failure}{hint}")
 }

@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use leasehold_api::cni::{Code, Error};
 use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
-use leasehold_core::effect::{Answer, Call, NetworkAnswer, RequestId};
+use leasehold_core::effect::{Answer, Call, NetworkAnswer, RangeAnswer, RangeCall, RequestId};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -291,6 +291,7 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
     match (request.method(), request.uri().path()) {
         (&Method::POST, wire::PATH) => respond_cni(request.into_body(), caller).await,
         (&Method::GET, wire_control::BINDINGS) => respond_bindings(caller).await,
+        (&Method::GET, wire_control::RANGES) => respond_ranges(caller).await,
         (&Method::GET, wire_control::EVENTS) => respond_events(request.uri().query().unwrap_or_default(), caller).await,
         (&Method::GET | &Method::PUT | &Method::DELETE, wire_control::LOG) => respond_log(request, caller).await,
         (&Method::GET, wire_control::CAPTURE) => {
@@ -395,11 +396,14 @@ async fn take_in(body: Incoming, caller: &Caller) -> Result<(Bytes, OwnedSemapho
 }
 
 async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
-    let Understood { asked: Asked { call, form }, spooled } = understood;
+    let Understood { asked: Asked { call, form, data_dir }, spooled } = understood;
     // An ADD supersedes any DEL of its attachment that was left behind, such as by a shim that was killed before it
     // could remove the file: a later start must not replay it against the new lease.
-    if matches!(call, Call::Add(_)) {
+    if matches!(call, Call::Add(_) | Call::Ranges(RangeCall::Add(_))) {
         forget_spooled(&spooled);
+    }
+    if let Some((network, directory)) = data_dir {
+        caller.door.doors.looks.before_call(&network, &directory).await;
     }
     let answer = ask(call, caller).await.ok_or_else(|| form.unanswered())?;
     if answer == Answer::Deleted {
@@ -422,6 +426,14 @@ async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
             json(StatusCode::OK, to_json(&control::bindings(&rows, &pools, &not_adopted, strangers, refused)))
         }
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
+        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
+        None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),
+    }
+}
+
+async fn respond_ranges(caller: &Caller) -> Response<Full<Bytes>> {
+    match ask(Call::Ranges(RangeCall::List), caller).await {
+        Some(Answer::Ranges(RangeAnswer::Rows(rows))) => json(StatusCode::OK, to_json(&control::ranges(&rows))),
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
         None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),
     }

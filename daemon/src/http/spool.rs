@@ -158,9 +158,12 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
     let asked = Asked::parse(&request, &Site::default()).map_err(|error| Unreadable::Refused(error.msg))?;
     match asked.call {
         call @ Call::Del { .. } => Ok(call),
-        Call::Add(_) | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {
-            Err(Unreadable::NotADel)
-        }
+        Call::Add(_)
+        | Call::Ranges(_)
+        | Call::Check { .. }
+        | Call::Collect { .. }
+        | Call::Status { .. }
+        | Call::List => Err(Unreadable::NotADel),
         Call::RequestPool(_)
         | Call::ReleasePool { .. }
         | Call::Reserve { .. }

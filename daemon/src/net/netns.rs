@@ -304,6 +304,11 @@ impl Worker {
         }
     }
 
+    /// Returns which namespace is at a path, and has the watch hear its end.
+    pub(super) fn watch(&mut self, path: &Path) -> Result<Cookie, LinkCause> {
+        self.visit(path, Expected::Any, |_, cookie, _| Ok(cookie))
+    }
+
     /// Lists the files of a directory of namespaces.
     pub(super) fn list(&self, directory: &Path) -> Result<Vec<PathBuf>, LinkCause> {
         let unread = |errno: Errno| failed("list the directory of network namespaces", &errno.into());

@@ -121,7 +121,7 @@ impl Copied {
             Change::Put(id, _) | Change::Remove(id) => format!("lease-{}", id.0),
             Change::PutDocker(record) => docker(&record.key()),
             Change::RemoveDocker(key) => docker(key),
-            Change::Note(_) => return None,
+            Change::Note(_) | Change::Range(_) => return None,
         };
         Some(self.directory.join(name))
     }

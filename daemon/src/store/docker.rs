@@ -2,19 +2,18 @@
 
 use leasehold_core::network::DockerId;
 use leasehold_core::record::{DockerKey, DockerRecord};
-use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use redb::{ReadTransaction, TableDefinition};
 use serde::de::DeserializeOwned;
 use serde::ser::Error;
 
-/// One of the tables.
-pub(super) type DockerTable = TableDefinition<'static, &'static str, &'static [u8]>;
+use super::named::{self, NamedTable};
 
-const POOLS: DockerTable = TableDefinition::new("pools");
-const NETWORKS: DockerTable = TableDefinition::new("networks");
-const ENDPOINTS: DockerTable = TableDefinition::new("endpoints");
+const POOLS: NamedTable = TableDefinition::new("pools");
+const NETWORKS: NamedTable = TableDefinition::new("networks");
+const ENDPOINTS: NamedTable = TableDefinition::new("endpoints");
 
 /// Returns the table in which something of Docker's is, and its name there.
-pub(super) fn place_of(key: &DockerKey) -> (DockerTable, String) {
+pub(super) fn place_of(key: &DockerKey) -> (NamedTable, String) {
     match key {
         DockerKey::Pool(id) => (POOLS, id.to_string()),
         DockerKey::Network(id) => (NETWORKS, id.as_str().to_owned()),
@@ -32,18 +31,6 @@ pub(super) fn encode(record: &DockerRecord) -> Result<Vec<u8>, serde_json::Error
     }
 }
 
-/// Writes something of Docker's.
-pub(super) fn put(txn: &WriteTransaction, table: DockerTable, key: &str, json: &[u8]) -> Result<(), redb::Error> {
-    txn.open_table(table)?.insert(key, json)?;
-    Ok(())
-}
-
-/// Removes something of Docker's.
-pub(super) fn remove(txn: &WriteTransaction, table: DockerTable, key: &str) -> Result<(), redb::Error> {
-    txn.open_table(table)?.remove(key)?;
-    Ok(())
-}
-
 /// Reads everything of Docker's; nothing if the file is from a daemon that had none. A record that does not parse stays as it
 /// is, and is named, so that nothing of a container is deleted or given back because of it. A pool goes on without its reserved
 /// addresses.
@@ -58,24 +45,16 @@ pub(super) fn read(txn: &ReadTransaction) -> Result<Vec<DockerRecord>, redb::Err
 
 fn read_table<T: DeserializeOwned>(
     txn: &ReadTransaction,
-    table: DockerTable,
+    table: NamedTable,
     read: fn(T) -> DockerRecord,
     key_of: impl Fn(&str) -> Option<DockerKey>,
     records: &mut Vec<DockerRecord>,
 ) -> Result<(), redb::Error> {
-    let rows = match txn.open_table(table) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
-        rows => rows?,
-    };
-    for row in rows.iter()? {
-        let (key, bytes) = row?;
-        match serde_json::from_slice(bytes.value()) {
-            Ok(record) => records.push(read(record)),
-            Err(error) => {
-                tracing::error!(%table, key = key.value(), %error, "does not parse: left as it is, with all that may belong to it");
-                records.extend(key_of(key.value()).map(DockerRecord::Unread));
-            }
+    named::read(txn, table, |key, parsed| match parsed {
+        Ok(record) => records.push(read(record)),
+        Err(error) => {
+            tracing::error!(%table, key, %error, "does not parse: left as it is, with all that may belong to it");
+            records.extend(key_of(key).map(DockerRecord::Unread));
         }
-    }
-    Ok(())
+    })
 }

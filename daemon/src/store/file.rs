@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::effect::StoreCause;
 use leasehold_core::event::Event;
-use leasehold_core::record::{BindingId, Change};
+use leasehold_core::record::{BindingId, Change, RangeChange};
 use redb::backends::InMemoryBackend;
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend,
@@ -19,9 +19,11 @@ use redb::{
 };
 
 use super::copy::Copied;
-use super::docker::{self, DockerTable};
+use super::docker;
 use super::journal::{self, Reading, Runs};
+use super::named::{self, NamedTable};
 use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
+use super::ranges;
 use super::{FormatOf, StoreError, Stored};
 
 /// Binding id to its record as JSON.
@@ -62,10 +64,10 @@ pub(super) enum Encoded {
     Remove(u64),
     /// An event.
     Note(Box<Event>),
-    /// Something of Docker's.
-    PutDocker(DockerTable, String, Vec<u8>),
-    /// Something of Docker's is removed.
-    RemoveDocker(DockerTable, String),
+    /// What has a name: something of Docker's, or what an attachment has from local ranges.
+    PutNamed(NamedTable, String, Vec<u8>),
+    /// What has a name is removed.
+    RemoveNamed(NamedTable, String),
 }
 
 impl Encoded {
@@ -77,12 +79,16 @@ impl Encoded {
             Change::Note(event) => Self::Note(event),
             Change::PutDocker(record) => {
                 let (table, key) = docker::place_of(&record.key());
-                Self::PutDocker(table, key, docker::encode(&record)?)
+                Self::PutNamed(table, key, docker::encode(&record)?)
             }
             Change::RemoveDocker(key) => {
                 let (table, key) = docker::place_of(&key);
-                Self::RemoveDocker(table, key)
+                Self::RemoveNamed(table, key)
             }
+            Change::Range(RangeChange::Put(record)) => {
+                Self::PutNamed(ranges::TABLE, record.attachment.to_string(), serde_json::to_vec(&record)?)
+            }
+            Change::Range(RangeChange::Remove(attachment)) => Self::RemoveNamed(ranges::TABLE, attachment.to_string()),
         })
     }
 
@@ -94,7 +100,7 @@ impl Encoded {
     fn event(&self) -> Option<&Event> {
         match self {
             Self::Note(event) => Some(event),
-            Self::Put(..) | Self::Remove(_) | Self::PutDocker(..) | Self::RemoveDocker(..) => None,
+            Self::Put(..) | Self::Remove(_) | Self::PutNamed(..) | Self::RemoveNamed(..) => None,
         }
     }
 }
@@ -443,7 +449,7 @@ fn read(database: &Database, (id, is_new): (u64, bool)) -> Result<Contents, redb
             }
         }
     }
-    let stored = Stored { records, docker: docker::read(&txn)? };
+    let stored = Stored { records, docker: docker::read(&txn)?, ranges: ranges::read(&txn)? };
     Ok(Contents { stored, unreadable, is_new, id, last_event: journal::last(database)? })
 }
 
@@ -465,8 +471,8 @@ fn make_all(txn: &WriteTransaction, changes: &[Encoded]) -> Result<(), redb::Err
         match change {
             Encoded::Put(id, json) => leases.insert(*id, json.as_slice()).map(drop)?,
             Encoded::Remove(id) => leases.remove(*id).map(drop)?,
-            Encoded::PutDocker(table, key, json) => docker::put(txn, *table, key, json)?,
-            Encoded::RemoveDocker(table, key) => docker::remove(txn, *table, key)?,
+            Encoded::PutNamed(table, key, json) => named::put(txn, *table, key, json)?,
+            Encoded::RemoveNamed(table, key) => named::remove(txn, *table, key)?,
             Encoded::Note(_) => {}
         }
     }

@@ -205,7 +205,7 @@ fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
     let written = RECORDS.lines().take(112).map(|line| serde_json::from_str(line).unwrap());
     let mut written: Vec<(BindingId, Record)> = written.collect();
     written.sort_by_key(|(id, _)| *id);
-    let (file, Stored { records, docker }) = opened(&dir);
+    let (file, Stored { records, docker, .. }) = opened(&dir);
     assert_eq!((records, docker), (written, Vec::new()));
     assert_eq!((file.last_event(), file.is_whole()), (112, true));
     assert!(damaged_files(dir.path()).is_empty());
@@ -229,7 +229,7 @@ fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
     store.persist(OpId(1), vec![put("a"), put("b")]);
     store.persist(OpId(2), vec![Change::RemoveDocker(DockerKey::Pool(pool("a").id))]);
     store.close();
-    let (_, Stored { records, docker }) = opened(&dir);
+    let (_, Stored { records, docker, .. }) = opened(&dir);
     assert_eq!((records.len(), docker), (112, vec![DockerRecord::Pool(pool("b"))]));
 }
 

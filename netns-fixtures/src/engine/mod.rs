@@ -30,7 +30,7 @@ pub trait Engine: Sized {
     /// What it needs.
     const NEEDS: &[Need];
 
-    /// Starts it with `network`, a CNI configuration, as its only network, and `plugin` as the IPAM plugin `dhcp`.
+    /// Starts it with `network`, a CNI configuration, as its only network, and `plugin` as the IPAM plugin that this names.
     fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error>;
 
     /// Runs a busybox command in a new container to its end, and returns what it printed.
@@ -43,9 +43,9 @@ const APPLETS: [&str; 3] = ["sh", "sleep", "ip"];
 /// Where engines look for CNI plugins.
 const PLUGINS: &str = "/usr/lib/cni";
 
-/// Replaces the IPAM plugin `dhcp` with a plugin, for the sandbox's processes, as an administrator would.
-pub fn install_plugin(host: &Netns, plugin: &Path) -> Result<(), Error> {
-    host.run_command("install", &["-m", "755", &plugin.to_string_lossy(), &format!("{PLUGINS}/dhcp")], "").map(drop)
+/// Replaces the IPAM plugin `name` with a plugin, for the sandbox's processes, as an administrator would.
+pub fn install_plugin(host: &Netns, name: &str, plugin: &Path) -> Result<(), Error> {
+    host.run_command("install", &["-m", "755", &plugin.to_string_lossy(), &format!("{PLUGINS}/{name}")], "").map(drop)
 }
 
 /// Prepares a host for an engine: the network and the plugins where it looks, and a root file system for its
@@ -61,7 +61,7 @@ fn prepare(host: &Netns, name: &str, network: &Value, plugin: &Path) -> Result<P
         let options = format!("lowerdir={place},upperdir={},workdir={}", upper.display(), work.display());
         host.run_command("mount", &["-t", "overlay", "overlay", "-o", &options, place], "")?;
     }
-    install_plugin(host, &plugin)?;
+    install_plugin(host, network["ipam"]["type"].as_str().unwrap_or("dhcp"), &plugin)?;
     host.run_command("mkdir", &["-p", "/etc/cni/net.d"], "")?;
     // The first by name counts.
     host.run_command("tee", &["/etc/cni/net.d/10-lan.conflist"], &network_list(network).to_string())?;

@@ -167,7 +167,8 @@ impl World {
             | Answer::PoolReleased
             | Answer::Reserved(_)
             | Answer::Released
-            | Answer::Network(_) => {}
+            | Answer::Network(_)
+            | Answer::Ranges(_) => {}
         }
     }
 
@@ -297,7 +298,8 @@ impl World {
             | Answer::PoolReleased
             | Answer::Reserved(_)
             | Answer::Released
-            | Answer::Network(_) => {}
+            | Answer::Network(_)
+            | Answer::Ranges(_) => {}
         }
     }
 
@@ -332,7 +334,11 @@ impl World {
                 self.act_after(index, SECOND, patience, Act::Del);
             }
             Answer::Leased { .. } | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
-            Answer::Pool { .. } | Answer::PoolReleased | Answer::Reserved(_) | Answer::Network(_) => {}
+            Answer::Pool { .. }
+            | Answer::PoolReleased
+            | Answer::Reserved(_)
+            | Answer::Network(_)
+            | Answer::Ranges(_) => {}
         }
     }
 
@@ -402,7 +408,7 @@ fn attachment_of(call: &Call) -> Option<&Attachment> {
     match call {
         Call::Add(add) => Some(&add.attachment),
         Call::Del { attachment, .. } | Call::Check { attachment, .. } => Some(attachment),
-        Call::Collect { .. } | Call::Status { .. } | Call::List => None,
+        Call::Collect { .. } | Call::Status { .. } | Call::List | Call::Ranges(_) => None,
         Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => None,
         Call::Network(_) => add_of(call).map(|add| &add.attachment),
     }

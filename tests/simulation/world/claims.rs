@@ -208,7 +208,9 @@ impl World {
     pub(super) fn store_asked(&mut self, op: OpId, changes: &[Change]) {
         let whose = |change: &Change| match change {
             Change::Put(_, record) => Some(record.attachment.clone()),
-            Change::Remove(_) | Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) => None,
+            Change::Remove(_) | Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) | Change::Range(_) => {
+                None
+            }
         };
         self.claims.writing.insert(op, changes.iter().filter_map(whose).collect());
     }

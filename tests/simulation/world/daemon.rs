@@ -132,7 +132,7 @@ impl World {
                 let told = self.store.durable.values().filter(told);
                 return told.for_each(|record| self.watch.unhush(record.link.mac()));
             }
-            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } => return,
+            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::Ranges(_) => return,
         };
         let client_id = add_of(call).map(|add| add.client_id.resolve(Mac::default()));
         // Others, who are silent, may have its Ethernet address too.
@@ -489,16 +489,18 @@ fn kind_of(effect: &Effect) -> EffectKind {
     match effect {
         Effect::Persist { .. } => EffectKind::Persist,
         Effect::Open { .. } => EffectKind::Open,
-        Effect::Inspect { .. } | Effect::Survey { .. } | Effect::Seek { .. } | Effect::ListOwn { .. } => {
-            EffectKind::Inspect
-        }
+        Effect::Inspect { .. }
+        | Effect::Survey { .. }
+        | Effect::Seek { .. }
+        | Effect::ListOwn { .. }
+        | Effect::Watch { .. } => EffectKind::Inspect,
         Effect::Apply { .. } | Effect::Prepare { .. } => EffectKind::Apply,
         Effect::Make { .. } => EffectKind::Make,
         Effect::Unmake { .. } => EffectKind::Unmake,
         Effect::Send { .. } | Effect::Hear { .. } => EffectKind::Send,
         Effect::Close { .. } => EffectKind::Close,
         Effect::Reply { .. } => EffectKind::Reply,
-        Effect::Publish { .. } => EffectKind::Publish,
+        Effect::Publish { .. } | Effect::File { .. } => EffectKind::Publish,
     }
 }
 
@@ -514,6 +516,7 @@ fn brief(effect: &Effect) -> String {
                 Change::Note(event) => format!("note {} {} ({})", event.kind, event.attachment, event.cause),
                 Change::PutDocker(record) => format!("put {record:?}"),
                 Change::RemoveDocker(key) => format!("remove {key:?}"),
+                Change::Range(change) => format!("{change:?}"),
             });
             format!("Persist {op:?}: {}", changes.collect::<Vec<_>>().join(", "))
         }
@@ -536,6 +539,7 @@ fn brief_call(call: &Call) -> String {
         Call::Reserve { pool, address } => format!("reserve {address:?} in {pool}"),
         Call::ReleaseAddress { pool, address } => format!("ReleaseAddress {address} of {pool}"),
         Call::Network(call) => format!("{call:?}"),
+        Call::Ranges(call) => format!("{call:?}"),
     }
 }
 

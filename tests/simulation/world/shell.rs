@@ -90,6 +90,7 @@ impl World {
             }
             Effect::Reply { .. } => self.after(1, 500, Event::Carry(run, effect)),
             Effect::Publish { .. } => self.at(self.now + 1, Event::Carry(run, effect)),
+            Effect::Watch { .. } | Effect::File { .. } => unreachable!("no network here has local ranges"),
         }
     }
 
@@ -130,7 +131,7 @@ impl World {
     /// Carries an effect out. Transactions go by [`World::commit`].
     pub(super) fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Persist { .. } => {}
+            Effect::Persist { .. } | Effect::Watch { .. } | Effect::File { .. } => {}
             Effect::Publish { attachment, dns } => {
                 self.published.retain(|other, _| *other != *attachment);
                 self.published.extend(dns.map(|dns| ((*attachment).clone(), dns)));

@@ -86,7 +86,7 @@ impl World {
             Call::Add(add) => add.attachment == *attachment,
             Call::Del { attachment: deleted, .. } => deleted == attachment,
             Call::Collect { network, .. } => is_in(attachment, network),
-            Call::Check { .. } | Call::Status { .. } | Call::List => false,
+            Call::Check { .. } | Call::Status { .. } | Call::List | Call::Ranges(_) => false,
             Call::ReleaseAddress { address, .. } => is_told(attachment, *address),
             Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } => false,
             Call::Network(_) => concerned.as_ref() == Some(attachment),

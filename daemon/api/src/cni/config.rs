@@ -78,6 +78,11 @@ impl Config {
         named.filter(|name| !name.is_empty()).or(default)
     }
 
+    /// Returns whether addresses come from local ranges: `ipam.type` says so, under whatever name the plugin is installed.
+    pub fn is_host_local(&self) -> bool {
+        Object::new("ipam", &self.ipam).is_ok_and(|ipam| ipam.get("type").and_then(Value::as_str) == Some("host-local"))
+    }
+
     /// Reads our part of the configuration.
     ///
     /// # Errors

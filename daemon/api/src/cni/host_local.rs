@@ -11,27 +11,44 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::object::{BadKey, Fault, Object, ip, text};
-use super::{ExtraRoute, Version};
+use super::object::{BadKey, Fault, Object, ip, number, text, u8, u32};
+use super::{ClientId, Route, Version};
 
 pub use file::{File, Holder};
 
-/// All keys of `ipam` that host-local knows.
-const KEYS: [&str; 9] =
-    ["type", "dataDir", "resolvConf", "routes", "ranges", "subnet", "rangeStart", "rangeEnd", "gateway"];
+/// All keys of `ipam` that are known here: host-local's, and those of ours that mean something without a server.
+pub const HOST_LOCAL_KEYS: [&str; 13] = [
+    "type",
+    "dataDir",
+    "resolvConf",
+    "routes",
+    "ranges",
+    "subnet",
+    "rangeStart",
+    "rangeEnd",
+    "gateway",
+    "daemonSocketPath",
+    "timeout",
+    "clientId",
+    "conflictDetection",
+];
 
 /// What host-local reads of a network configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostLocal {
     /// The range sets, of each of which an ADD gets an address: those of `runtimeConfig.ipRanges`, then the set of one range
     /// that `subnet`, `rangeStart`, `rangeEnd` and `gateway` make, then those of `ranges`.
     pub sets: Vec<Vec<Range>>,
     /// `routes`, passed on with each result.
-    pub routes: Vec<ExtraRoute>,
+    pub routes: Vec<Route>,
     /// `resolvConf`: the file with the result's name servers.
     pub resolv_conf: Option<String>,
     /// `dataDir`: where host-local keeps its files, in a directory for each network; `None` is [`HostLocal::DATA_DIR`].
     pub data_dir: Option<String>,
+    /// `timeout`: how long an ADD may take, in seconds: see [`crate::add_timeout`].
+    pub timeout: Option<f64>,
+    /// `clientId`: who gets the same addresses again; `None` is nobody.
+    pub client_id: Option<ClientId>,
 }
 
 /// A range as it is said.
@@ -58,8 +75,14 @@ impl HostLocal {
     /// address of each.
     pub(super) fn parse(ipam: &Value, runtime: Option<&Value>, version: Version) -> Result<Self, BadKey> {
         let ipam = Object::new("ipam", ipam)?;
-        ipam.nothing_misspelt(&KEYS)?;
+        ipam.nothing_misspelt(&HOST_LOCAL_KEYS)?;
         ipam.read("type", text)?;
+        // The shim reads it.
+        ipam.read("daemonSocketPath", text)?;
+        ipam.read("conflictDetection", |value| match text(value)? {
+            "off" => Ok(()),
+            other => Err(Fault::value(other, "off: addresses of local ranges are not probed for")),
+        })?;
         let mut sets = match runtime {
             Some(runtime) => Object::new("runtimeConfig", runtime)?.lists("ipRanges", Range::read)?,
             None => Vec::new(),
@@ -77,9 +100,11 @@ impl HostLocal {
         let said = |key| Ok(ipam.read(key, text)?.filter(|text| !text.is_empty()).map(str::to_owned));
         Ok(Self {
             sets,
-            routes: ipam.objects("routes", |entry| ExtraRoute::known(&entry))?,
+            routes: ipam.objects("routes", route)?,
             resolv_conf: said("resolvConf")?,
             data_dir: said("dataDir")?,
+            timeout: ipam.read("timeout", number)?,
+            client_id: ipam.read("clientId", ClientId::read)?,
         })
     }
 }
@@ -98,6 +123,19 @@ impl Range {
     fn is_v4(&self) -> bool {
         matches!(self.subnet, IpNet::V4(_))
     }
+}
+
+/// Reads a route, which is passed on as it is: no more is asked of it than that it can be read.
+fn route(entry: Object<'_>) -> Result<Route, BadKey> {
+    Ok(Route {
+        dst: entry.require("dst", subnet)?,
+        via: entry.read("gw", address)?.flatten(),
+        mtu: entry.read("mtu", u32)?,
+        advmss: entry.read("advmss", u32)?,
+        priority: entry.read("priority", u32)?,
+        table: entry.read("table", u32)?,
+        scope: entry.read("scope", u8)?,
+    })
 }
 
 /// Reads a subnet, with any host bits. Go reads an IPv4 subnet in IPv6 form as neither.

@@ -217,7 +217,7 @@ impl Provide {
 }
 
 impl ClientId {
-    fn read(value: &Value) -> Result<Self, Fault> {
+    pub(super) fn read(value: &Value) -> Result<Self, Fault> {
         const EXPECTED: &str = "container, mac, pod, duid, hex:… or text:…";
         match text(value)? {
             "container" => Ok(Self::Container),
@@ -247,8 +247,8 @@ impl ConflictDetection {
 }
 
 impl ExtraRoute {
-    /// Reads the known keys of an entry.
-    pub(super) fn known(entry: &Object<'_>) -> Result<Self, BadKey> {
+    fn read(entry: Object<'_>) -> Result<Self, BadKey> {
+        entry.only(&["dst", "gw", "mtu", "advmss", "priority", "table", "scope"])?;
         let route = Route {
             dst: entry.require("dst", subnet)?,
             via: None,
@@ -266,11 +266,6 @@ impl ExtraRoute {
             }
             _ => Ok(Self { gw, route }),
         }
-    }
-
-    fn read(entry: Object<'_>) -> Result<Self, BadKey> {
-        entry.only(&["dst", "gw", "mtu", "advmss", "priority", "table", "scope"])?;
-        Self::known(&entry)
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
-pub use host_local::{File, Holder, HostLocal, Range};
+pub use host_local::{File, HOST_LOCAL_KEYS, Holder, HostLocal, Range};
 pub use ipam::{ClientId, ConflictDetection, ExtraRoute, IPAM_KEYS, Ipam, Provide, RequestList, Servers};
 pub use object::{BadKey, Fault};
 pub use result::{Dns, Ip, Route, Success};
@@ -33,6 +33,10 @@ pub struct Request {
     pub env: Env,
     /// Standard input.
     pub config: String,
+    /// What is in the file that `ipam.resolvConf` names, for an ADD of a network of type `host-local`. The path is the
+    /// runtime's, so the shim reads it.
+    #[serde(rename = "resolvConf", default, skip_serializing_if = "Option::is_none")]
+    pub resolv_conf: Option<String>,
 }
 
 /// The environment variables of CNI. An unset variable is absent, an empty one is empty.

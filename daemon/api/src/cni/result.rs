@@ -1,6 +1,6 @@
 //! CNI's results, and how each version writes them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub struct Ip {
 pub struct Route {
     /// The destination.
     pub dst: IpNet,
-    /// The next hop; `None` when the destination is on the link itself.
+    /// The next hop. If there is none, main plugins take the gateway of the first address (`ConfigureIface`).
     pub via: Option<IpAddr>,
     /// The path's MTU, in bytes.
     pub mtu: Option<u32>,
@@ -46,7 +46,7 @@ pub struct Route {
     pub priority: Option<u32>,
     /// The routing table.
     pub table: Option<u32>,
-    /// The scope, by the kernel's numbers; `None` is the kernel's choice, or the link for a destination on it.
+    /// The scope, by the kernel's numbers; `None` is the kernel's choice.
     pub scope: Option<u8>,
 }
 
@@ -55,13 +55,16 @@ pub struct Route {
 pub struct Dns {
     /// Servers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub nameservers: Vec<IpAddr>,
+    pub nameservers: Vec<String>,
     /// The domain for short names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Domains to search for short names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
+    /// What else the resolver is told (resolv.conf(5)).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
 }
 
 impl Dns {
@@ -156,7 +159,8 @@ impl IpOut {
 #[derive(Serialize)]
 struct RouteOut {
     dst: IpNet,
-    gw: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gw: Option<IpAddr>,
     #[serde(flatten)]
     attributes: Attributes,
 }
@@ -177,22 +181,10 @@ struct Attributes {
 }
 
 impl RouteOut {
-    /// `RT_SCOPE_LINK`.
-    const LINK: u8 = 253;
-
-    /// Writes a route. A destination on the link gets the unspecified address as `gw`, as RFC 3442 writes it and the
-    /// incumbent passes it on: main plugins replace an absent `gw` with the gateway of the first address
-    /// (`ConfigureIface`), and the kernel takes 0.0.0.0 as none. The scope lets the kernel use such a route to reach
-    /// another one's next hop, a router outside the subnet.
     fn new(route: &Route, attributes: bool) -> Self {
-        let none: IpAddr = match route.dst {
-            IpNet::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            IpNet::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
         let Route { dst, via, mtu, advmss, priority, table, scope } = *route;
-        let scope = scope.or(via.is_none().then_some(Self::LINK));
         let attributes =
             if attributes { Attributes { mtu, advmss, priority, table, scope } } else { Attributes::default() };
-        Self { dst, gw: via.unwrap_or(none), attributes }
+        Self { dst, gw: via, attributes }
     }
 }

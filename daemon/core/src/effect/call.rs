@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
+use super::{RangeAnswer, RangeCall};
 use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
@@ -75,6 +76,8 @@ pub enum Call {
     },
     /// Something about a Docker network of our own driver.
     Network(NetworkCall),
+    /// Something about local ranges.
+    Ranges(RangeCall),
 }
 
 /// What is asked about a Docker network of our own driver.
@@ -243,6 +246,8 @@ pub enum Answer {
     Released,
     /// To `Network`.
     Network(NetworkAnswer),
+    /// To `Ranges`.
+    Ranges(RangeAnswer),
     /// To any: it could not be done.
     Failed(Failure),
 }

@@ -3,13 +3,14 @@
 mod journal;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use self::journal::Stake;
 use self::journal::{Journal, Ready};
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Answer, Effect, ExchangeId, Failure, OpId, RequestId, StoreCause};
+use crate::effect::{Answer, Effect, ExchangeId, Failure, FileChange, OpId, RequestId, StoreCause};
 use crate::event::Event;
 use crate::identity::{Attachment, Lan};
 use crate::link::{Cookie, Hears, Link, LinkCause, Place, Sockets, Sought, Step, Target};
@@ -39,6 +40,17 @@ pub(crate) enum Waiter {
     Nobody,
     /// The journal of events, or a record that goes.
     Journal,
+    /// What attachments have from local ranges.
+    Range(RangeWait),
+}
+
+/// What is waited for about an attachment with addresses from local ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RangeWait {
+    /// Whether its namespace lives.
+    Look(Attachment),
+    /// That the store has forgotten it.
+    Gone(Attachment),
 }
 
 /// Whose an exchange is.
@@ -217,6 +229,25 @@ impl Outbox {
         let op = self.mint(waiter);
         self.effects.push_back(Effect::Persist { op, changes });
         op
+    }
+
+    /// Looks whether a namespace is there.
+    pub(crate) fn watch(&mut self, waiter: Waiter, netns: PathBuf) {
+        let op = self.mint(waiter);
+        self.effects.push_back(Effect::Watch { op, netns });
+    }
+
+    /// Has the file of an attachment's address, in a directory, written or removed.
+    pub(crate) fn file(
+        &mut self,
+        waiter: Option<Waiter>,
+        (directory, address): (&Path, IpAddr),
+        of: &Attachment,
+        change: FileChange,
+    ) {
+        let op = waiter.map(|waiter| self.mint(waiter));
+        let (directory, of) = (directory.to_owned(), of.clone());
+        self.effects.push_back(Effect::File { op, directory, address, of, change });
     }
 
     /// Notes an event without a write of its binding.

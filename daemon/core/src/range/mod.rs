@@ -17,6 +17,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use self::free::{Free, after};
 use self::taken::Taken;
@@ -41,7 +42,7 @@ pub struct Allocator {
 }
 
 /// An address that was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
     /// The address with its subnet's prefix.
     pub address: IpNet,
@@ -232,6 +233,18 @@ impl Allocator {
         let addresses: Vec<_> = self.addresses_of(by).collect();
         addresses.iter().for_each(|address| self.give_back(*address));
         addresses
+    }
+
+    /// Frees an address, if it is taken by this attachment.
+    pub fn vacate(&mut self, address: IpAddr, by: &Attachment) {
+        if self.taken.get(address).is_some_and(|holding| *holding.by == *by) {
+            self.give_back(address);
+        }
+    }
+
+    /// Returns whether an address can be given.
+    pub fn is_free(&self, address: IpAddr) -> bool {
+        self.sets.have(address) && self.taken.get(address).is_none()
     }
 
     fn give_back(&mut self, address: IpAddr) {

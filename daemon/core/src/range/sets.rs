@@ -45,13 +45,13 @@ pub struct Sets(Vec<Vec<Range>>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRange {
     /// There is no set.
-    #[error("no ranges")]
+    #[error("no IP ranges specified")]
     NoSets,
     /// A set without a range.
-    #[error("range set {0} is empty")]
+    #[error("empty range set {0}")]
     EmptySet(usize),
     /// A /31, /32, /127 or /128.
-    #[error("subnet {0} has no room for a gateway and a container")]
+    #[error("subnet {0} is too small to allocate from: it has no room for a gateway and a container")]
     TooSmall(IpNet),
     /// An address of the subnet instead of the subnet.
     #[error("subnet {subnet} has host bits set: did you mean {network}?")]
@@ -62,7 +62,7 @@ pub enum BadRange {
         network: IpNet,
     },
     /// A start or an end that is not in the range's subnet.
-    #[error("{address} is not in subnet {subnet}")]
+    #[error("{address} is not in network {subnet}")]
     OutOfSubnet {
         /// The start or end.
         address: IpAddr,
@@ -88,10 +88,10 @@ pub enum BadRange {
         subnet: IpNet,
     },
     /// A set of both families.
-    #[error("range set {0} mixes IPv4 and IPv6")]
+    #[error("mixed address families in range set {0}")]
     MixedFamilies(usize),
     /// Two ranges with the same addresses.
-    #[error("range sets {} and {} both have {first} to {last}", .sets[0], .sets[1])]
+    #[error("range sets {} and {} overlap: both have {first} to {last}", .sets[0], .sets[1])]
     Overlap {
         /// Their sets, which may be one.
         sets: [usize; 2],

@@ -65,21 +65,27 @@ fn what_is_left_out_is_completed() {
 #[test]
 fn what_cannot_be_used_is_named() {
     let table = [
-        ("", "range set 0 is empty"),
-        ("10.0.0.0/24;", "range set 1 is empty"),
-        ("10.0.0.0/31", "subnet 10.0.0.0/31 has no room for a gateway and a container"),
-        ("fd00::1/128", "subnet fd00::1/128 has no room for a gateway and a container"),
+        ("", "empty range set 0"),
+        ("10.0.0.0/24;", "empty range set 1"),
+        (
+            "10.0.0.0/31",
+            "subnet 10.0.0.0/31 is too small to allocate from: it has no room for a gateway and a container",
+        ),
+        (
+            "fd00::1/128",
+            "subnet fd00::1/128 is too small to allocate from: it has no room for a gateway and a container",
+        ),
         ("10.0.0.5/24", "subnet 10.0.0.5/24 has host bits set: did you mean 10.0.0.0/24?"),
-        ("10.0.0.0/24 10.0.1.1", "10.0.1.1 is not in subnet 10.0.0.0/24"),
-        ("10.0.0.0/24 - fd00::1", "fd00::1 is not in subnet 10.0.0.0/24"),
+        ("10.0.0.0/24 10.0.1.1", "10.0.1.1 is not in network 10.0.0.0/24"),
+        ("10.0.0.0/24 - fd00::1", "fd00::1 is not in network 10.0.0.0/24"),
         ("10.0.0.0/24 - - fd00::1", "gateway fd00::1 is not of the family of subnet 10.0.0.0/24"),
         ("10.0.0.0/24 10.0.0.9 10.0.0.8", "no address for a container from 10.0.0.9 to 10.0.0.8 in subnet 10.0.0.0/24"),
         ("10.0.0.0/24 10.0.0.255", "no address for a container from 10.0.0.255 to 10.0.0.254 in subnet 10.0.0.0/24"),
-        ("10.0.0.0/24,fd00::/64", "range set 0 mixes IPv4 and IPv6"),
-        ("10.0.0.0/24,10.0.0.0/25", "range sets 0 and 0 both have 10.0.0.1 to 10.0.0.126"),
+        ("10.0.0.0/24,fd00::/64", "mixed address families in range set 0"),
+        ("10.0.0.0/24,10.0.0.0/25", "range sets 0 and 0 overlap: both have 10.0.0.1 to 10.0.0.126"),
         (
             "10.0.0.0/24 10.0.0.100;fd00::/64;10.0.0.0/24 - 10.0.0.109",
-            "range sets 0 and 2 both have 10.0.0.100 to 10.0.0.109",
+            "range sets 0 and 2 overlap: both have 10.0.0.100 to 10.0.0.109",
         ),
     ];
     for (text, why) in table {

@@ -120,7 +120,8 @@ impl Registry {
             | Answer::PoolReleased
             | Answer::Reserved(_)
             | Answer::Released
-            | Answer::Network(_) => {}
+            | Answer::Network(_)
+            | Answer::Ranges(_) => {}
         }
     }
 

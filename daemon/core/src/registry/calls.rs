@@ -101,7 +101,9 @@ impl Registry {
             | Outcome::Closed
             | Outcome::Made(_)
             | Outcome::Unmade(_)
-            | Outcome::OwnLinks(_) => return,
+            | Outcome::OwnLinks(_)
+            | Outcome::Watched(_)
+            | Outcome::Filed { .. } => return,
         };
         match look {
             Look::Prepare => self.prepared(now, &attachment, view),

@@ -10,6 +10,7 @@
 //! * Calls: `jobs` says what becomes of each, one file a kind. `calls` gives those about an attachment their turn: `add` goes from an
 //!   ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over what ran before.
 //! * Docker: `docker` has its pools, networks and endpoints.
+//! * Without a server: `ranges` has the networks whose addresses come from local ranges.
 //! * Doors that say little: `seek` finds the interfaces of which nobody tells, `leaving` gives back what is named by its address, `silent`
 //!   spares the impatient a LAN without an answer.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
@@ -31,6 +32,7 @@ mod orphans;
 mod pacing;
 mod past;
 mod profiles;
+mod ranges;
 mod recover;
 mod rivals;
 mod room;
@@ -60,6 +62,7 @@ use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
 use self::past::{Last, Past};
 use self::profiles::Profiles;
+use self::ranges::Ranges;
 use self::seek::Seeking;
 use self::sight::Sight;
 use self::silent::Silent;
@@ -125,6 +128,7 @@ pub struct Registry {
     /// The LANs where a server answered only once the broadcast flag was set.
     flagged: BTreeSet<Lan>,
     profiles: Profiles,
+    ranges: Ranges,
     timers: Timers,
     audit: Audit,
     sight: Sight,
@@ -163,6 +167,7 @@ impl Registry {
             conflicts: Lans::default(),
             flagged: BTreeSet::new(),
             profiles: Profiles::default(),
+            ranges: Ranges::default(),
             timers: Timers::default(),
             audit: Audit::default(),
             sight: Sight::default(),
@@ -180,6 +185,8 @@ impl Registry {
             Input::Start { boot, records, docker, spooled, adoptees } => {
                 self.start(now, boot, records, docker, spooled, adoptees);
             }
+            Input::Ranges { boot, records } => self.recover_ranges(now, &boot, records),
+            Input::Files { network, directory, found, last } => self.files_found(&network, directory, found, last),
             Input::Request { id, call } => self.request(now, id, call),
             Input::HungUp(id) => self.hung_up(now, id),
             Input::Done { op, outcome } => self.done(now, op, outcome),
@@ -287,6 +294,7 @@ impl Registry {
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
             Some(Waiter::Endpoint(id)) => self.endpoint_done(now, &id, outcome),
             Some(Waiter::OwnLinks) => self.own_links(now, outcome),
+            Some(Waiter::Range(wait)) => self.range_done(now, wait, outcome),
             Some(Waiter::Journal) => {}
             Some(Waiter::Nobody) => {
                 if let Outcome::Unmade(Err(cause)) = outcome {

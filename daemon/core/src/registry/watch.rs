@@ -62,7 +62,10 @@ impl Audit {
 impl Registry {
     pub(super) fn kernel(&mut self, now: Now, event: KernelEvent) {
         match event {
-            KernelEvent::NetnsDied { cookie } => self.gone(now, cookie, None),
+            KernelEvent::NetnsDied { cookie } => {
+                self.ranges_died(now, cookie);
+                self.gone(now, cookie, None);
+            }
             KernelEvent::PathGone { cookie } => self.hidden(now, cookie),
             KernelEvent::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
             KernelEvent::Carrier { cookie, ifindex, up } => {
@@ -125,6 +128,7 @@ impl Registry {
                 self.look_for_carrier();
                 self.seek_all();
                 self.list_own_links();
+                self.look_at_ranges(|_| true);
             }
         }
     }

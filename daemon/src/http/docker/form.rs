@@ -66,9 +66,12 @@ impl Form {
             Answer::PoolReleased | Answer::Released => Ok(to_json(&Released {})),
             Answer::Network(answer) => self.network(answer),
             Answer::Failed(failure) => Err(refused(words::of(failure, self.flag()))),
-            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {
-                Err(another())
-            }
+            Answer::Deleted
+            | Answer::Checked
+            | Answer::Collected
+            | Answer::Ready
+            | Answer::Bindings { .. }
+            | Answer::Ranges(_) => Err(another()),
         }
     }
 

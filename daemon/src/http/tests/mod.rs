@@ -6,6 +6,7 @@ mod cni;
 mod control;
 mod docker;
 mod network;
+mod ranges;
 mod server;
 mod spool;
 
@@ -37,6 +38,7 @@ fn request(verb: &str) -> Request {
             netns_override: None,
         },
         config: CONFIG.into(),
+        resolv_conf: None,
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use super::super::{Doors, Event, Listening, MAX_OPEN, Reply, Site, serve};
 use super::{leased, request};
 use crate::capture::Frames;
+use crate::data_dir::DataDirs;
 use crate::listen::Protocol;
 use crate::log::Filter;
 use crate::store::Store;
@@ -24,6 +25,7 @@ use crate::store::Store;
 /// A server on its own socket, with the test in the driver's place.
 struct Server {
     _directory: tempfile::TempDir,
+    _data_dirs: DataDirs,
     socket: PathBuf,
     store: Store,
     events: mpsc::UnboundedReceiver<Event>,
@@ -42,12 +44,13 @@ impl Server {
         let listener = UnixListener::bind(&socket).unwrap();
         let (persisted, _ends) = mpsc::unbounded_channel();
         let (store, _) = Store::open(directory.path(), &directory.path().join("dhcp.sock"), persisted).unwrap();
-        let (doors, events) =
-            Doors::new(Site::default(), store.journal(), Filter::of_nothing(), Frames::default(), MAX_OPEN);
+        let (data_dirs, looks) = DataDirs::start(directory.path(), &[], mpsc::unbounded_channel().0).unwrap();
+        let watchers = (Filter::of_nothing(), Frames::default());
+        let (doors, events) = Doors::new(Site::default(), store.journal(), looks, watchers, MAX_OPEN);
         let (listeners, to_serve) = mpsc::unbounded_channel();
         listeners.send(Listening::Begin(protocol, listener)).unwrap();
         let serving = tokio::spawn(serve(to_serve, socket.clone(), doors));
-        Self { _directory: directory, socket, store, events, listeners, serving }
+        Self { _directory: directory, _data_dirs: data_dirs, socket, store, events, listeners, serving }
     }
 
     async fn connect(&self) -> UnixStream {

@@ -20,6 +20,7 @@ fn every_key_is_read() {
         "ranges": [[{"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.5", "rangeEnd": "::ffff:10.0.0.9",
                      "gateway": "10.0.0.254", "comment": 1}, {"subnet": "10.0.1.7/24", "gateway": ""}],
                    [{"subnet": "fd00::/64"}], null],
+        "timeout": 5, "clientId": "pod",
     }}));
     let address = |text: &str| Some(text.parse().expect("an address"));
     let route = |dst: &str| Route { dst: dst.parse().expect("a subnet"), ..Route::default() };
@@ -31,12 +32,11 @@ fn every_key_is_read() {
     };
     let expected = HostLocal {
         sets: vec![vec![first, range("10.0.1.7/24")], vec![range("fd00::/64")], Vec::new()],
-        routes: vec![
-            ExtraRoute { gw: None, route: route("0.0.0.0/0") },
-            ExtraRoute { gw: address("10.0.0.9"), route: route("10.0.0.0/8") },
-        ],
+        routes: vec![route("0.0.0.0/0"), Route { via: address("10.0.0.9"), ..route("10.1.2.3/8") }],
         resolv_conf: Some("/etc/resolv.conf".to_owned()),
         data_dir: Some("/run/x".to_owned()),
+        timeout: Some(5.0),
+        client_id: Some(ClientId::Pod),
     };
     assert_eq!(read, Ok(expected));
 }
@@ -99,6 +99,10 @@ fn what_is_refused_is_named() {
         (json!({"ranges": [vec![json!({}); 257]]}), "ipam.ranges[0]: more than 256 entries"),
         (json!({"routes": [{}]}), "ipam.routes[0].dst: missing"),
         (json!({"rangeEnds": "10.0.0.9"}), "ipam.rangeEnds: unknown key: did you mean rangeEnd?"),
+        (
+            json!({"conflictDetection": "strict"}),
+            "ipam.conflictDetection: \"strict\" is not off: addresses of local ranges are not probed for",
+        ),
         (json!({"dataDir": 1}), "ipam.dataDir: it has to be a string, not a number"),
     ];
     for (ipam, fault) in table {

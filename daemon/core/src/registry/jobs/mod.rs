@@ -10,6 +10,7 @@ mod leave;
 mod look;
 mod network;
 mod pool;
+mod range;
 mod status;
 
 use std::collections::BTreeMap;
@@ -22,10 +23,11 @@ pub(super) use self::leave::Leaving;
 pub(super) use self::look::Looking;
 pub(super) use self::network::NetworkChange;
 pub(super) use self::pool::{PoolChange, Undo};
+use self::range::{Parting, Ranging};
 use self::status::StatusCheck;
 use super::Registry;
 use super::timers::Key;
-use crate::effect::{Answer, Call, FrameMeta, NetworkAnswer, Outcome, RequestId, Why};
+use crate::effect::{Answer, Call, FrameMeta, NetworkAnswer, Outcome, RangeAnswer, RangeCall, RequestId, Why};
 use crate::identity::Attachment;
 use crate::link::LinkCause;
 use crate::network::NetworkFault;
@@ -51,6 +53,10 @@ pub(super) enum Job {
     Network(NetworkChange),
     /// A wait for an endpoint.
     Endpoint(EndpointCall),
+    /// An ADD of a network with local ranges.
+    Range(Ranging),
+    /// A DEL of one.
+    Parting(Parting),
 }
 
 /// What becomes of a call.
@@ -92,6 +98,18 @@ impl Jobs {
         self.errands += 1;
         self.attach(id, by, attachment);
         id
+    }
+
+    /// Returns the call that is an attachment's ADD from local ranges.
+    fn ranging(&self, attachment: &Attachment) -> Option<RequestId> {
+        let is_its = |job: &Job| matches!(job, Job::Range(job) if job.is_of(attachment));
+        self.by_id.iter().find(|(_, job)| is_its(job)).map(|(id, _)| *id)
+    }
+
+    /// Takes out an attachment's ADD from local ranges.
+    fn take_ranging(&mut self, attachment: &Attachment) -> Option<(RequestId, Job)> {
+        let id = self.ranging(attachment)?;
+        self.by_id.remove_entry(&id)
     }
 
     /// Forgets a call that nobody needs any more.
@@ -150,17 +168,22 @@ impl Registry {
                 self.add(now, id, add);
                 Next::Nothing
             }
+            Call::Del { attachment, .. } if self.has_range(&attachment) => self.del_from_ranges(now, id, attachment),
             Call::Del { attachment, grace } => {
                 self.jobs.attach(id, Caller::Door, attachment.clone());
                 self.del(now, id, attachment, grace);
                 Next::Nothing
             }
+            Call::Check { attachment, .. } if self.ranges.knows(&attachment) => Next::Answers(Answer::Checked),
             Call::Check { attachment, expected } => {
                 self.jobs.attach(id, Caller::Door, attachment.clone());
                 self.check(now, id, &attachment, expected);
                 Next::Nothing
             }
-            Call::Collect { network, keep } => self.collect(now, id, &network, &keep),
+            Call::Collect { network, keep } => {
+                self.collect_ranges(now, &network, &keep);
+                self.collect(now, id, &network, &keep)
+            }
             Call::Status { parent } => self.status(now, id, parent),
             Call::List => Next::Answers(self.list(now)),
             Call::RequestPool(request) => self.request_pool(now, id, request),
@@ -168,6 +191,8 @@ impl Registry {
             Call::Reserve { pool, address } => self.reserve(now, id, &pool, address),
             Call::ReleaseAddress { pool, address } => self.release_address(now, id, &pool, address),
             Call::Network(call) => self.network_call(now, id, call),
+            Call::Ranges(RangeCall::Add(add)) => self.add_from_ranges(now, id, add),
+            Call::Ranges(RangeCall::List) => Next::Answers(Answer::Ranges(RangeAnswer::Rows(self.ranges.rows()))),
         };
         self.call_goes_on(id, next);
     }
@@ -180,6 +205,8 @@ impl Registry {
             Job::Look(job) => job.done(self, now, id, outcome),
             Job::Pool(job) => job.done(self, outcome),
             Job::Network(job) => job.done(self, now, id, outcome),
+            Job::Range(job) => job.done(self, now, id, outcome),
+            Job::Parting(job) => job.done(self, outcome),
             Job::Attached(_) | Job::Collect(_) | Job::Leave(_) | Job::Endpoint(_) => Next::Waits(job),
         };
         self.call_goes_on(id, next);
@@ -197,6 +224,8 @@ impl Registry {
             Some(Job::Leave(job)) => job.time_out(self, id),
             Some(Job::Network(job)) => job.time_out(self, id),
             Some(Job::Endpoint(job)) => job.time_out(self, now, id),
+            Some(Job::Range(job)) => job.time_out(self, now),
+            Some(job @ Job::Parting(_)) => Next::Waits(job),
             None => return,
         };
         self.call_goes_on(id, next);
@@ -215,6 +244,9 @@ impl Registry {
             Some(Job::Leave(job)) => job.hang_up(self, id),
             Some(Job::Network(job)) => job.hang_up(self),
             Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
+            Some(Job::Range(job)) => job.hang_up(self, now),
+            // It goes on.
+            Some(job @ Job::Parting(_)) => Next::Waits(job),
             None => {
                 // The answer may have left at the same moment.
                 self.unknown += u64::from(!self.take_back_unheard(id));

@@ -89,6 +89,8 @@ fn fault(outcome: Outcome) -> Option<String> {
         | Outcome::Closed
         | Outcome::Made(_)
         | Outcome::Unmade(_)
-        | Outcome::OwnLinks(_) => None,
+        | Outcome::OwnLinks(_)
+        | Outcome::Watched(_)
+        | Outcome::Filed { .. } => None,
     }
 }

@@ -38,6 +38,7 @@ mod networks_left;
 mod networks_slow;
 mod on_host;
 mod races;
+mod ranges;
 mod reach;
 mod recorded;
 mod refused;

@@ -396,6 +396,7 @@ impl Rig {
                 Change::Note(event) => self.events.push(*event),
                 Change::PutDocker(record) => self.wired.put(*record),
                 Change::RemoveDocker(key) => self.wired.remove(&key),
+                Change::Range(change) => panic!("no network here has local ranges: {change:?}"),
             }
         }
     }
@@ -488,6 +489,7 @@ impl Rig {
                 }
                 effect @ (Effect::Make { .. } | Effect::Unmake { .. } | Effect::ListOwn { .. }) => self.wire(effect),
                 Effect::Publish { attachment, dns } => self.published.push((container(&attachment), dns)),
+                Effect::Watch { .. } | Effect::File { .. } => panic!("no network here has local ranges"),
                 Effect::Reply { id, answer } => {
                     assert!(self.answers.insert(id.0, answer).is_none(), "answered twice");
                 }

@@ -1,0 +1,113 @@
+//! Local ranges: what callers ask of them and are answered, and host-local's files.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::identity::{Attachment, ClientId, Lan};
+use crate::range::{Given, Range, Sets};
+use crate::time::WallTime;
+
+/// What is asked of local ranges. A DEL, a CHECK, a GC and a STATUS are those of any attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RangeCall {
+    /// Give an attachment an address of each set.
+    Add(Box<RangeAdd>),
+    /// All ranges, and what is taken of them.
+    List,
+}
+
+/// An answer to a [`RangeCall`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RangeAnswer {
+    /// To `Add`: an address of each set, durable.
+    Given(Vec<Given>),
+    /// To `List`.
+    Rows(Vec<RangeRow>),
+}
+
+/// An ADD of a network with local ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeAdd {
+    /// Who asks.
+    pub attachment: Attachment,
+    /// The path of its namespace. It need not be there.
+    pub netns: PathBuf,
+    /// The wire of its network.
+    pub lan: Lan,
+    /// Who gets the same addresses again with another container, if anybody.
+    pub returns_as: Option<ClientId>,
+    /// The network's ranges.
+    pub sets: Sets,
+    /// The addresses to give, at most one of each set.
+    pub asked: Vec<IpAddr>,
+    /// The directory of the network's files.
+    pub directory: PathBuf,
+    /// The longest time from the request to its answer.
+    pub timeout: Duration,
+}
+
+/// One range as `list` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeRow {
+    /// The network.
+    pub network: String,
+    /// Its wire.
+    pub lan: Lan,
+    /// The index of the range's set.
+    pub set: usize,
+    /// The range.
+    pub range: Range,
+    /// How many addresses it has for containers.
+    pub size: u128,
+    /// What is taken of it, in order.
+    pub taken: Vec<TakenRow>,
+}
+
+/// One taken address as `list` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenRow {
+    /// The address.
+    pub address: IpAddr,
+    /// Who has it: of another network, if that is on the same LAN.
+    pub by: Arc<Attachment>,
+    /// Since when; `None`: only its file says that it is taken.
+    pub since: Option<WallTime>,
+}
+
+/// The file of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    /// The address.
+    pub address: IpAddr,
+    /// The container, if the file names one.
+    pub container: Option<String>,
+    /// The interface, if the file names one.
+    pub ifname: Option<String>,
+    /// Whether the container is known to be gone.
+    pub gone: bool,
+}
+
+/// What should become of the file of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileChange {
+    /// It is written.
+    Write {
+        /// The index of the address's range set.
+        set: usize,
+    },
+    /// It is removed, if it is the attachment's.
+    Remove,
+}
+
+/// Why a file is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileCause {
+    /// Somebody else's file is there.
+    #[error("its file is {0}'s")]
+    Taken(String),
+    /// It could not be changed now, and will be tried again.
+    #[error("{0}")]
+    Later(String),
+}

@@ -1,0 +1,201 @@
+//! Addresses from local ranges: who has them, and when they are free again.
+//!
+//! No packet is sent and no interface needed. `networks` has the tables; an ADD is a job (`jobs/range.rs`). What lies in the
+//! files of a network's directory is the shell's: it says what others gave, and follows what we give. What ends a container's
+//! addresses is its DEL, a GC, the end of its namespace, or a reboot.
+
+mod networks;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use self::networks::Compared;
+pub(super) use self::networks::Ranges;
+use super::Registry;
+use crate::effect::{FileChange, FoundFile, Outcome, RangeAdd};
+use crate::event::{Event, EventKind};
+use crate::identity::Attachment;
+use crate::link::{Cookie, LinkCause, directory_of};
+use crate::outbox::{RangeWait, Waiter};
+use crate::range::{Given, NoAddress};
+use crate::record::{Change, RangeChange, RangeRecord};
+use crate::time::{BootId, Now};
+
+/// Whether a namespace lives, as far as a look at it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Lives(Cookie),
+    /// Nothing is there, or something else.
+    Missing,
+    Unclear,
+}
+
+impl Life {
+    /// Returns what the look at a namespace says that was this one, if that is known.
+    pub(super) fn of(seen: &Result<Cookie, LinkCause>, known: Option<Cookie>) -> Self {
+        match seen {
+            Ok(cookie) if known.is_none_or(|known| known == *cookie) => Self::Lives(*cookie),
+            Ok(_) | Err(LinkCause::NoNetns(_) | LinkCause::NotANetns(_) | LinkCause::NetnsChanged(_)) => Self::Missing,
+            Err(_) => Self::Unclear,
+        }
+    }
+}
+
+impl Registry {
+    /// Takes over what an earlier daemon gave. Nothing outlives a reboot, except for whom addresses are kept in mind.
+    pub(super) fn recover_ranges(&mut self, now: Now, boot: &BootId, records: Vec<RangeRecord>) {
+        for record in records {
+            if record.boot == *boot {
+                self.out.watch(Waiter::Range(RangeWait::Look(record.attachment.clone())), record.netns.clone());
+                self.ranges.hold(record, true);
+            } else {
+                self.ranges.hold(record.clone(), true);
+                self.range_ends(now, &record.attachment, "the host was started anew");
+            }
+        }
+    }
+
+    /// Has the store forget what an attachment has; it is free when that is done. `cause`: why, for its event.
+    pub(super) fn range_ends(&mut self, now: Now, attachment: &Attachment, cause: &str) {
+        if self.ranges.leaves(attachment) {
+            let changes = self.end_of_range(now, attachment, cause);
+            self.out.write_for(Waiter::Range(RangeWait::Gone(attachment.clone())), changes);
+        }
+    }
+
+    /// Returns the changes by which the store forgets what an attachment has.
+    pub(super) fn end_of_range(&mut self, now: Now, attachment: &Attachment, cause: &str) -> Vec<Change> {
+        let given = self.ranges.held(attachment).map(|held| held.record.given.clone()).unwrap_or_default();
+        let mut changes = self.owed_to_store();
+        changes.push(Change::Range(RangeChange::Remove(attachment.clone())));
+        changes.push(range_event(now, attachment, EventKind::Released, &given, cause));
+        changes
+    }
+
+    /// Returns the changes that the store has not been able to take.
+    pub(super) fn owed_to_store(&mut self) -> Vec<Change> {
+        let owed = std::mem::take(&mut self.ranges.owed);
+        owed.into_iter().map(|attachment| Change::Range(RangeChange::Remove(attachment))).collect()
+    }
+
+    /// The store has forgotten what an attachment has, or will with the next write that succeeds.
+    pub(super) fn range_ended(&mut self, attachment: &Attachment, is_written: bool) {
+        // A successor may have taken its place.
+        if self.ranges.held(attachment).is_none_or(|held| !held.is_leaving) {
+            return;
+        }
+        if !is_written {
+            self.ranges.owed.push(attachment.clone());
+        }
+        let Some(record) = self.ranges.release(attachment) else { return };
+        for given in &record.given {
+            self.out.file(None, (&record.directory, given.address.addr()), attachment, FileChange::Remove);
+        }
+    }
+
+    /// Removes the files in which others say that an attachment has addresses.
+    pub(super) fn remove_files(&mut self, attachment: &Attachment) {
+        let Some(directory) = self.ranges.directory(attachment) else { return };
+        let Attachment::Cni { network, .. } = attachment else { return };
+        for (address, by) in self.ranges.files_of(attachment) {
+            self.ranges.forget_file(network, address);
+            self.out.file(None, (&directory, address), &by, FileChange::Remove);
+        }
+    }
+
+    /// Gives back what a network's attachments have that a GC does not name.
+    pub(super) fn collect_ranges(&mut self, now: Now, network: &str, keep: &[(String, String)]) {
+        let is_kept = |attachment: &Attachment| match attachment {
+            Attachment::Cni { container, ifname, .. } => {
+                keep.iter().any(|(c, i)| c == container && (i == ifname || ifname.is_empty()))
+            }
+            Attachment::Docker { .. } => true,
+        };
+        for attachment in self.ranges.attachments(network).into_iter().filter(|attachment| !is_kept(attachment)) {
+            self.range_ends(now, &attachment, "a GC does not name it");
+            self.remove_files(&attachment);
+        }
+    }
+
+    /// The shell has looked at a network's directory.
+    pub(super) fn files_found(
+        &mut self,
+        network: &str,
+        directory: PathBuf,
+        found: Vec<FoundFile>,
+        last: Vec<(usize, IpAddr)>,
+    ) {
+        let Compared { gone, lacking } = self.ranges.on_files(network, directory.clone(), found, last);
+        for (address, by) in gone {
+            tracing::info!(%address, %by, "its container is gone: free again");
+            self.out.file(None, (&directory, address), &by, FileChange::Remove);
+        }
+        for (address, by, set) in lacking {
+            self.out.file(None, (&directory, address), &by, FileChange::Write { set });
+        }
+    }
+
+    /// A namespace died: what its attachments have is free again.
+    pub(super) fn ranges_died(&mut self, now: Now, cookie: Cookie) {
+        let dead = self.ranges.all_held().filter(|(_, held)| held.record.cookie == Some(cookie));
+        for attachment in dead.map(|(attachment, _)| attachment.clone()).collect::<Vec<_>>() {
+            self.range_ends(now, &attachment, "its namespace is gone");
+        }
+    }
+
+    /// Looks at the namespaces of these attachments.
+    pub(super) fn look_at_ranges(&mut self, which: impl Fn(&Attachment) -> bool) {
+        let held = self.ranges.all_held().filter(|(by, held)| !held.is_leaving && which(by));
+        for (attachment, netns) in held.map(|(by, held)| (by.clone(), held.record.netns.clone())).collect::<Vec<_>>() {
+            self.out.watch(Waiter::Range(RangeWait::Look((*attachment).clone())), netns);
+        }
+    }
+
+    /// An effect for local ranges is over that no call waits for.
+    pub(super) fn range_done(&mut self, now: Now, wait: RangeWait, outcome: Outcome) {
+        match (wait, outcome) {
+            (RangeWait::Gone(attachment), Outcome::Persisted(result)) => self.range_ended(&attachment, result.is_ok()),
+            (RangeWait::Look(attachment), Outcome::Watched(seen)) => {
+                let Some(held) = self.ranges.held(&attachment).filter(|held| !held.is_leaving) else { return };
+                let (life, netns) = (Life::of(&seen, held.record.cookie), held.record.netns.clone());
+                self.saw_namespace(now, &attachment, &netns, life);
+            }
+            _ => {}
+        }
+    }
+
+    /// Concludes what a look at an attachment's namespace says. What is missing is gone only where another is seen.
+    pub(super) fn saw_namespace(&mut self, now: Now, attachment: &Attachment, netns: &Path, life: Life) {
+        let directory = directory_of(netns);
+        match life {
+            Life::Lives(_) => {
+                let missing = self.ranges.sight.saw(directory);
+                self.look_at_ranges(|attachment| missing.contains(attachment));
+            }
+            Life::Missing if self.ranges.sight.misses(directory, &Arc::new(attachment.clone())) => {
+                self.range_ends(now, attachment, "its namespace is gone");
+            }
+            Life::Missing | Life::Unclear => {}
+        }
+    }
+
+    /// Gives an attachment an address of each set.
+    pub(super) fn allocate(&mut self, now: Now, add: &RangeAdd) -> Result<Vec<Given>, NoAddress> {
+        self.ranges.enter(add);
+        self.ranges.allocate(add, now.wall)
+    }
+}
+
+/// Returns the event of an attachment's addresses.
+pub(super) fn range_event(now: Now, attachment: &Attachment, kind: EventKind, given: &[Given], cause: &str) -> Change {
+    let v4 = |given: &Given| match given.address {
+        IpNet::V4(address) => Some(address),
+        IpNet::V6(_) => None,
+    };
+    let address: Option<Ipv4Net> = given.iter().find_map(v4);
+    let (attachment, cause) = (attachment.clone(), cause.to_owned());
+    Change::Note(Box::new(Event { wall: now.wall, attachment, kind, address, server: None, cause, run: None }))
+}

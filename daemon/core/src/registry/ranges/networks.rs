@@ -1,0 +1,355 @@
+//! Who has which address of which network: what we gave, and what files say that others gave.
+//!
+//! Networks of one LAN give no address twice: what one of them gave counts as taken in the others too.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::effect::{FoundFile, RangeAdd, RangeRow, TakenRow};
+use crate::identity::{Attachment, ClientId, Lan};
+use crate::range::{Allocator, Given, Holding, NoAddress, overlaps};
+use crate::record::RangeRecord;
+use crate::time::WallTime;
+
+/// The most identities whose last addresses are remembered.
+const MAX_RETURNING: usize = 1024;
+
+/// The time of what has been taken for nobody knows how long.
+const LONG_AGO: WallTime = WallTime::from_epoch(Duration::ZERO);
+
+/// All networks with local ranges.
+#[derive(Debug, Default)]
+pub(in crate::registry) struct Ranges {
+    networks: BTreeMap<String, Network>,
+    held: BTreeMap<Arc<Attachment>, Held>,
+    returning: VecDeque<((String, ClientId), Vec<IpAddr>)>,
+    /// What the store has not been able to forget.
+    pub(super) owed: Vec<Attachment>,
+    pub(super) sight: Sight,
+}
+
+/// What is to be done about the files of a network.
+#[derive(Debug)]
+pub(super) struct Compared {
+    /// Those of containers that are gone.
+    pub(super) gone: Vec<(IpAddr, Attachment)>,
+    /// The addresses of ours that lack theirs, each with the index of its set.
+    pub(super) lacking: Vec<(IpAddr, Arc<Attachment>, usize)>,
+}
+
+/// What an attachment has.
+#[derive(Debug)]
+pub(in crate::registry) struct Held {
+    pub(in crate::registry) record: RangeRecord,
+    /// An earlier daemon gave it, and its caller may not have heard the answer.
+    pub(in crate::registry) is_recovered: bool,
+    /// It is on its way back.
+    pub(in crate::registry) is_leaving: bool,
+}
+
+/// Which namespaces are missing where others are seen.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    seen: BTreeSet<PathBuf>,
+    missing: BTreeMap<PathBuf, BTreeSet<Arc<Attachment>>>,
+}
+
+#[derive(Debug, Default)]
+struct Network {
+    lan: Option<Lan>,
+    directory: Option<PathBuf>,
+    /// `None` before the first ADD, which says what the ranges are.
+    allocator: Option<Allocator>,
+    /// What files say.
+    others: BTreeMap<IpAddr, Arc<Attachment>>,
+    last: Vec<(usize, IpAddr)>,
+    /// The networks whose ranges overlap, as the log says.
+    overlaps: BTreeSet<String>,
+}
+
+impl Sight {
+    /// A namespace was seen. Returns the attachments whose namespaces are missing in the same directory.
+    pub(super) fn saw(&mut self, directory: &Path) -> BTreeSet<Arc<Attachment>> {
+        self.seen.insert(directory.to_owned());
+        self.missing.remove(directory).unwrap_or_default()
+    }
+
+    /// A namespace is missing. Returns whether it is gone, rather than out of sight.
+    pub(super) fn misses(&mut self, directory: &Path, attachment: &Arc<Attachment>) -> bool {
+        let is_gone = self.seen.contains(directory);
+        if !is_gone {
+            self.missing.entry(directory.to_owned()).or_default().insert(attachment.clone());
+        }
+        is_gone
+    }
+}
+
+impl Ranges {
+    /// Returns what an attachment has of us.
+    pub(in crate::registry) fn held(&self, attachment: &Attachment) -> Option<&Held> {
+        self.held.get(attachment)
+    }
+
+    pub(in crate::registry) fn all_held(&self) -> impl Iterator<Item = (&Arc<Attachment>, &Held)> {
+        self.held.iter()
+    }
+
+    /// Marks what an attachment has as on its way back. Returns whether it is only now.
+    pub(in crate::registry) fn leaves(&mut self, attachment: &Attachment) -> bool {
+        self.held.get_mut(attachment).is_some_and(|held| !std::mem::replace(&mut held.is_leaving, true))
+    }
+
+    /// Returns whether an attachment has an address, given by us or by others.
+    pub(in crate::registry) fn knows(&self, attachment: &Attachment) -> bool {
+        self.held.contains_key(attachment) || !self.files_of(attachment).is_empty()
+    }
+
+    /// Returns the addresses that only files say an attachment has. Before 0.8, host-local wrote the container alone.
+    pub(in crate::registry) fn files_of(&self, attachment: &Attachment) -> Vec<(IpAddr, Arc<Attachment>)> {
+        let Attachment::Cni { network, container, ifname } = attachment else { return Vec::new() };
+        let Some(found) = self.networks.get(network) else { return Vec::new() };
+        let is_its = |by: &Attachment| match by {
+            Attachment::Cni { container: of, ifname: on, .. } => of == container && (on == ifname || on.is_empty()),
+            Attachment::Docker { .. } => false,
+        };
+        found.others.iter().filter(|(_, by)| is_its(by)).map(|(address, by)| (*address, by.clone())).collect()
+    }
+
+    /// Returns the attachments of a network, given addresses by us or by others.
+    pub(in crate::registry) fn attachments(&self, network: &str) -> BTreeSet<Arc<Attachment>> {
+        let is_of = |attachment: &&Arc<Attachment>| matches!(&***attachment, Attachment::Cni { network: of, .. } if of == network);
+        let others = self.networks.get(network).into_iter().flat_map(|network| network.others.values());
+        self.held.keys().filter(is_of).chain(others).cloned().collect()
+    }
+
+    /// Returns the directory of a network's files, if it is known.
+    pub(in crate::registry) fn directory(&self, attachment: &Attachment) -> Option<PathBuf> {
+        let Attachment::Cni { network, .. } = attachment else { return None };
+        self.networks.get(network)?.directory.clone()
+    }
+
+    /// Takes over what an ADD says of its network.
+    pub(in crate::registry) fn enter(&mut self, add: &RangeAdd) {
+        let Attachment::Cni { network: name, .. } = &add.attachment else { return };
+        let network = self.networks.entry(name.clone()).or_default();
+        network.directory = Some(add.directory.clone());
+        let is_known = network.allocator.as_ref().is_some_and(|allocator| *allocator.sets() == add.sets);
+        if is_known && network.lan.as_ref() == Some(&add.lan) {
+            return;
+        }
+        network.lan = Some(add.lan.clone());
+        match &mut network.allocator {
+            Some(allocator) => allocator.set_ranges(add.sets.clone()),
+            None => {
+                let mut allocator = Allocator::new(add.sets.clone(), 0);
+                network.last.iter().for_each(|(set, address)| allocator.begin_after(*set, *address));
+                network.allocator = Some(allocator);
+            }
+        }
+        let taken: Vec<_> = self.taken_on(&add.lan, name).collect();
+        let network = self.networks.get_mut(name).expect("it was just entered");
+        let allocator = network.allocator.as_mut().expect("it was just made");
+        taken.into_iter().for_each(|(address, holding)| _ = allocator.occupy(address, holding));
+        self.warn_of_overlaps(&add.lan, name);
+    }
+
+    /// Returns what is taken on a LAN, or in this network.
+    fn taken_on(&self, lan: &Lan, name: &str) -> impl Iterator<Item = (IpAddr, Holding)> {
+        let names: BTreeSet<_> = self.networks_on(lan).chain([name.to_owned()]).collect();
+        let of = names.clone();
+        let held = self.held.iter().filter(
+            move |(attachment, _)| matches!(&***attachment, Attachment::Cni { network, .. } if of.contains(network)),
+        );
+        let held = held.flat_map(|(attachment, held)| {
+            let holding = Holding { by: attachment.clone(), since: held.record.since };
+            held.record.given.iter().map(move |given| (given.address.addr(), holding.clone()))
+        });
+        let networks = names.into_iter().filter_map(|name| self.networks.get(&name));
+        let others = networks.flat_map(|network| &network.others);
+        held.chain(others.map(|(address, by)| (*address, Holding { by: by.clone(), since: LONG_AGO })))
+    }
+
+    fn networks_on(&self, lan: &Lan) -> impl Iterator<Item = String> {
+        self.networks.iter().filter(|(_, network)| network.lan.as_ref() == Some(lan)).map(|(name, _)| name.clone())
+    }
+
+    fn warn_of_overlaps(&mut self, lan: &Lan, name: &str) {
+        let named = self.networks.iter().filter(|(_, network)| network.lan.as_ref() == Some(lan));
+        let sets = named.filter_map(|(name, network)| Some((name.as_str(), network.allocator.as_ref()?.sets())));
+        let found: Vec<_> = overlaps(sets)
+            .into_iter()
+            .filter(|overlap| overlap.networks.contains(&name) && overlap.networks[0] != overlap.networks[1])
+            .map(|overlap| (overlap.networks.map(str::to_owned), overlap.first, overlap.last))
+            .collect();
+        for ([one, other], first, last) in found {
+            let beside = if one == name { &other } else { &one };
+            let network = self.networks.get_mut(name).expect("it is entered");
+            if network.overlaps.insert(beside.clone()) {
+                tracing::warn!(%lan, one, other, %first, %last, "two networks on one LAN have these addresses: each is given once");
+            }
+        }
+    }
+
+    /// Gives an attachment an address of each set of its network.
+    pub(in crate::registry) fn allocate(&mut self, add: &RangeAdd, now: WallTime) -> Result<Vec<Given>, NoAddress> {
+        let Attachment::Cni { network: name, .. } = &add.attachment else { unreachable!("only CNI has ranges") };
+        let by = self
+            .held
+            .get_key_value(&add.attachment)
+            .map_or_else(|| Arc::new(add.attachment.clone()), |(by, _)| by.clone());
+        let remembered = add.returns_as.as_ref().and_then(|id| self.last_of(name, id)).unwrap_or_default();
+        let allocator = self.networks.get_mut(name).and_then(|network| network.allocator.as_mut());
+        let allocator = allocator.expect("the ADD has entered its network");
+        // What an identity had last is a wish, what its caller asks for is not.
+        let returns: Vec<_> =
+            remembered.into_iter().filter(|address| add.asked.is_empty() && allocator.is_free(*address)).collect();
+        let asked = if returns.is_empty() { &add.asked } else { &returns };
+        let given = allocator.allocate(&by, asked, now)?;
+        self.mirror(&add.lan, name, &by, &given, now);
+        Ok(given)
+    }
+
+    /// Records addresses as taken in the other networks of the LAN.
+    fn mirror(&mut self, lan: &Lan, name: &str, by: &Arc<Attachment>, given: &[Given], since: WallTime) {
+        let others =
+            self.networks.iter_mut().filter(|(other, network)| *other != name && network.lan.as_ref() == Some(lan));
+        for allocator in others.filter_map(|(_, network)| network.allocator.as_mut()) {
+            for given in given {
+                allocator.occupy(given.address.addr(), Holding { by: by.clone(), since });
+            }
+        }
+    }
+
+    /// Frees these addresses of an attachment.
+    pub(in crate::registry) fn vacate(&mut self, by: &Attachment, addresses: &[IpAddr]) {
+        for allocator in self.networks.values_mut().filter_map(|network| network.allocator.as_mut()) {
+            addresses.iter().for_each(|address| allocator.vacate(*address, by));
+        }
+    }
+
+    /// Records what an attachment has, instead of what it had.
+    pub(in crate::registry) fn hold(&mut self, record: RangeRecord, is_recovered: bool) {
+        let held = Held { record, is_recovered, is_leaving: false };
+        self.held.insert(Arc::new(held.record.attachment.clone()), held);
+    }
+
+    /// Forgets what an attachment has. Its addresses are free already.
+    pub(in crate::registry) fn drop_held(&mut self, attachment: &Attachment) {
+        self.held.remove(attachment);
+    }
+
+    /// Forgets what an attachment has, and returns it. Its addresses are free.
+    pub(in crate::registry) fn release(&mut self, attachment: &Attachment) -> Option<RangeRecord> {
+        let Held { record, .. } = self.held.remove(attachment)?;
+        let addresses: Vec<_> = record.given.iter().map(|given| given.address.addr()).collect();
+        self.vacate(attachment, &addresses);
+        if let (Some(id), Attachment::Cni { network, .. }) = (&record.returns_as, attachment) {
+            self.remember((network.clone(), id.clone()), addresses);
+        }
+        Some(record)
+    }
+
+    /// Remembers the addresses of an identity.
+    pub(in crate::registry) fn remember(&mut self, of: (String, ClientId), addresses: Vec<IpAddr>) {
+        self.returning.retain(|(other, _)| *other != of);
+        self.returning.push_back((of, addresses));
+        if self.returning.len() > MAX_RETURNING {
+            self.returning.pop_front();
+        }
+    }
+
+    fn last_of(&self, network: &str, id: &ClientId) -> Option<Vec<IpAddr>> {
+        self.returning.iter().find(|((of, other), _)| of == network && other == id).map(|(_, last)| last.clone())
+    }
+
+    /// Forgets that a file says that an address is taken.
+    pub(in crate::registry) fn forget_file(&mut self, network: &str, address: IpAddr) {
+        let Some(found) = self.networks.get_mut(network) else { return };
+        if let Some(by) = found.others.remove(&address) {
+            self.vacate(&by, &[address]);
+        }
+    }
+
+    /// Somebody else's file has an address.
+    pub(in crate::registry) fn found_file(&mut self, network: &str, address: IpAddr, by: Attachment) {
+        let by = Arc::new(by);
+        let Some(found) = self.networks.get_mut(network) else { return };
+        found.others.insert(address, by.clone());
+        if let Some(allocator) = &mut found.allocator {
+            allocator.occupy(address, Holding { by, since: LONG_AGO });
+        }
+    }
+
+    /// Takes over what lies in a network's directory.
+    pub(super) fn on_files(
+        &mut self,
+        name: &str,
+        directory: PathBuf,
+        found: Vec<FoundFile>,
+        last: Vec<(usize, IpAddr)>,
+    ) -> Compared {
+        let ours: BTreeMap<_, _> = self
+            .held
+            .iter()
+            .filter(|(by, _)| matches!(&***by, Attachment::Cni { network, .. } if network == name))
+            .flat_map(|(by, held)| {
+                held.record.given.iter().enumerate().map(move |(set, given)| (given.address.addr(), (by.clone(), set)))
+            })
+            .collect();
+        let there: BTreeSet<_> = found.iter().map(|file| file.address).collect();
+        let lacking = ours.iter().filter(|(address, _)| !there.contains(address));
+        let lacking = lacking.map(|(address, (by, set))| (*address, by.clone(), *set)).collect();
+        let before: Vec<_> =
+            self.networks.get(name).into_iter().flat_map(|network| network.others.keys().copied()).collect();
+        before.into_iter().for_each(|address| self.forget_file(name, address));
+        let network = self.networks.entry(name.to_owned()).or_default();
+        network.directory = Some(directory);
+        if network.allocator.is_none() {
+            network.last = last;
+        }
+        let mut gone = Vec::new();
+        for file in found.into_iter().filter(|file| !ours.contains_key(&file.address)) {
+            let by = Attachment::cni(name, file.container.unwrap_or_default(), file.ifname.unwrap_or_default());
+            if file.gone {
+                gone.push((file.address, by));
+            } else {
+                self.found_file(name, file.address, by);
+            }
+        }
+        Compared { gone, lacking }
+    }
+
+    /// Returns every range that is known, and what is taken of it.
+    pub(in crate::registry) fn rows(&self) -> Vec<RangeRow> {
+        let rows_of = |(name, network): (&String, &Network)| {
+            let (lan, allocator) = (network.lan.clone()?, network.allocator.as_ref()?);
+            let row = |usage: crate::range::Usage<'_>| RangeRow {
+                network: name.clone(),
+                lan: lan.clone(),
+                set: usage.set,
+                range: *usage.range,
+                size: usage.size,
+                taken: usage.taken.into_iter().map(|(address, holding)| taken_row(address, holding)).collect(),
+            };
+            Some(allocator.usage().map(row).collect::<Vec<_>>())
+        };
+        self.networks.iter().filter_map(rows_of).flatten().collect()
+    }
+
+    /// Returns how many of a network's addresses belong to containers whose namespace lives.
+    pub(in crate::registry) fn running(&self, attachment: &Attachment) -> usize {
+        let Attachment::Cni { network: name, .. } = attachment else { return 0 };
+        let runs = |(by, held): &(&Arc<Attachment>, &Held)| {
+            let is_of = matches!(&***by, Attachment::Cni { network, .. } if network == name);
+            is_of && held.record.cookie.is_some() && !held.is_leaving
+        };
+        self.held.iter().filter(runs).map(|(_, held)| held.record.given.len()).sum()
+    }
+}
+
+fn taken_row(address: IpAddr, holding: &Holding) -> TakenRow {
+    TakenRow { address, by: holding.by.clone(), since: Some(holding.since).filter(|since| *since != LONG_AGO) }
+}

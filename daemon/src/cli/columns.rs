@@ -1,0 +1,24 @@
+//! Text for a terminal.
+
+use std::fmt::Write;
+
+/// Returns a line that moves no terminal's cursor: names come from callers and packets.
+pub(super) fn escaped(line: &str) -> String {
+    line.escape_debug().to_string()
+}
+
+/// Lays rows out in columns, two spaces apart.
+pub(super) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            write!(line, "{cell:width$}  ").expect("a String takes everything");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

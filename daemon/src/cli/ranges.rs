@@ -1,0 +1,121 @@
+//! Local ranges as `leasehold list` shows them.
+
+use std::collections::BTreeMap;
+
+use leasehold_api::control::{Range, Taken};
+
+use super::columns::{columns, escaped};
+
+const HEAD: [&str; 6] = ["NETWORK", "LAN", "SET", "RANGE", "SIZE", "TAKEN"];
+
+/// Returns a line for each attachment that has addresses: which, and of which ranges.
+pub(super) fn lines(ranges: &[Range]) -> impl Iterator<Item = String> {
+    let mut of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for range in ranges {
+        // Its own network shows it.
+        let own =
+            range.taken.iter().filter(|taken| taken.attachment.to_string().starts_with(&format!("{}/", range.network)));
+        for Taken { address, attachment, .. } in own {
+            let given = format!("{address} of {}-{}", range.first, range.last);
+            of.entry(attachment.to_string()).or_default().push(given);
+        }
+    }
+    of.into_iter().map(|(attachment, given)| escaped(&format!("{attachment}: {}", given.join(", "))))
+}
+
+/// Lays the ranges out in columns, and then what is taken of each.
+pub(super) fn table(ranges: &[Range]) -> String {
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(ranges.iter().map(row));
+    let mut text = columns(&rows);
+    for range in ranges.iter().filter(|range| !range.taken.is_empty()) {
+        text.push_str(&format!("\n{}, set {}:\n", escaped(&range.network), range.set));
+        for Taken { address, attachment, since } in &range.taken {
+            let by = if since.is_some() { "" } else { ", as its file says" };
+            text.push_str(&escaped(&format!("{address}: {attachment}{by}")));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn row(range: &Range) -> [String; HEAD.len()] {
+    let cells = [
+        range.network.clone(),
+        range.lan.to_string(),
+        range.set.to_string(),
+        format!("{}-{} in {}", range.first, range.last, range.subnet),
+        range.size.to_string(),
+        range.taken.len().to_string(),
+    ];
+    cells.map(|cell| escaped(&cell))
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_api::control::{Attachment, Lan};
+
+    use super::*;
+
+    fn taken(address: &str, network: &str, container: &str, since: Option<u64>) -> Taken {
+        let attachment =
+            Attachment::Cni { network: network.to_owned(), container: container.to_owned(), ifname: "eth0".to_owned() };
+        Taken { address: address.parse().unwrap(), attachment, since }
+    }
+
+    fn ranges() -> Vec<Range> {
+        let v4 = Range {
+            network: "pods".to_owned(),
+            lan: Lan::Link { parent: "cni0".to_owned(), vlan: 0 },
+            set: 0,
+            subnet: "10.0.0.0/24".parse().unwrap(),
+            first: "10.0.0.1".parse().unwrap(),
+            last: "10.0.0.254".parse().unwrap(),
+            size: 253,
+            taken: vec![
+                taken("10.0.0.2", "pods", "c1", Some(1)),
+                taken("10.0.0.3", "other", "x", Some(1)),
+                taken("10.0.0.4", "pods", "old", None),
+            ],
+        };
+        let v6 = Range {
+            set: 1,
+            subnet: "fd00::/64".parse().unwrap(),
+            first: "fd00::1".parse().unwrap(),
+            last: "fd00::ffff:ffff:ffff:ffff".parse().unwrap(),
+            size: u64::MAX,
+            taken: vec![taken("fd00::2", "pods", "c1", Some(1))],
+            ..v4.clone()
+        };
+        vec![v4, v6]
+    }
+
+    #[test]
+    fn each_attachment_has_a_line_with_its_addresses() {
+        assert_eq!(
+            lines(&ranges()).collect::<Vec<_>>(),
+            [
+                "pods/c1/eth0: 10.0.0.2 of 10.0.0.1-10.0.0.254, fd00::2 of fd00::1-fd00::ffff:ffff:ffff:ffff",
+                "pods/old/eth0: 10.0.0.4 of 10.0.0.1-10.0.0.254",
+            ]
+        );
+    }
+
+    #[test]
+    fn each_range_is_shown_with_what_is_taken_of_it() {
+        let expected = "\
+NETWORK  LAN   SET  RANGE                                           SIZE                  TAKEN
+pods     cni0  0    10.0.0.1-10.0.0.254 in 10.0.0.0/24              253                   3
+pods     cni0  1    fd00::1-fd00::ffff:ffff:ffff:ffff in fd00::/64  18446744073709551615  1
+
+pods, set 0:
+10.0.0.2: pods/c1/eth0
+10.0.0.3: other/x/eth0
+10.0.0.4: pods/old/eth0, as its file says
+
+pods, set 1:
+fd00::2: pods/c1/eth0
+";
+        assert_eq!(table(&ranges()), expected);
+    }
+}

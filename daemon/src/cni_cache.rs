@@ -1,0 +1,114 @@
+//! libcni's cache: a file for each attachment of a runtime's, which tells what runs.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use leasehold_api::MAX_BODY;
+use serde::Deserialize;
+use serde_json::Value;
+use tracing::warn;
+
+/// The most files read from one cache.
+const MAX_FILES: usize = 16_384;
+
+/// The longest file that is read, in bytes.
+const MAX_FILE: u64 = MAX_BODY as u64;
+
+/// Why a file of the cache is not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unread {
+    /// The kernel refused.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// A directory, a FIFO, a symbolic link.
+    #[error("is not a regular file")]
+    NotAFile,
+    /// Longer than any configuration.
+    #[error("is longer than {MAX_FILE} bytes")]
+    TooLong,
+}
+
+/// An attachment that a runtime's cache has.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// Its container.
+    pub(crate) container: String,
+    /// Its interface.
+    pub(crate) ifname: String,
+    /// Its namespace, if that is known.
+    pub(crate) netns: Option<PathBuf>,
+}
+
+/// A file of the cache, as far as it is read here.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Cached {
+    container_id: String,
+    if_name: String,
+    network_name: String,
+    #[serde(default)]
+    netns: String,
+    #[serde(default)]
+    result: Value,
+}
+
+/// Returns the attachments of a network that the caches have, whatever plugin gave them their addresses. A file that cannot be
+/// read names none.
+pub(crate) fn attached(caches: &[PathBuf], host_prefix: &Path, network: &str) -> impl Iterator<Item = Attached> {
+    let directories = caches.iter().filter(|cache| !cache.as_os_str().is_empty());
+    let paths = directories.flat_map(move |cache| files(&on_host(host_prefix, cache)));
+    paths.filter_map(move |path| {
+        let cached: Cached = serde_json::from_slice(&read(&path).ok()?).ok()?;
+        let netns = netns(&cached.netns, &cached.result, &cached.if_name).map(PathBuf::from);
+        let attached = Attached { container: cached.container_id, ifname: cached.if_name, netns };
+        (cached.network_name == network).then_some(attached)
+    })
+}
+
+/// Returns the path of an attachment's namespace. An older libcni does not keep it, but main plugins return it as the `sandbox` of
+/// their interface.
+pub(crate) fn netns<'a>(said: &'a str, result: &'a Value, ifname: &str) -> Option<&'a str> {
+    let interfaces = result["interfaces"].as_array().into_iter().flatten();
+    let ours = interfaces.filter(|interface| interface["name"] == ifname);
+    let mut sandboxes = ours.filter_map(|interface| interface["sandbox"].as_str());
+    Some(said).filter(|path| !path.is_empty()).or_else(|| sandboxes.find(|path| !path.is_empty()))
+}
+
+/// Returns where this process sees a path of the host.
+pub(crate) fn on_host(host_prefix: &Path, path: &Path) -> PathBuf {
+    host_prefix.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Returns the paths of a cache's files, in order.
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            warn!(directory = %directory.display(), %error, "cannot look for containers to adopt");
+            return Vec::new();
+        }
+    };
+    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).take(MAX_FILES + 1).collect();
+    if paths.len() > MAX_FILES {
+        warn!(directory = %directory.display(), taken = MAX_FILES, "too many cached attachments: ignoring the rest");
+        paths.truncate(MAX_FILES);
+    }
+    paths.sort();
+    paths
+}
+
+/// Reads a file of a cache.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unread> {
+    // Without blocking, or a FIFO would hold up the start.
+    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(Unread::NotAFile);
+    }
+    let mut text = Vec::new();
+    Read::by_ref(&mut &file).take(MAX_FILE + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_FILE { Err(Unread::TooLong) } else { Ok(text) }
+}

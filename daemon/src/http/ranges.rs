@@ -1,0 +1,113 @@
+//! A network whose addresses come from local ranges: host-local's configuration as the core's [`RangeAdd`], and host-local's
+//! results.
+
+use std::path::{Path, PathBuf};
+
+use leasehold_api::add_timeout;
+use leasehold_api::cni::{
+    self, ClientId as Kind, Code, Config, Dns, Error, HostLocal, Ip, Request, Route, Success, Version,
+};
+use leasehold_core::effect::{ClientIdRule, RangeAdd};
+use leasehold_core::identity::ClientId;
+use leasehold_core::range::{Given, NoAddress, Said, Sets};
+
+use super::add::Site;
+use super::args::{self, Args};
+use super::client_id;
+use super::named::{Named, lan, netns};
+use super::names::Names;
+use super::refusal::{bad_config, refused};
+use super::resolv_conf;
+
+/// What a result says beside addresses: what the configuration says, as it stands there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    routes: Vec<Route>,
+    dns: Dns,
+}
+
+/// Reads an ADD, and what its result says beside the addresses.
+pub(super) fn add(
+    request: &Request,
+    config: &Config,
+    named: Named<'_>,
+    version: Version,
+    site: &Site,
+) -> Result<(RangeAdd, Extras), Error> {
+    let (read, sets) = read(config, version)?;
+    let netns = netns(request)?;
+    let args = Args::parse(request.env.args.as_deref());
+    let said = config.runtime_config().map_err(refused)?;
+    let dns = request.resolv_conf.as_deref().map(resolv_conf::parse).unwrap_or_default();
+    let add = RangeAdd {
+        attachment: named.attachment(),
+        netns,
+        lan: lan(config, named.network),
+        returns_as: returns_as(&read, &Names { named, args: &args }, site)?,
+        sets,
+        asked: args::asked(config, &said, &args)?,
+        directory: directory(Some(&read), named.network),
+        timeout: read.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
+    };
+    Ok((add, Extras { routes: read.routes, dns }))
+}
+
+/// Reads the ranges, which each verb but DEL refuses if host-local would.
+pub(super) fn read(config: &Config, version: Version) -> Result<(HostLocal, Sets), Error> {
+    let read = config.host_local(version).map_err(refused)?;
+    let said = |range: &cni::Range| {
+        let cni::Range { subnet, start, end, gateway } = *range;
+        Said { subnet, start, end, gateway }
+    };
+    let sets: Vec<Vec<_>> = read.sets.iter().map(|set| set.iter().map(said).collect()).collect();
+    let sets = Sets::new(&sets).map_err(|bad| bad_config("ipam.ranges", bad))?;
+    Ok((read, sets))
+}
+
+/// Returns the directory of a network's files. A path that is not absolute starts at the root, where runtimes run.
+pub(super) fn directory(read: Option<&HostLocal>, network: &str) -> PathBuf {
+    let data_dir = read.and_then(|read| read.data_dir.as_deref()).unwrap_or(HostLocal::DATA_DIR);
+    Path::new("/").join(data_dir).join(network)
+}
+
+/// Returns who gets the same addresses again, if the configuration says that.
+fn returns_as(read: &HostLocal, names: &Names<'_>, site: &Site) -> Result<Option<ClientId>, Error> {
+    let kind = match &read.client_id {
+        None | Some(Kind::Container) => return Ok(None),
+        Some(Kind::Mac) => {
+            return Err(bad_config("ipam.clientId", "mac needs an interface, which host-local has none of"));
+        }
+        Some(kind) => kind,
+    };
+    Ok(match client_id::rule(kind, names, site.machine_id)? {
+        ClientIdRule::Bytes(id) | ClientIdRule::Hashed { sent: id, .. } => Some(id),
+        ClientIdRule::Mac => None,
+    })
+}
+
+impl Extras {
+    /// Returns host-local's result: an address of each set, and what the configuration says besides.
+    pub(super) fn success(self, given: &[Given]) -> Success {
+        let ips = given.iter().map(|given| Ip { address: given.address, gateway: Some(given.gateway) }).collect();
+        Success { ips, routes: self.routes, dns: self.dns }
+    }
+}
+
+/// Returns the code of an address that was not to be had. Another may be given back soon, which another try finds.
+pub(super) fn code(none: &NoAddress) -> Code {
+    match none {
+        NoAddress::Full { .. } | NoAddress::Duplicate { .. } | NoAddress::Taken { .. } => Code::TryAgainLater,
+        NoAddress::Gateway(_) | NoAddress::NotInSets(_) => Code::InvalidConfig,
+    }
+}
+
+/// Returns what host-local says of it, for which people and scripts look.
+pub(super) fn words(none: &NoAddress) -> &'static str {
+    match none {
+        NoAddress::Full { .. } => "no IP addresses available in range set",
+        NoAddress::Duplicate { .. } => "duplicate allocation is not allowed",
+        NoAddress::Taken { .. } => "requested IP address is not available in range set",
+        NoAddress::Gateway(_) => "requested ip is subnet's gateway",
+        NoAddress::NotInSets(_) => "failed to allocate all requested IPs",
+    }
+}
