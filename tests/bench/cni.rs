@@ -13,17 +13,25 @@ use crate::binaries::Binaries;
 use crate::busy::{Busy, Load};
 use crate::ground::{Ground, Links, PER_PARENT};
 use crate::verdict::Verdict;
-use crate::{report, rounds};
+use crate::{ranges, report, rounds};
 
 /// What can be measured.
-pub(crate) const SECTIONS: [&str; 7] =
-    ["start", "sequential", "processor", "parallel-200", "parallel-1000", "crowd-1000", "bridge"];
+pub(crate) const SECTIONS: [&str; 8] =
+    ["start", "ranges", "sequential", "processor", "parallel-200", "parallel-1000", "crowd-1000", "bridge"];
 
 /// Measures these sections.
 pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
     let binaries = Binaries::build()?;
     let sandbox = Sandbox::enter()?;
     let mut verdict = Verdict::default();
+    // No LAN is needed for it.
+    let (ranges, sections): (Vec<_>, Vec<_>) = sections.iter().copied().partition(|section| *section == "ranges");
+    if !ranges.is_empty() {
+        ranges::measure(&binaries, &sandbox, &mut verdict)?;
+    }
+    if sections.is_empty() {
+        return Ok(verdict);
+    }
     let in_turn: Vec<_> =
         sections.iter().copied().filter(|section| !["crowd-1000", "bridge"].contains(section)).collect();
     let largest = match &in_turn[..] {
@@ -33,7 +41,7 @@ pub(crate) fn measure(sections: &[&str]) -> Result<Verdict, Box<dyn Error>> {
         _ => rounds::SEQUENTIAL,
     };
     let mut ground = Ground::new(&sandbox, largest, PER_PARENT)?;
-    for section in sections {
+    for section in &sections {
         match *section {
             "start" => report::start(&rounds::start(&binaries)?, &binaries, &mut verdict)?,
             "sequential" => {

@@ -11,6 +11,7 @@ mod floors;
 mod ground;
 mod life;
 mod processor;
+mod ranges;
 mod report;
 mod rounds;
 mod sample;

@@ -235,7 +235,7 @@ fn whole(turns: &Pair<Turns>, what: &str, verdict: &mut Verdict) {
     }
 }
 
-fn failures(sample: &Sample, what: &str, verdict: &mut Verdict) {
+pub(crate) fn failures(sample: &Sample, what: &str, verdict: &mut Verdict) {
     let found = match sample.failures.first() {
         None => format!("{} of {}", sample.len(), sample.len()),
         Some(first) => format!("{} failed: {}", sample.failures.len(), first.trim()),
@@ -266,7 +266,7 @@ fn median(usages: &[Usage]) -> Usage {
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
-fn percentiles(ours: &Sample, theirs: &Sample, which: &[usize]) {
+pub(crate) fn percentiles(ours: &Sample, theirs: &Sample, which: &[usize]) {
     for &percent in which {
         let (mine, other) = (ours.percentile(percent), theirs.percentile(percent));
         let name = if percent == 100 { "max".to_owned() } else { format!("p{percent}") };
@@ -278,14 +278,14 @@ fn said(links: Links) -> &'static str {
     if links == Links::Up { "links up" } else { "links down" }
 }
 
-fn title(text: &str) {
+pub(crate) fn title(text: &str) {
     println!("\n{text}\n{:26} {:>12} {:>12} {:>12}", "", "leasehold", "incumbent", "times better");
 }
 
-fn row(name: &str, ours: &str, theirs: &str, ratio: f64) {
+pub(crate) fn row(name: &str, ours: &str, theirs: &str, ratio: f64) {
     println!("  {name:24} {ours:>12} {theirs:>12} {ratio:>12.1}");
 }
 
-fn ratio(theirs: Duration, ours: Duration) -> f64 {
+pub(crate) fn ratio(theirs: Duration, ours: Duration) -> f64 {
     theirs.as_secs_f64() / ours.as_secs_f64()
 }

@@ -46,7 +46,8 @@ pub(crate) struct Pair<T> {
 }
 
 impl<T> Pair<T> {
-    fn of(&mut self, who: Who) -> &mut T {
+    /// Returns one contender's.
+    pub(crate) fn of(&mut self, who: Who) -> &mut T {
         match who {
             Who::Ours => &mut self.ours,
             Who::Theirs => &mut self.theirs,
