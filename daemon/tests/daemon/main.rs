@@ -3,6 +3,7 @@
 //! Each daemon runs in its own network namespace, so the host is not touched.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
+mod capture;
 mod docker;
 mod doctor;
 mod home;
