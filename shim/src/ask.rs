@@ -1,7 +1,6 @@
 //! Asks the daemon until it answers, the time is up, or a DEL has waited long enough to be kept instead.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,9 +26,6 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 /// be exact, but not for a daemon that dies with its socket in place.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
-
-/// The most that is read of a resolver's file, in bytes.
-const MAX_RESOLV_CONF: u64 = 64 << 10;
 
 /// A call on its way to the daemon.
 pub(crate) struct Ask {
@@ -149,12 +145,10 @@ impl Ask {
 fn resolv_conf(ipam: &Value) -> Result<Option<String>, Error> {
     let path = get(ipam, "resolvConf").as_str().filter(|path| !path.is_empty() && get(ipam, "type") == "host-local");
     let Some(path) = path else { return Ok(None) };
-    let read = |path| {
-        let mut bytes = Vec::new();
-        File::open(path)?.take(MAX_RESOLV_CONF).read_to_end(&mut bytes)?;
-        io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    read(path).map(Some).map_err(|error| Error::new(Code::Io, format!("ipam.resolvConf: {path}: {error}")))
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) => Err(Error::new(Code::Io, format!("{path}: {error}"))),
+    }
 }
 
 /// Returns the value of a key. If no key matches exactly, case does not matter, as in Go.
