@@ -1,12 +1,14 @@
-//! The directory of one network: its lock, its files.
+//! The directory of one network, and its files.
+//!
+//! host-local locks the directory (`lock`) for as long as it reads all files of it. Nobody has to wait for that here: a file is
+//! created only where there is none (`O_EXCL`), by host-local too, and that alone keeps an address from being given twice.
 
-use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use leasehold_api::cni::{File, Holder};
 use leasehold_core::effect::FileCause;
@@ -15,42 +17,23 @@ use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use super::wish::{Act, Wish};
 use crate::cni_cache::on_host;
 
-/// The name of host-local's lock.
-const LOCK: &str = "lock";
-/// The pause between two tries to lock.
-const PAUSE: Duration = Duration::from_millis(2);
 /// The most files that are read of a directory.
 const MAX_FILES: usize = 1 << 17;
 /// The longest contents that are read of a file, in bytes.
 const MAX_FILE: u64 = 512;
 
-/// A network's directory, locked while this lives, if it could be.
+/// A network's directory.
 pub(super) struct Directory {
     /// As it is named.
     named: PathBuf,
     /// As this process sees it.
     path: PathBuf,
-    lock: Result<fs::File, Unlocked>,
-}
-
-/// Why a directory is not locked.
-#[derive(Debug, thiserror::Error)]
-enum Unlocked {
-    /// It is not there.
-    #[error("{0}")]
-    Missing(io::Error),
-    #[error("somebody has had it locked for {0:?}")]
-    Held(Duration),
-    #[error("cannot lock it: {0}")]
-    Failed(#[from] io::Error),
 }
 
 impl Directory {
-    /// Opens a directory, and locks it. If it is locked already, waits for at most `patience`.
-    pub(super) fn open(named: &Path, host_prefix: &Path, patience: Duration) -> Self {
-        let path = on_host(host_prefix, named);
-        let lock = lock(&path, patience);
-        Self { named: named.to_owned(), path, lock }
+    pub(super) fn new(named: PathBuf, host_prefix: &Path) -> Self {
+        let path = on_host(host_prefix, &named);
+        Self { named, path }
     }
 
     /// Returns how it is named.
@@ -58,37 +41,35 @@ impl Directory {
         &self.named
     }
 
-    /// Returns whether it is this one.
-    pub(super) fn is(&self, named: &Path) -> bool {
-        self.named == named
-    }
-
     /// Has the file of an address be as it should: see [`Wish::act`].
-    pub(super) fn follow(&mut self, address: IpAddr, wish: &Wish, is_given: bool) -> Result<(), FileCause> {
-        if matches!(self.lock, Err(Unlocked::Missing(_))) {
-            if wish.wanted().is_none() {
-                return Ok(());
-            }
-            self.lock = make_dirs(&self.path).map_err(Unlocked::Failed).and_then(|()| lock(&self.path, Duration::ZERO));
-        }
-        match &self.lock {
-            Ok(_) => self.act(address, wish, is_given),
-            Err(unlocked) => Err(FileCause::Later(unlocked.to_string())),
-        }
-    }
-
-    fn act(&self, address: IpAddr, wish: &Wish, is_given: bool) -> Result<(), FileCause> {
+    pub(super) fn follow(&self, address: IpAddr, wish: &Wish, is_given: bool) -> Result<(), FileCause> {
         let path = self.path.join(address.to_string());
         let later = |error: io::Error| FileCause::Later(error.to_string());
         let there = holder_of(&path).map_err(later)?;
         let act = wish.act(there.as_ref().map(Option::as_ref), is_given);
         if matches!(act, Act::Remove | Act::Replace) {
-            fs::remove_file(&path).map_err(later)?;
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(later(error)),
+                _ => {}
+            }
         }
         match (act, wish.wanted()) {
             (Act::Write | Act::Replace, Some((by, set))) => {
                 let taken = File::Taken { address, by: by.clone() };
-                write(&path, &taken.contents(), OpenOptions::new().create_new(true)).map_err(later)?;
+                let mut written = write(&path, &taken.contents(), OpenOptions::new().create_new(true));
+                if written.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                    make_dirs(&self.path).map_err(later)?;
+                    written = write(&path, &taken.contents(), OpenOptions::new().create_new(true));
+                }
+                match written {
+                    // It has come since that look.
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                        return Err(FileCause::Taken(
+                            holder_of(&path).ok().flatten().flatten().map_or_else(String::new, |by| by.container),
+                        ));
+                    }
+                    written => written.map_err(later)?,
+                }
                 let last = File::Last { set: *set, address };
                 let path = self.path.join(last.name());
                 if let Err(error) = write(&path, &last.contents(), OpenOptions::new().create(true).truncate(true)) {
@@ -101,8 +82,7 @@ impl Directory {
         }
     }
 
-    /// Returns what lies there, each file with the time when it was written. A directory that is locked by others is read all
-    /// the same.
+    /// Returns what lies there, each file with the time when it was written.
     pub(super) fn look(&self) -> io::Result<Vec<(File, SystemTime)>> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -111,35 +91,11 @@ impl Directory {
         let mut found = Vec::new();
         for entry in entries.take(MAX_FILES) {
             let name = entry?.file_name();
-            let Some(name) = name.to_str().filter(|name| *name != LOCK) else { continue };
+            let Some(name) = name.to_str() else { continue };
             let Some((contents, written)) = read(&self.path.join(name))? else { continue };
             found.extend(File::read(name, &contents).map(|file| (file, written)));
         }
         Ok(found)
-    }
-}
-
-/// Locks a directory as host-local does.
-fn lock(path: &Path, patience: Duration) -> Result<fs::File, Unlocked> {
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK);
-    let file = match options.open(path.join(LOCK)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            match options.write(true).create(true).truncate(false).mode(0o600).open(path.join(LOCK)) {
-                Err(error) if error.kind() == ErrorKind::NotFound => return Err(Unlocked::Missing(error)),
-                made => made?,
-            }
-        }
-        opened => opened?,
-    };
-    let began = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if began.elapsed() < patience => thread::sleep(PAUSE),
-            Err(TryLockError::WouldBlock) => return Err(Unlocked::Held(patience)),
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
     }
 }
 

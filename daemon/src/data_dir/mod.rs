@@ -2,7 +2,7 @@
 //! so that what somebody else gave is not given again.
 //!
 //! What decides is the store; the files follow. All happens on a thread of its own, for which nobody waits longer than a
-//! moment: a directory may be full, read-only, slow or locked by others. What could not be done is tried again.
+//! moment: a directory may be full, read-only or slow. What could not be done is tried again.
 //!
 //! [`looks`] lets calls wait for a first look at a directory, [`directory`] does the work in one, [`wish`] knows what should
 //! become of a file, [`gone`] which containers have ended.
@@ -16,7 +16,6 @@ mod wish;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
-use std::iter;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -36,10 +35,6 @@ use self::wish::{Wish, holder};
 
 pub(crate) use self::looks::Looks;
 
-/// The most jobs for which a directory is locked once.
-const GROUP: usize = 256;
-/// How long a directory that others have locked is waited for.
-const LOCK: Duration = Duration::from_millis(150);
 /// The pause before what could not be done is tried again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -49,7 +44,7 @@ const CLOSING: Duration = Duration::from_millis(500);
 /// The driver's end.
 #[derive(Debug)]
 pub(crate) struct DataDirs {
-    jobs: Option<Sender<Job>>,
+    jobs: Sender<Job>,
     /// Closed when the thread has ended.
     ended: Receiver<()>,
     /// Removals under way: a file that was found before its removal is not there any more.
@@ -92,16 +87,20 @@ pub(crate) struct Found {
 
 #[derive(Debug)]
 enum Job {
-    Change { op: Option<OpId>, directory: PathBuf, address: IpAddr, of: Attachment, change: FileChange },
-    Look { network: String, directory: PathBuf, told: watch::Sender<()> },
-}
-
-impl Job {
-    fn directory(&self) -> &Path {
-        match self {
-            Self::Change { directory, .. } | Self::Look { directory, .. } => directory,
-        }
-    }
+    Change {
+        op: Option<OpId>,
+        directory: PathBuf,
+        address: IpAddr,
+        of: Attachment,
+        change: FileChange,
+    },
+    Look {
+        network: String,
+        directory: PathBuf,
+        told: watch::Sender<()>,
+    },
+    /// Stop, after all earlier jobs.
+    Close,
 }
 
 impl DataDirs {
@@ -139,7 +138,7 @@ impl DataDirs {
             drop(end);
         })?;
         let looks = Looks::new(jobs.clone());
-        Ok((Self { jobs: Some(jobs), ended, removals: HashMap::new() }, looks))
+        Ok((Self { jobs, ended, removals: HashMap::new() }, looks))
     }
 
     /// Has the file of an attachment's address written or removed. Changes of one file keep their order.
@@ -155,8 +154,7 @@ impl DataDirs {
             *self.removals.entry((directory.clone(), address)).or_default() += 1;
         }
         let job = Job::Change { op, directory, address, of: of.clone(), change };
-        let sent = self.jobs.as_ref().expect("only drop takes it").send(job);
-        sent.expect("the thread ends only after the channel");
+        self.jobs.send(job).expect("the thread ends only when it is told to");
     }
 
     /// Records that a change is over. Returns what the core is told of it.
@@ -183,7 +181,7 @@ impl DataDirs {
 impl Drop for DataDirs {
     /// Lets the thread finish, unless its directory takes too long.
     fn drop(&mut self) {
-        self.jobs.take();
+        let _ = self.jobs.send(Job::Close);
         let _ = self.ended.recv_timeout(CLOSING);
     }
 }
@@ -212,10 +210,10 @@ impl Files {
                 false => queue.recv_timeout(self.next_try.saturating_duration_since(Instant::now())),
             };
             match next {
-                Ok(first) => self.carry_out(iter::once(first).chain(queue.try_iter()).take(GROUP)),
+                // The next daemon compares all files.
+                Ok(Job::Close) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(job) => self.carry_out(job),
                 Err(RecvTimeoutError::Timeout) => {}
-                // The next daemon compares them all.
-                Err(RecvTimeoutError::Disconnected) => return,
             }
             if !self.undone.is_empty() && self.next_try <= Instant::now() {
                 self.try_again();
@@ -223,45 +221,45 @@ impl Files {
         }
     }
 
-    fn carry_out(&mut self, jobs: impl Iterator<Item = Job>) {
-        let mut open: Option<Directory> = None;
-        for job in jobs {
-            let mut directory = match open.take().filter(|open| open.is(job.directory())) {
-                Some(directory) => directory,
-                None => self.open(job.directory()),
-            };
-            match job {
-                Job::Change { op, address, of, change, .. } => self.change(&mut directory, op, address, &of, change),
-                Job::Look { network, told, .. } => self.look(&directory, network, told),
+    fn carry_out(&mut self, job: Job) {
+        match job {
+            Job::Change { op, directory, address, of, change } => {
+                let at = Directory::new(directory, &self.host_prefix);
+                let result = self.change(&at, op.is_none(), address, &of, change);
+                let (directory, is_removal) = (at.name().to_owned(), change == FileChange::Remove);
+                // While the daemon stops nobody listens any more.
+                let _ = self.events.send(Event::Filed(Filed { op, directory, address, is_removal, result }));
             }
-            open = Some(directory);
+            Job::Look { network, directory, told } => {
+                self.look(&Directory::new(directory, &self.host_prefix), network, told);
+            }
+            Job::Close => {}
         }
     }
 
-    /// A directory with which something is amiss is waited for no more.
-    fn open(&self, directory: &Path) -> Directory {
-        let patience = if self.troubled.contains(directory) { Duration::ZERO } else { LOCK };
-        Directory::open(directory, &self.host_prefix, patience)
-    }
-
-    fn change(&mut self, at: &mut Directory, op: Option<OpId>, address: IpAddr, of: &Attachment, change: FileChange) {
+    fn change(
+        &mut self,
+        at: &Directory,
+        is_given: bool,
+        address: IpAddr,
+        of: &Attachment,
+        change: FileChange,
+    ) -> Result<(), FileCause> {
         let key = (at.name().to_owned(), address);
         let mut wish = self.undone.remove(&key).unwrap_or_default();
         match change {
             FileChange::Write { set } => wish.write(holder(of), set),
             FileChange::Remove => wish.remove(holder(of)),
         }
-        let result = at.follow(address, &wish, op.is_none());
+        let result = at.follow(address, &wish, is_given);
         match &result {
             Err(FileCause::Later(cause)) => self.put_off(key, wish, cause),
-            Err(FileCause::Taken(by)) if op.is_none() => {
+            Err(FileCause::Taken(by)) if is_given => {
                 warn!(directory = %at.name().display(), %address, %of, by, "the file of an address in use is somebody else's");
             }
             Ok(()) | Err(FileCause::Taken(_)) => {}
         }
-        let (directory, is_removal) = (at.name().to_owned(), change == FileChange::Remove);
-        // While the daemon stops nobody listens any more.
-        let _ = self.events.send(Event::Filed(Filed { op, directory, address, is_removal, result }));
+        result
     }
 
     fn put_off(&mut self, key: (PathBuf, IpAddr), wish: Wish, cause: &str) {
@@ -276,10 +274,8 @@ impl Files {
     }
 
     fn try_again(&mut self) {
-        let mut open: Option<Directory> = None;
         for ((path, address), wish) in std::mem::take(&mut self.undone) {
-            let mut directory = open.take().filter(|open| open.is(&path)).unwrap_or_else(|| self.open(&path));
-            match directory.follow(address, &wish, true) {
+            match Directory::new(path.clone(), &self.host_prefix).follow(address, &wish, true) {
                 Ok(()) => {}
                 Err(FileCause::Later(cause)) => {
                     debug!(directory = %path.display(), %address, cause, "file still not as it should be");
@@ -289,7 +285,6 @@ impl Files {
                     warn!(directory = %path.display(), %address, by, "the file of an address in use is somebody else's");
                 }
             }
-            open = Some(directory);
         }
         let undone: BTreeSet<_> = self.undone.keys().map(|(path, _)| path.clone()).collect();
         for path in self.troubled.difference(&undone) {
