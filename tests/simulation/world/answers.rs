@@ -6,10 +6,10 @@ use leasehold_core::effect::{Answer, Call, Failure, RequestId};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
 
-use super::actor::{Act, Actor, Asked, Form, Phase, Role, Spooled};
+use super::actor::{Act, Asked, Phase, Role, Spooled};
 use super::runtime::WRONG;
+use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
-use crate::kernel::At;
 use crate::subject::add_of;
 use crate::watch::Rule;
 
@@ -104,10 +104,10 @@ impl World {
     pub(super) fn rob(&mut self, id: RequestId) {
         let intrudes = |asked: &&Asked| self.was_damaged && matches!(asked.role, Role::Intruder(_));
         let asked = self.requests.get(&id).filter(intrudes);
-        let Some(attachment) = asked.and_then(|asked| attachment_of(&asked.call)) else { return };
-        let robbed = self.actors.iter_mut().filter(|actor| actor.attachment == *attachment);
+        let Some(attachment) = asked.and_then(|asked| attachment_of(&asked.call)).cloned() else { return };
+        let robbed = self.actors.iter_mut().filter(|actor| actor.attachment == attachment);
         robbed.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
-        self.watch.holders.remove(attachment);
+        self.show(&Seen::Gone(&attachment));
     }
 
     /// Takes an intruder's namespace away. In a calm world it was told where its attachment is.
@@ -123,22 +123,17 @@ impl World {
     }
 
     fn added(&mut self, index: usize, asked: &Asked, answer: Answer) {
-        self.an_add_ends();
+        self.show(&Seen::Answered(index, asked, &answer));
         match answer {
             Answer::Leased { lease, .. } => {
                 self.stats.count("ADD leased");
                 let lan = self.actors[index].lan;
-                self.judge_rogue(lan, Some(lease.server));
                 self.actors[index].told = Some((*lease).clone());
                 self.actors[index].told_at = self.now;
                 let lease = Box::new(self.actors[index].as_told(&lease));
                 let actor = &self.actors[index];
                 if !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac) {
                     self.actors[index].excused = true;
-                }
-                if self.actors[index].form != Some(Form::Leased) && self.actors[index].docker {
-                    self.judge_fit(lan, lease.ip());
-                    self.judge_chosen(index, lease.ip());
                 }
                 if self.actors[index].form.is_some() {
                     return self.goes_on(index);
@@ -151,7 +146,6 @@ impl World {
                 let Some(at) = self.actors[index].at.filter(|at| self.kernel.link(*at).is_some()) else {
                     return self.end_by_del(index);
                 };
-                self.check_link(index, at);
                 self.configure(index, at, &lease);
                 self.actors[index].phase = Phase::Live;
                 self.stay(index);
@@ -159,7 +153,6 @@ impl World {
             Answer::Failed(failure) => {
                 self.stats.count("ADD failed");
                 self.no_such_network(self.actors[index].lan, &failure);
-                self.explain(index, asked, &failure);
                 self.end_by_del(index);
             }
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
@@ -172,63 +165,6 @@ impl World {
         }
     }
 
-    /// Checks that in a calm world the link is as the server wants it by the time of the answer.
-    fn check_link(&mut self, index: usize, at: At) {
-        if !self.calm {
-            return;
-        }
-        let Some(wire) = self.kernel.link(at) else { return };
-        let (good, state) = (wire.up && wire.carrier && wire.mtu == self.plan.mtu.map_or(1500, u32::from), wire.mtu);
-        if !good {
-            self.fail(Rule::Failed, format!("actor {index} got a lease on a link that is not ready, MTU {state}"));
-        }
-    }
-
-    /// Checks that in a calm world an ADD fails only for what its caller did, or for want of time.
-    fn explain(&mut self, index: usize, asked: &Asked, failure: &Failure) {
-        if let Failure::HeldBack { .. } = failure {
-            self.judge_held_up(self.actors[index].lan);
-        }
-        let actor = &self.actors[index];
-        let intact = actor.docker || actor.at.is_some_and(|at| self.kernel.link(at).is_some());
-        let recent = self
-            .actors
-            .iter()
-            .any(|other| other.group == actor.group && other.died.is_some_and(|died| self.now < died + self.noticed()));
-        let chosen = actor.wanted.is_some();
-        let is_in_use = self.claims_heard() > 0 || self.plan.stubborn && !self.plan.squatters.is_empty();
-        let explained = match failure {
-            // Another has the requested address, or had it.
-            Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. } if chosen => true,
-            Failure::Held { .. } => self.plan.sharers > 1 || recent,
-            Failure::Attached { .. } => recent,
-            Failure::Link { .. } => !intact,
-            Failure::AddressHeld { .. } => self.has_namesake(index),
-            Failure::Unfit { .. } => actor.docker,
-            // Its server may offer it nothing else.
-            Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if is_in_use => true,
-            // Its time is over. What another has may become free in its last moment.
-            Failure::Conflict { .. }
-            | Failure::Conflicts { .. }
-            | Failure::Nak { .. }
-            | Failure::NoOffer { .. }
-            | Failure::NoAck { .. }
-            | Failure::TimedOut { .. } => {
-                let had = add_of(&asked.call).map(|add| add.timeout).filter(|_| !asked.behind);
-                let needs = self.plan.needs() + self.plan.one_try() * self.claims_heard();
-                had.is_none_or(|had| had < needs) || self.has_namesake(index)
-            }
-            _ => false,
-        };
-        let doing = actor.attachment.to_string();
-        if self.calm && !explained && !self.winding_down {
-            self.fail(Rule::Failed, format!("ADD of {doing}: {failure}"));
-        }
-        if let Failure::Held { .. } = failure {
-            self.stats.count("held by another");
-        }
-    }
-
     /// Records whether a call that reaches the daemon waits for others about the same attachment, which are not answered yet.
     pub(super) fn takes_its_turn(&mut self, id: RequestId) {
         let Some(own) = self.requests.get(&id).and_then(|asked| attachment_of(&asked.call)).cloned() else { return };
@@ -237,21 +173,6 @@ impl World {
         };
         let behind = self.requests.iter().any(is_before);
         self.requests.entry(id).and_modify(|asked| asked.behind = behind);
-    }
-
-    /// Returns whether another actor has, or had since this one's began, a container that servers do not tell apart from this
-    /// one's. A container that ended meanwhile had its address for part of that time, and an ADD that is refused the address
-    /// again and again asks with growing pauses.
-    fn has_namesake(&self, index: usize) -> bool {
-        let known = |actor: &Actor| (actor.lan, self.known_as(&actor.client_id, actor.mac));
-        let began = self.actors[index].began;
-        let lives = |actor: &Actor| {
-            let died = actor.died.is_some_and(|died| self.now < died + self.noticed());
-            actor.phase != Phase::Idle || died || actor.ended.is_some_and(|ended| ended >= began)
-        };
-        let own = known(&self.actors[index]);
-        let mut others = self.actors.iter().enumerate().filter(|(other, _)| *other != index);
-        others.any(|(_, other)| lives(other) && known(other) == own)
     }
 
     fn added_again(&mut self, index: usize, answer: Answer) {
@@ -357,7 +278,7 @@ impl World {
             && !matches!(asked.role, Role::Spool(_))
         {
             self.stats.count("DEL spooled");
-            self.watch.holders.remove(attachment);
+            self.show(&Seen::Gone(attachment));
             self.spool.push(Spooled { attachment: attachment.clone() });
         }
         if let Role::Wiring(lan) = asked.role {

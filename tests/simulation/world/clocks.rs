@@ -1,9 +1,10 @@
 //! Clocks that jump: the wall clock is set, and the host sleeps while its boot clock goes on.
 
-use super::actor::Phase;
 use leasehold_core::network::LinkOwner;
 
+use super::actor::{Actor, Phase};
 use super::ledger::Excuse;
+use super::seen::Seen;
 use super::wired::may_stay;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::plan::pick;
@@ -24,7 +25,7 @@ impl World {
             self.leave_all(Excuse::WallClock, false);
         }
         // Leases are confirmed.
-        self.watch.unhush_all();
+        self.show(&Seen::CauseForAll);
         self.after(0, SECOND, Event::Looks(self.run));
         let offset = self.wall_offset / SECOND as i64;
         self.note(|| format!("WALL CLOCK is {offset} s off"));
@@ -62,18 +63,18 @@ impl World {
         self.note(|| format!("SUSPENDED for {} s", asleep / SECOND));
         self.now += asleep;
         self.resumed = self.now;
-        self.watch.resumed(asleep);
+        self.calls.resumed(asleep);
         self.timing.awakes(self.now);
         // Dockerd may move a link just as the daemon finds that it was left too long, and ends its lease.
         let late = self.kernel.own().filter(|(own, _)| self.now - own.came >= may_stay(own));
         let late = late.map(|(own, _)| own.owner.clone()).collect::<Vec<_>>();
         // An interface that was between two namespaces has been nowhere all that time.
-        for actor in self.actors.iter_mut().filter(|actor| actor.docker && actor.phase == Phase::Live) {
-            if actor.at.is_none() {
-                (actor.excused, actor.stranded) = (true, Some(false));
-                if actor.endpoint.iter().any(|id| late.contains(&LinkOwner::Endpoint(id.clone()))) {
-                    self.watch.holders.remove(&actor.attachment);
-                }
+        let nowhere = |actor: &Actor| actor.docker && actor.phase == Phase::Live && actor.at.is_none();
+        for index in (0..self.actors.len()).filter(|index| nowhere(&self.actors[*index])).collect::<Vec<_>>() {
+            let actor = &mut self.actors[index];
+            (actor.excused, actor.stranded) = (true, Some(false));
+            if actor.endpoint.iter().any(|id| late.contains(&LinkOwner::Endpoint(id.clone()))) {
+                self.nobody_has(index);
             }
         }
         // What a client heard before has not aged for it: it slept too.

@@ -2,7 +2,8 @@
 
 use leasehold_core::effect::{Answer, Call, Failure};
 
-use super::actor::{Actor, Asked, Phase, Role};
+use super::actor::{Asked, Phase, Role};
+use super::seen::Seen;
 use super::{Event, SECOND, World};
 use crate::subject::{container, is_in};
 use crate::watch::Rule;
@@ -38,9 +39,7 @@ impl World {
         let Call::Collect { network, keep } = call else { return };
         let lans = (0..self.segments.len()).filter(|lan| *network == format!("net{lan}"));
         for lan in lans.collect::<Vec<_>>() {
-            let ends = |actor: &&Actor| actor.lan == lan && actor.phase == Phase::Ending;
-            let ending = self.actors.iter().filter(ends).map(Actor::client_key).collect();
-            self.returning.collected(lan, ending);
+            self.show(&Seen::Collects(lan));
         }
         let valid = self.actors.iter().filter(|a| matches!(a.phase, Phase::Adding | Phase::Live));
         let valid = valid.map(|actor| &actor.attachment).filter(|attachment| is_in(attachment, network));

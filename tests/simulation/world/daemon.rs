@@ -1,22 +1,21 @@
 //! The daemon's life in the world: it starts, is fed, is drained, crashes.
 
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
-use leasehold_core::identity::Attachment;
 use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
-use leasehold_core::record::{Change, Record, RecordState};
+use leasehold_core::record::{Change, Record};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::Message;
 
-use super::actor::{Phase, Role};
 use super::ledger::Excuse;
+use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
 use crate::plan::{CrashPoint, EffectKind, Wires, happens};
 use crate::subject::{Subject, add_of, is_collected, key_of, message_of};
 use crate::trace::Brief;
-use crate::watch::{Holder, Rule};
+use crate::watch::Rule;
 
 /// A daemon that runs.
 pub(crate) struct Daemon {
@@ -46,19 +45,20 @@ impl World {
         let spooled = self.take_spool();
         self.note(|| format!("START {} with {} records and {} spooled", boot.0, records.len(), spooled.len()));
         self.go_blind();
-        self.hush();
+        self.show(&Seen::Started);
         self.remember_times();
         self.excuse_outdated();
         self.forget_unwritten();
         let now = self.now;
         for (id, call) in &spooled {
-            self.watch.request(now, *id, call);
+            self.calls.request(now, *id, call);
+            self.show(&Seen::Requested(call));
             self.cause_to_send(call);
         }
         self.stats.count_many("adoptees", adoptees.len());
         for adoptee in &adoptees {
             let client = adoptee.add.client_id.resolve(Mac::default());
-            self.watch.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
+            self.calls.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
         }
         let docker = self.store.docker.values().cloned().collect();
         self.feed(Input::Start { boot, records, docker, spooled, adoptees });
@@ -91,27 +91,6 @@ impl World {
         }
     }
 
-    /// Demands silence of every holder of an unexpired lease on an unchanged link: so after a reboot of none.
-    fn hush(&mut self) {
-        let mut loud = Vec::new();
-        for record in self.store.durable.values() {
-            let wire = self.kernel.locate(&record.link).ok().and_then(|at| self.kernel.link(at));
-            let intact = wire.is_some_and(|wire| wire.mac == record.link.mac() && wire.up && wire.carrier);
-            // A mutation may have added to its name.
-            let this_boot = record.boot.0.split(',').next() == Some(&format!("boot-{}", self.boot));
-            // A lease for an endpoint that is not known goes back at once.
-            let is_good = record.state == RecordState::Bound && !record.unconfirmed;
-            if is_good && intact && this_boot && !self.lacks_endpoint(&record.attachment) {
-                let t1 = record.lease.t1().map_or(Micros::MAX, |t1| self.world_time(t1));
-                self.watch.hush(record.link.mac(), t1);
-            } else {
-                loud.push(record.link.mac());
-            }
-        }
-        // One Ethernet address may have been used twice in a row.
-        loud.into_iter().for_each(|mac| self.watch.unhush(mac));
-    }
-
     /// Ends the demand for silence if a call is a cause to send.
     fn cause_to_send(&mut self, call: &Call) {
         let attachment = match call {
@@ -123,26 +102,26 @@ impl World {
             Call::Del { attachment, .. } => attachment,
             Call::Collect { network, keep } => {
                 let stale = |record: &&Record| is_collected(&record.attachment, network, keep);
-                let stale = self.store.durable.values().filter(stale);
-                return stale.for_each(|record| self.watch.unhush(record.link.mac()));
+                let stale: Vec<_> = self.store.durable.values().filter(stale).map(|record| record.link.mac()).collect();
+                return self.causes(stale);
             }
             Call::Check { .. } | Call::Status { .. } | Call::List => return,
             Call::ReleaseAddress { address, .. } => {
                 let told = |record: &&Record| record.told.is_some_and(|told| told.addr() == *address);
-                let told = self.store.durable.values().filter(told);
-                return told.for_each(|record| self.watch.unhush(record.link.mac()));
+                let told: Vec<_> = self.store.durable.values().filter(told).map(|record| record.link.mac()).collect();
+                return self.causes(told);
             }
             Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::Ranges(_) => return,
         };
         let client_id = add_of(call).map(|add| add.client_id.resolve(Mac::default()));
         // Others, who are silent, may have its Ethernet address too.
         let asks = self.actors.iter().filter(|actor| client_id.is_some() && actor.attachment == *attachment);
-        asks.for_each(|actor| self.watch.unhush(actor.mac));
-        for record in self.store.durable.values() {
-            if record.attachment == *attachment || Some(&record.identity.client_id) == client_id.as_ref() {
-                self.watch.unhush(record.link.mac());
-            }
-        }
+        let is_its = |record: &&Record| {
+            record.attachment == *attachment || Some(&record.identity.client_id) == client_id.as_ref()
+        };
+        let records = self.store.durable.values().filter(is_its).map(|record| record.link.mac());
+        let macs: Vec<_> = asks.map(|actor| actor.mac).chain(records).collect();
+        self.causes(macs);
     }
 
     /// Crashes the daemon, or with it the host. It starts again after a while.
@@ -161,12 +140,12 @@ impl World {
         }
         let forgetful = self.store_fails;
         self.segments.iter_mut().for_each(|segment| segment.judge.clients_restarted(forgetful));
-        self.squatted.daemon_ended(self.now);
-        self.claims_forgotten();
+        self.show(&Seen::Ended);
+        self.squatters.daemon_ended();
         self.pinned.clear();
         self.kernel.forget_watched();
         self.store.daemon_ended();
-        self.watch.daemon_ended();
+        (self.calls, self.effects) = Default::default();
         self.timing.daemon_ended();
         self.timer = None;
         self.carried.clear();
@@ -202,8 +181,7 @@ impl World {
         self.excuse_outdated_clock();
         self.kernel = Kernel::booted(self.plan.lans, self.plan.wires == Some(Wires::Bridge));
         self.wired.rebooted();
-        self.watch.holders.clear();
-        self.returning.nothing_is_kept();
+        self.show(&Seen::Rebooted);
         self.spool.clear();
         let lost = self.store.rebooted();
         self.stats.count_many("ends beside the socket that a reboot lost", lost);
@@ -265,91 +243,47 @@ impl World {
             Effect::Send { exchange, .. } => self.socks.get(exchange).map(|sock| sock.lan),
             _ => None,
         };
-        let holder = self.new_holder(&effect);
-        if lan.is_some() {
-            self.holders_lapse();
-        }
-        if let Effect::Apply { target, steps, .. } = &effect {
-            self.judge_steps(target, steps);
-        }
-        if let Some(breach) = self.watch.effect(self.now, &effect, &self.store, lan) {
-            self.fail(breach.rule, breach.detail);
-        }
-        if let Effect::Persist { op, changes } = &effect {
-            self.store_asked(*op, changes);
-            for change in changes {
-                if let Change::Note(event) = change {
-                    self.judge_refusal(event);
+        self.show(&Seen::Emitted(&effect));
+        let found = self.effects.emitted(&effect);
+        self.breach = self.breach.take().or(found);
+        match &effect {
+            Effect::Make { link, .. } => self.ends_add_of_endpoint(&link.owner),
+            Effect::Send { exchange, frame, .. } => {
+                if let Some(lan) = lan {
+                    self.show(&Seen::Sends(lan, *exchange, frame));
+                    self.spoken(lan, frame, self.strays(*exchange, frame));
                 }
             }
-        }
-        if let Effect::Make { link, .. } = &effect {
-            self.judge_claimed_of_endpoint(&link.owner);
-            link.mac.into_iter().for_each(|mac| self.judge_way_of(mac));
-        }
-        if let (Effect::Send { exchange, frame, .. }, Some(lan)) = (&effect, lan) {
-            self.judge_release(lan, *exchange, frame);
-            self.spoken(lan, frame, self.strays(*exchange, frame));
-        }
-        if let Effect::Reply { id, answer: Answer::Leased { .. } } = &effect {
-            self.rob(*id);
-        }
-        if let Effect::Reply { id, answer } = &effect {
-            self.judge_claimed(*id, answer);
-        }
-        if let Some((attachment, holder)) = holder {
-            self.watch.holders.insert(attachment, holder);
-        }
-        if let Effect::Reply { id, answer } = &effect {
-            self.note_lease(*id, answer);
-        }
-        if let Effect::Reply { id, answer: Answer::Failed(_) } = &effect {
-            self.refused(*id);
+            Effect::Reply { id, answer } => self.replies(*id, answer),
+            _ => {}
         }
         self.schedule(effect);
     }
 
-    /// Ends the hold of holders whose lease has ended.
-    fn holders_lapse(&mut self) {
-        let (now, heard) = (self.now, &self.heard);
-        self.watch.holders.retain(|_, holder| {
-            let until = heard.get(&(holder.lan, holder.address, Some(key_of(&holder.client_id))));
-            until.copied().flatten().is_none_or(|until| now < until)
-        });
-    }
-
-    /// Returns who is told of a lease by an effect.
-    fn new_holder(&self, effect: &Effect) -> Option<(Attachment, Holder)> {
-        let Effect::Reply { id, answer } = effect else { return None };
-        let lease = match answer {
-            Answer::Leased { lease, .. } => &**lease,
-            answer => &self.lease_of(answer)?,
-        };
-        // An intruder goes as soon as it has its answer, or none.
-        let asked = self.requests.get(id).filter(|asked| !matches!(asked.role, Role::Intruder(_)))?;
-        let add = add_of(&asked.call)?;
-        // Nobody holds anything in a namespace that is gone, nor does an actor that has begun another container since.
-        let (actor, generation) = asked.by?;
-        let actor = &self.actors[actor];
-        let here = actor.generation == generation && actor.phase != Phase::Ending;
-        let link = actor.at.filter(|_| here).and_then(|at| self.kernel.link(at));
-        // The link of a Docker container is still to come.
-        let to_come = actor.docker && here && actor.netns.is_some();
-        let mac = link.map(|wire| wire.mac).or(to_come.then_some(actor.mac))?;
-        let lan = self.segments.iter().position(|segment| segment.lan == add.lan)?;
-        let holder =
-            Holder { lan, mac, client_id: add.client_id.resolve(mac), address: lease.ip(), server: lease.server };
-        Some((add.attachment.clone(), holder))
+    /// Judges an answer, and notes what it changes.
+    fn replies(&mut self, id: RequestId, answer: &Answer) {
+        let netns = self.calls.namespace_of(id);
+        let found = self.calls.reply(id, answer, &self.store);
+        self.breach = self.breach.take().or(found);
+        netns.into_iter().for_each(|netns| self.effects.add_ends(&netns));
+        if let Answer::Leased { .. } = answer {
+            self.rob(id);
+        }
+        self.may_end_add(id, answer);
+        self.note_lease(id, answer);
+        if let Answer::Failed(_) = answer {
+            self.refused(id);
+        }
     }
 
     /// Tells the core how an effect ended.
     pub(super) fn done(&mut self, op: OpId, outcome: Outcome, exchange: Option<ExchangeId>) {
         self.note(|| format!("> {op:?} {outcome:?}"));
-        self.watch.done(op, &outcome, exchange);
+        self.effects.done(op, &outcome, exchange);
         self.store.heard(op);
-        self.store_answers(op, &outcome);
+        self.show(&Seen::Done(op, &outcome));
         self.feed(Input::Done { op, outcome });
-        self.store_heard();
+        self.show(&Seen::Fed);
     }
 
     /// Tells the core of a frame.
@@ -362,8 +296,8 @@ impl World {
         // If clients share a chaddr, each hears the others' messages.
         let for_whom = Message::decode(bytes.get(42..).unwrap_or_default()).map(|message| message.key());
         let is_own = for_whom.is_ok_and(|key| client.as_ref().map_or(!self.plan.ipvlan, |own| key == *own));
-        self.hear_claim(lan, client.map(|client| (lan, mac, client)), bytes);
-        if speaks && is_own && self.watch.is_open(exchange) && is_for_us {
+        self.show(&Seen::Frame { lan, client: client.map(|client| (lan, mac, client)), bytes });
+        if speaks && is_own && self.effects.is_open(exchange) && is_for_us {
             self.heard(lan, bytes);
         }
         self.feed(Input::Frame { exchange, bytes, meta });
@@ -416,12 +350,10 @@ impl World {
 
     /// Something changed about a namespace or a link, which is a cause to send.
     pub(super) fn link_changed(&mut self, cookie: Cookie, ifindex: Option<u32>) {
-        for record in self.store.durable.values() {
-            let about = |at: (Cookie, u32)| at.0 == cookie && ifindex.is_none_or(|index| index == at.1);
-            if record.link.in_netns().is_some_and(about) {
-                self.watch.unhush(record.link.mac());
-            }
-        }
+        let about = |at: (Cookie, u32)| at.0 == cookie && ifindex.is_none_or(|index| index == at.1);
+        let is_there = |record: &&Record| record.link.in_netns().is_some_and(about);
+        let macs: Vec<_> = self.store.durable.values().filter(is_there).map(|record| record.link.mac()).collect();
+        self.causes(macs);
     }
 
     /// Hands a request to the core.
@@ -433,11 +365,12 @@ impl World {
         let mut call = asked.call.clone();
         self.name_the_valid(&mut call);
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
-        self.watch.request(self.now, id, &call);
+        self.calls.request(self.now, id, &call);
+        self.show(&Seen::Requested(&call));
         self.asked_anew(&call);
         self.takes_its_turn(id);
         if add_of(&call).is_some() {
-            self.claims_anew(id);
+            self.add_begins(id);
         }
         self.cause_to_send(&call);
         self.feed(Input::Request { id, call });
@@ -446,7 +379,9 @@ impl World {
     /// Hands a hang-up to the core.
     pub(super) fn hung_up(&mut self, id: RequestId) {
         self.note(|| format!("> {id:?} hung up"));
-        let open = self.watch.hung_up(id);
+        let netns = self.calls.namespace_of(id);
+        netns.into_iter().for_each(|netns| self.effects.add_ends(&netns));
+        let open = self.calls.hung_up(id);
         self.feed(Input::HungUp(id));
         self.caller_gone(id, open);
     }

@@ -9,6 +9,7 @@ use netns_fixtures::model::Knows;
 use super::World;
 use super::actor::{Phase, Role};
 use super::ledger::Excuse;
+use super::seen::Seen;
 use crate::plan::happens;
 use crate::watch::Rule;
 
@@ -47,7 +48,7 @@ impl World {
         if self.plan.sharers > 1 || self.plan.knows != Knows::ClientId {
             // Until it is adopted, nobody knows that its identity is held: another may take it, and give it back. So may another
             // that is the same client to a server.
-            self.watch.holders.clear();
+            self.show(&Seen::StoreLost);
         }
         let (lost, copied) = self.store.lose();
         self.stats.count_many("bindings that were lost with their store", lost);
@@ -63,8 +64,8 @@ impl World {
         self.store.durable.clear();
         self.store.docker.clear();
         self.store.number += 1;
-        for actor in self.actors.iter().filter(|actor| actor.docker) {
-            self.watch.holders.remove(&actor.attachment);
+        for index in (0..self.actors.len()).filter(|index| self.actors[*index].docker).collect::<Vec<_>>() {
+            self.nobody_has(index);
         }
         self.networks.iter_mut().for_each(|network| *network = super::Network::default());
         self.wired.store_lost();

@@ -4,17 +4,12 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::event::{Event as LeaseEvent, EventKind};
 use leasehold_core::link::LinkCause;
 use netns_fixtures::model::{Kind, Message, Packet, code, decode, udp};
 
 use super::{Event, SECOND, World};
 use crate::plan::{Rogue, happens, pick};
 use crate::trace::Brief;
-use crate::watch::Rule;
-
-/// A NAK of a rogue waits for this long at least, counted from the REQUEST.
-const PATIENCE: u64 = SECOND / 8 * 7;
 
 /// An outage lasts at most this many quarters of a lease.
 const QUARTERS: u64 = 5;
@@ -246,42 +241,6 @@ impl World {
     pub(super) fn see_again(&mut self) {
         self.note(|| "SIGHT".to_owned());
         self.kernel.unseen = None;
-    }
-
-    /// Checks that no client chooses a rogue, or uses what it gives.
-    pub(super) fn judge_rogue(&mut self, lan: usize, server: Option<Ipv4Addr>) {
-        let rogue = self.segments[lan].rogue_id();
-        if rogue.is_some() && server == rogue {
-            self.fail(Rule::Rogue, format!("a client of LAN {lan} believes {server:?}"));
-        }
-    }
-
-    /// Judges a refused lease. The NAK of a rogue is obeyed only after the lease's own server has had its time to answer, at
-    /// least a second.
-    ///
-    /// An event that the store refused is handed to it again, and says no more than the first time.
-    pub(super) fn judge_refusal(&mut self, event: &LeaseEvent) {
-        let by_nak = event.kind == EventKind::Lost && event.cause.contains("sent NAK");
-        if !by_nak || self.refusals.contains(event) {
-            return;
-        }
-        self.refusals.push(event.clone());
-        let concerned = self.actors.iter().find(|actor| actor.attachment == event.attachment);
-        let Some(who) = concerned.map(|actor| (actor.lan, actor.client_key())) else {
-            return;
-        };
-        if !self.refused_by_rogue.contains(&who) {
-            return;
-        }
-        self.stats.count("leases that a rogue ended");
-        let asked = self.timing.last_claim(&who);
-        if let Some(asked) = asked.filter(|asked| self.now < asked + PATIENCE) {
-            let detail = format!("{}: {} {} µs after its REQUEST", event.attachment, event.cause, self.now - asked);
-            self.fail(Rule::Rogue, detail);
-        }
-        if let (false, Some(address)) = (self.calm, event.address) {
-            self.excuse(who.0, address.addr(), "refused by a rogue");
-        }
     }
 
     /// Everything on the wire works from now on.

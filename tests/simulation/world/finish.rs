@@ -13,7 +13,7 @@ use leasehold_core::wire::Mac;
 use netns_fixtures::model;
 
 use super::actor::{Actor, Asked, Phase, Role};
-use super::ledger::is_leaving;
+use super::seen::Seen;
 use super::{Event, SECOND, World};
 use crate::subject::key_of;
 use crate::watch::Rule;
@@ -105,12 +105,12 @@ impl World {
         };
         let end = self.now + (2 * lease + 900) * SECOND;
         self.note(|| "QUIET".to_owned());
-        self.until(end, |_| false) && self.comes_to_rest() && self.nothing_open()
+        self.until(end, |_| false) && self.comes_to_rest()
     }
 
     /// Waits for a moment without an open exchange or work: a lease that was just granted belongs to nobody until it is durable.
     fn comes_to_rest(&mut self) -> bool {
-        let rests = |world: &Self| world.watch.open_exchanges() == 0 && world.watch.under_way() == 0;
+        let rests = |world: &Self| world.effects.open_exchanges() == 0 && world.effects.under_way() == 0;
         for _ in 0..ROUNDS {
             let from = self.now;
             if !self.until(from + EXCHANGE, rests) {
@@ -121,14 +121,6 @@ impl World {
             }
         }
         true
-    }
-
-    fn nothing_open(&mut self) -> bool {
-        let open = self.watch.open_exchanges();
-        if open > 0 {
-            self.fail(Rule::IdleSockets, format!("{open} exchanges are open in quiet: {:?}", self.socks));
-        }
-        open == 0
     }
 
     /// Ends Docker's networks. If the store refused to forget endpoints, the next daemon makes it forget them.
@@ -152,10 +144,8 @@ impl World {
         let Some(Answer::Bindings { rows, .. }) = self.inquire(Call::List) else {
             return self.fail(Rule::Unanswered, "LIST at the end of quiet");
         };
-        self.examine_shared(&rows);
-        self.examine_squatted(&rows);
+        self.show(&Seen::Quiet(&rows));
         self.examine_servers(&rows);
-        self.examine_published();
         self.examine_links();
         let live: Vec<_> =
             self.actors.iter().filter(|a| a.phase == Phase::Live).map(|a| a.attachment.clone()).collect();
@@ -219,7 +209,6 @@ impl World {
             return self.stats.count("live at the end without its address");
         }
         if self.actors[index].docker {
-            self.examine_interface(index);
             return self.stats.count("live at the end with Docker");
         }
         let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address] };
@@ -232,7 +221,6 @@ impl World {
         if matches!(answer, Some(Answer::Checked)) != (same && !kept) && !lacks_route {
             self.fail(Rule::LeaseLost, format!("CHECK of {attachment} with {}: {answer:?}", told.address));
         }
-        self.examine_interface(index);
         self.stats.count("live at the end");
         if self.actors[index].stranded.is_some() {
             self.stats.count("adopted");
@@ -303,7 +291,7 @@ impl World {
     }
 
     /// Returns the servers' leases of an address.
-    fn leases_of(&self, lan: usize, address: Ipv4Addr) -> impl Iterator<Item = &model::Lease> {
+    pub(super) fn leases_of(&self, lan: usize, address: Ipv4Addr) -> impl Iterator<Item = &model::Lease> {
         let (now, stations) = (self.model_time(), self.segments[lan].honest().iter());
         stations.filter_map(|station| station.server()).filter_map(move |server| server.lease(now, address))
     }
@@ -312,7 +300,7 @@ impl World {
     fn come_to_rest(&mut self) -> bool {
         let limit = self.now + RELEASED;
         let rests = |world: &Self| world.store.durable.is_empty() && world.timer.is_none();
-        self.until(limit, |world| rests(world) && world.watch.under_way() == 0);
+        self.until(limit, |world| rests(world) && world.effects.under_way() == 0);
         // What was sent last is on its way.
         self.until(self.now + SECOND, |_| false);
         self.examine_servers(&[]);
@@ -321,7 +309,7 @@ impl World {
 
     /// Checks that the core keeps only what its bindings need. A renewal may begin at any moment, and then be half done.
     fn examine_kept(&mut self, bindings: usize) {
-        let rests = self.watch.under_way() == 0 && self.watch.open_exchanges() == 0;
+        let rests = self.effects.under_way() == 0 && self.effects.open_exchanges() == 0;
         let Some(daemon) = self.daemon.as_ref().filter(|_| rests) else { return };
         let more = |kept: &Kept| kept.count > if kept.of_bindings { bindings } else { 0 };
         let kept = daemon.subject.kept().into_iter().filter(more).collect::<Vec<_>>();
@@ -342,12 +330,12 @@ impl World {
             format!("{rows:?}")
         } else if let Some((at, _)) = self.timer.filter(|_| !adopts) {
             format!("a timer for {at:?}")
-        } else if self.watch.under_way() > 0 || self.watch.is_asked() {
+        } else if self.effects.under_way() > 0 || self.calls.is_asked() {
             "effects under way, or requests".to_owned()
         } else if !self.store.durable.is_empty() {
             format!("in the store {:?}", self.store.durable)
         } else {
-            self.examine_published();
+            self.show(&Seen::Rest);
             return self.examine_kept(0);
         };
         self.fail(Rule::Residue, left);
@@ -391,42 +379,9 @@ impl World {
             return;
         }
         let Answer::Bindings { rows, .. } = answer else { return };
-        self.examine_shared(&rows);
-        self.examine_squatted(&rows);
-        self.examine_grace(&rows);
-        self.examine_expired();
-        for row in rows.iter().filter(|row| row.lease.is_some() && !is_leaving(row)) {
-            if *role == Role::Audit(Some(row.attachment.clone())) {
-                return self.fail(Rule::Orphan, format!("{} holds {:?}, but was cancelled", row.attachment, row.lease));
-            }
-            let has_it = |actor: &super::Actor| {
-                let died = actor.died.is_some_and(|died| self.now < died + self.noticed());
-                actor.attachment == row.attachment && (actor.phase != Phase::Idle || died)
-            };
-            if self.calm && !self.actors.iter().any(has_it) {
-                // Its actor may have gone on to another container a moment ago.
-                let moments = self.actors.iter().any(|a| a.died.is_some_and(|died| self.now < died + self.noticed()));
-                if !moments {
-                    return self.fail(Rule::Orphan, format!("{} holds {:?}", row.attachment, row.lease));
-                }
-            }
-        }
-    }
-
-    /// Checks that in a calm world the server knows by now that a lease came back, unless its client asked again.
-    pub(super) fn must_be_released(&mut self, index: usize, generation: u32, address: Ipv4Addr) {
-        let actor = &self.actors[index];
-        let elsewhere = self.is_elsewhere(actor.lan, address) || self.is_claimed(actor.lan, address);
-        if self.plan.sharers > 1 || actor.generation != generation || elsewhere {
-            return;
-        }
-        // A kept lease ends by the daemon's clock, though a server with late answers had extended it.
-        if self.plan.grace.is_some() && !self.plan.extend_delay.is_zero() {
-            return;
-        }
-        let key = actor.client_key();
-        if self.leases_of(actor.lan, address).any(|lease| lease.name == key) {
-            self.fail(Rule::NotReleased, format!("{address} of {}", actor.attachment));
+        self.show(&Seen::Listed(&rows));
+        if let Role::Audit(Some(attachment)) = role {
+            self.show(&Seen::Dropped(attachment, &rows));
         }
     }
 }

@@ -4,7 +4,6 @@
 //! that it does not tell apart: whichever of them holds the address has it.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{BindingState, ExchangeId, Row};
@@ -13,8 +12,9 @@ use leasehold_core::record::Record;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Knows, Message, Purpose, code};
 
+use super::World;
 use super::actor::Actor;
-use super::{SECOND, World};
+use super::seen::Seen;
 use crate::subject::{key_of, message_of};
 use crate::watch::Rule;
 
@@ -65,9 +65,6 @@ impl Excuse {
     }
 }
 
-/// How soon a DECLINE follows the ARP packet that causes it.
-const CLAIMED: u64 = 60 * SECOND;
-
 impl World {
     /// Records a message that a client sends. `strays`: nobody has the Ethernet address that it goes to.
     pub(super) fn client_spoke(&mut self, lan: usize, message: &Message, strays: bool) {
@@ -82,8 +79,13 @@ impl World {
                 }
             }
             Some(Kind::Decline) => {
-                self.client_declined(lan, message);
-                let declined = message.address(code::SERVER).zip(message.address(code::REQUESTED));
+                if let Some(address) = message.address(code::REQUESTED) {
+                    let who = (lan, Mac(message.hardware()), key.clone());
+                    self.show(&Seen::Declines(&who, address, named));
+                    self.declined.insert((lan, address), self.now);
+                    self.excuse(lan, address, "declined by its client");
+                }
+                let declined = named.zip(message.address(code::REQUESTED));
                 if let Some((server, address)) = declined.filter(|_| !self.winding_down) {
                     self.left.insert((lan, server, address, key), Excuse::ReleaseLost);
                 }
@@ -110,31 +112,6 @@ impl World {
             self.stats.count("RELEASEs refused by a link");
             self.left.remove(&(sock.lan, server, message.ciaddr, message.key()));
         }
-    }
-
-    /// A client declines an address: somebody else has it, or had it a moment ago.
-    fn client_declined(&mut self, lan: usize, message: &Message) {
-        let Some(address) = message.address(code::REQUESTED) else { return };
-        let own = Mac(message.hardware());
-        let mut claims = self.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
-        let is_claimed = claims.any(|((.., mac), at)| *mac != own && *at + CLAIMED >= self.now);
-        // This attachment does not hear otherwise of what another server granted to another one.
-        let key = message.key();
-        let lives = |until: &Option<u64>| until.is_none_or(|until| until > self.now);
-        let granted = self.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
-        let mut others = granted.filter_map(|((.., client), _)| client.clone()).filter(|client| *client != key);
-        let named = message.address(code::SERVER);
-        let foreign = others.any(|client| self.granted_by.get(&(lan, address, client)).copied() != named);
-        if foreign {
-            self.stats.count("addresses of another server's clients declined");
-        }
-        let who = (lan, own, key);
-        if !is_claimed && !foreign && !self.is_unproven(&who) {
-            self.fail(Rule::Declined, format!("{address}, which nobody else uses"));
-        }
-        self.declined.insert((lan, address), self.now);
-        self.count_decline(who, address);
-        self.excuse(lan, address, "declined by its client");
     }
 
     /// Handles a DECLINE that reaches its server. Nobody answers it: if its client's next REQUEST overtook it, and got the same
@@ -297,20 +274,6 @@ impl World {
                 continue;
             }
             self.fail(Rule::Stranded, format!("server {server} of LAN {lan} keeps {address} for {client:?}"));
-        }
-    }
-
-    /// Checks that no two attachments of a LAN hold one address, whatever servers gave them.
-    pub(super) fn examine_shared(&mut self, rows: &[Row]) {
-        let held = |row: &&Row| !is_leaving(row) && row.expires != Some(Duration::ZERO);
-        let held = rows.iter().filter(held).filter_map(|row| Some((row, row.lease.as_ref()?.ip())));
-        let held = held.collect::<Vec<_>>();
-        for (at, (row, address)) in held.iter().enumerate() {
-            let same = |(o, a): &&(&Row, Ipv4Addr)| a == address && o.identity.lan == row.identity.lan;
-            if let Some((other, _)) = held[at + 1..].iter().find(same) {
-                let detail = format!("{} and {} both hold {address}", row.attachment, other.attachment);
-                return self.fail(Rule::Twice, detail);
-            }
         }
     }
 }

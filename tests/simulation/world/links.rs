@@ -3,6 +3,7 @@
 use leasehold_core::link::{KernelEvent, LinkCause};
 use leasehold_core::network::{LinkOwner, OwnLink, OwnLinks};
 
+use super::seen::Seen;
 use super::shell::{Fate, LIMIT, refused};
 use super::{Event, MILLI, Micros, World};
 use crate::kernel::{At, HOST};
@@ -65,7 +66,7 @@ impl World {
         self.stats.count_many("links of another store listed", links.strangers.len());
         // A link that has been there too long is a cause to give its lease back.
         let macs: Vec<_> = self.kernel.own().map(|(_, wire)| wire.mac).collect();
-        macs.into_iter().for_each(|mac| self.watch.unhush(mac));
+        self.causes(macs);
         // If none is ever made, the list does not matter.
         let fate = if self.plan.wires.is_some() { self.fate() } else { Fate::Done };
         match fate {
@@ -117,7 +118,7 @@ impl World {
         }
         // Dockerd was too slow for it: its address goes back too.
         self.stats.count("links that dockerd left for too long");
-        self.watch.holders.remove(&attachment);
+        self.show(&Seen::Gone(&attachment));
         let of_it = self.actors.iter_mut().filter(|actor| actor.attachment == attachment);
         of_it.for_each(|actor| actor.excused = true);
     }

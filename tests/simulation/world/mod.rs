@@ -16,9 +16,11 @@ mod grace;
 mod interface;
 mod ledger;
 mod links;
+mod oracles;
 mod pools;
 mod ports;
 mod runtime;
+mod seen;
 mod shell;
 mod spoken;
 mod squatters;
@@ -32,7 +34,6 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_core::effect::{Answer, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
-use leasehold_core::event::Event as LeaseEvent;
 use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{KernelEvent, LinkCause};
@@ -42,14 +43,15 @@ use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{ClientKey, Knows};
 
 use self::actor::{Act, Actor, Asked, Spooled};
-use self::claims::Claims;
 use self::daemon::Daemon;
-use self::grace::Returning;
+use self::grace::Elsewhere;
 use self::ledger::{Excuse, Grant, Unnamed};
+use self::oracles::Oracle;
 use self::pools::Network;
 use self::ports::Ports;
+use self::seen::Seen;
 use self::shell::Sock;
-use self::squatters::Squatted;
+use self::squatters::Squatters;
 use self::wire::Segment;
 use self::wired::Wired;
 use crate::digest::Digest;
@@ -60,7 +62,7 @@ use crate::store::Store;
 use crate::subject::Mutation;
 use crate::timing::{self, Timing};
 use crate::trace::Trace;
-use crate::watch::{Breach, Rule, Watch, breach};
+use crate::watch::{Breach, Calls, Effects, Rule, breach};
 
 /// A time in microseconds since the world began.
 pub(crate) type Micros = u64;
@@ -200,7 +202,10 @@ pub(crate) struct World {
     /// Docker's networks, by LAN.
     networks: Vec<Network>,
     actors: Vec<Actor>,
-    watch: Watch,
+    /// The open calls and effects of the daemon that runs.
+    calls: Calls,
+    effects: Effects,
+    oracles: Vec<Box<dyn Oracle>>,
     timing: Timing,
     /// How a client speaks; `None` once it has given back or ended.
     speaking: BTreeMap<(usize, ClientKey), Option<ledger::Said>>,
@@ -214,16 +219,11 @@ pub(crate) struct World {
     portless: BTreeSet<(usize, Mac)>,
     /// When an address was last declined by its client.
     declined: BTreeMap<(usize, Ipv4Addr), Micros>,
-    /// Clients whose leases must be kept, or that live on another host.
-    returning: Returning,
-    /// What is known about leases that are checked for squatters.
-    squatted: Squatted,
-    /// Who was heard to claim what.
-    claims: Claims,
-    /// Clients whose last NAK was a rogue's.
-    refused_by_rogue: BTreeSet<(usize, ClientKey)>,
-    /// Leases that were lost to a NAK, as the daemon reported them.
-    refusals: Vec<LeaseEvent>,
+    /// Clients that live on another host.
+    elsewhere: Elsewhere,
+    squatters: Squatters,
+    /// Addresses that a station has claimed as they were offered.
+    claims: BTreeSet<(usize, Ipv4Addr)>,
     /// Leases that may stay at their server though nobody holds them.
     left: BTreeMap<Grant, Excuse>,
     /// Leases that servers granted to REQUESTs that named none of them.
@@ -301,7 +301,9 @@ impl World {
             spool: Vec::new(),
             networks: vec![Network::default(); plan.lans],
             actors,
-            watch: Watch::default(),
+            calls: Calls::default(),
+            effects: Effects::default(),
+            oracles: oracles::all(),
             timing: Timing::default(),
             speaking: BTreeMap::new(),
             published: BTreeMap::new(),
@@ -309,11 +311,9 @@ impl World {
             claimed: BTreeMap::new(),
             portless: BTreeSet::new(),
             declined: BTreeMap::new(),
-            returning: Returning::default(),
-            squatted: Squatted::new(&plan),
-            claims: Claims::default(),
-            refused_by_rogue: BTreeSet::new(),
-            refusals: Vec::new(),
+            elsewhere: Elsewhere::default(),
+            squatters: Squatters::new(&plan),
+            claims: BTreeSet::new(),
             left: BTreeMap::new(),
             unnamed: BTreeMap::new(),
             granted: BTreeMap::new(),
@@ -421,32 +421,8 @@ impl World {
 
     /// Checks what has to hold at any time.
     fn check(&mut self) {
-        if self.breach.is_some() {
-            return;
-        }
-        self.breach = self.watch.overdue(self.now).or_else(|| self.old_sockets()).or_else(|| self.idle_sockets());
-        if self.breach.is_none() && self.watch.under_way() > 8 * self.actors.len() + 32 {
-            self.fail(Rule::Unbounded, format!("{} effects are under way", self.watch.under_way()));
-        }
-        let pinned = self.pinned.first_key_value().filter(|(_, since)| self.now > (**since).max(self.resumed) + PINNED);
-        if let Some((cookie, _)) = pinned {
-            let detail = format!("namespace {cookie} is gone but for the daemon's sockets");
-            self.breach = self.breach.take().or(Some(breach(Rule::PinnedNamespace, detail)));
-        }
-    }
-
-    /// Finds sockets that are older than any exchange lasts. Exchanges are numbered in their order.
-    fn old_sockets(&self) -> Option<Breach> {
-        let (exchange, sock) =
-            self.socks.first_key_value().filter(|(_, sock)| self.now > sock.since.max(self.resumed) + PIN)?;
-        Some(breach(Rule::IdleSockets, format!("{exchange:?} on {:?}", sock.link)))
-    }
-
-    /// Finds sockets that are open though the core waits for nothing, or for nothing soon.
-    fn idle_sockets(&self) -> Option<Breach> {
-        let waits = self.watch.under_way() > 0 || self.timer.is_some_and(|(_, at)| at < self.now + WINDOW);
-        let open = self.watch.open_exchanges();
-        (open > 0 && !waits).then(|| breach(Rule::IdleSockets, format!("{open} exchanges are open at rest")))
+        self.breach = self.breach.take().or_else(|| self.calls.overdue(self.now));
+        self.show(&Seen::Passed);
     }
 
     fn on_event(&mut self, event: Event) {
@@ -473,7 +449,7 @@ impl World {
             | Event::HungUp(..)
             | Event::Sight(_)
             | Event::Looks(_) => {}
-            Event::Heard(at, lost, forwards) => self.must_be_heard(at, lost, forwards),
+            Event::Heard(at, lost, forwards) => self.show(&Seen::HeardBy { at, lost, forwards }),
             Event::Station(lan, station, frame) => self.at_station(lan, station, &frame),
             Event::Host(lan, frame) => self.at_host(lan, &frame),
             Event::Carrier(at, carrier) => self.carrier(at, carrier),
@@ -553,10 +529,3 @@ impl World {
         self.trace.line(self.now, line);
     }
 }
-
-/// How soon the core has something to do while sockets are open: at least to close them.
-const WINDOW: Micros = 35 * SECOND;
-/// No exchange has sockets older than this.
-const PIN: Micros = 120 * SECOND;
-/// How long the daemon's sockets keep a dead namespace: if the news of its end was lost, for the time of an ADD.
-const PINNED: Micros = 40 * SECOND;

@@ -130,15 +130,6 @@ impl World {
         }
     }
 
-    /// Checks that an endpoint that asks for an address gets that or none.
-    pub(super) fn judge_chosen(&mut self, index: usize, address: Ipv4Addr) {
-        let Some(wanted) = self.actors[index].wanted else { return };
-        self.stats.count("addresses that were chosen");
-        if wanted != address {
-            self.fail(Rule::Unfit, format!("an endpoint has {address}, and asked for {wanted}"));
-        }
-    }
-
     fn pool_call(&self, lan: usize, subnet: Option<Ipv4Net>) -> Call {
         let deny = if self.plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
         let servers = Servers { deny, ..Servers::default() };
@@ -188,13 +179,5 @@ impl World {
     /// Returns whether the subnet that a server offers may differ from the LAN's.
     fn may_lie(&self) -> bool {
         !self.calm || self.plan.rogue.is_some()
-    }
-
-    /// Checks that an endpoint is told no address that its network cannot have, or that was reserved.
-    pub(super) fn judge_fit(&mut self, lan: usize, address: Ipv4Addr) {
-        let reserved = self.networks[lan].reserved.contains(&address);
-        if reserved || !pool_of(lan).subnet.contains(&address) {
-            self.fail(Rule::Unfit, format!("an endpoint has {address}, reserved: {reserved}"));
-        }
     }
 }

@@ -10,6 +10,7 @@ use leasehold_core::link::{KernelEvent, Place};
 use leasehold_core::wire::Mac;
 
 use super::actor::{Act, Actor, Asked, Form, Phase, Role, pool_of};
+use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::link::Wire;
 use crate::plan::{happens, pick};
@@ -24,7 +25,7 @@ impl World {
             return self.ask_audit(Some(attachment));
         }
         if let Act::Released(address) = act {
-            return self.must_be_released(actor, generation, address);
+            return self.show(&Seen::ReleasedBy { index: actor, generation, address });
         }
         if self.actors[actor].generation != generation {
             return;
@@ -140,7 +141,7 @@ impl World {
         self.note(|| format!("actor {index} has its link at {at:?}"));
         self.begins_anew(index);
         (self.actors[index].at, self.actors[index].appeared) = (Some(at), self.now);
-        self.squatted.appeared(&self.actors[index].attachment, self.now);
+        self.show(&Seen::Appeared(&self.actors[index].attachment.clone()));
         // What somebody took off was on another interface.
         self.actors[index].stays_off = false;
         self.link_changed(at.0, None);
@@ -317,7 +318,7 @@ impl World {
             self.actors[index].phase = Phase::Ending;
             if self.actors[index].form == Some(Form::Leased) {
                 self.goes_elsewhere(index);
-                self.keeps(index);
+                self.show(&Seen::Leaves(index));
             }
             return match self.end_endpoint(index) {
                 true => {}
@@ -325,7 +326,7 @@ impl World {
             };
         }
         self.goes_elsewhere(index);
-        self.keeps(index);
+        self.show(&Seen::Leaves(index));
         self.actors[index].phase = Phase::Ending;
         let (attachment, lan) = (self.actors[index].attachment.clone(), self.actors[index].lan);
         let told = self.actors[index].told.as_ref().filter(|_| self.actors[index].docker);
@@ -333,9 +334,8 @@ impl World {
             Some(address) => {
                 // If two were told one address, nobody knows whose is meant.
                 let is_told = |actor: &&Actor| actor.docker && actor.told.as_ref().map(Lease::ip) == Some(address);
-                for actor in self.actors.iter().filter(is_told) {
-                    self.watch.holders.remove(&actor.attachment);
-                }
+                let told: Vec<_> = self.actors.iter().filter(is_told).map(|actor| actor.attachment.clone()).collect();
+                told.iter().for_each(|attachment| self.show(&Seen::Gone(attachment)));
                 // The call names an address, and what was reserved since goes before a lease that may have ended.
                 self.networks[lan].reserved.remove(&address);
                 Call::ReleaseAddress { pool: pool_of(lan), address }
@@ -367,8 +367,8 @@ impl World {
 
     pub(super) fn unlink(&mut self, index: usize) {
         let Some(at) = self.actors[index].at else { return };
-        self.keeps(index);
-        self.watch.holders.remove(&self.actors[index].attachment);
+        self.show(&Seen::Leaves(index));
+        self.nobody_has(index);
         self.break_socks(at);
         if self.link_moves_back(at) {
             self.actors[index].at = None;
@@ -385,8 +385,8 @@ impl World {
     fn doom(&mut self, index: usize) {
         self.actors[index].at = None;
         let Some(cookie) = self.actors[index].netns.take() else { return };
-        self.keeps(index);
-        self.watch.holders.remove(&self.actors[index].attachment);
+        self.show(&Seen::Leaves(index));
+        self.nobody_has(index);
         self.note(|| format!("actor {index} loses namespace {}", cookie.0));
         let died = self.kernel.doom(cookie);
         if self.kernel.is_pinned(cookie) {
@@ -444,11 +444,16 @@ impl World {
         self.act_after(index, 0, most, Act::Begin);
     }
 
+    /// Nobody has the lease of an actor's container any more.
+    pub(super) fn nobody_has(&mut self, index: usize) {
+        self.show(&Seen::Gone(&self.actors[index].attachment.clone()));
+    }
+
     fn hang_up(&mut self, index: usize, id: RequestId) {
         let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else { return };
         asked.gone = true;
         self.actors[index].phase = Phase::Ending;
-        self.an_add_ends();
+        self.show(&Seen::HangsUp);
         self.stats.count("hang-ups");
         let at = (self.now + 10).max(self.actors[index].order + 1);
         self.actors[index].order = at;

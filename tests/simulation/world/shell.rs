@@ -1,17 +1,18 @@
 //! The shell's part: effects are carried out after a while, and report back after another.
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
+use leasehold_core::event::EventKind;
 use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
-use leasehold_core::record::{BindingId, Change, ended_by};
+use leasehold_core::record::{BindingId, Change, Record, ended_by};
 use leasehold_core::silence::Survey;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
 
 use super::actor::{Actor, Phase, Role};
+use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{At, HOST};
 use crate::plan::{EffectKind, Wires, happens};
-use crate::subject::add_of;
 use crate::watch::Rule;
 
 /// The sockets of an exchange.
@@ -226,7 +227,7 @@ impl World {
             Fate::Refused | Fate::TimedOut => self.rng.usize(..=steps.len()),
         };
         let done = self.kernel.apply(target, steps, most);
-        self.judge_applied(&done, steps);
+        self.show(&Seen::Applied(&done, steps));
         if let Some(at) = done.at {
             self.digest.steps(self.now, at, &steps[..done.taken]);
         }
@@ -339,9 +340,7 @@ impl World {
 
     /// Sends an answer to its caller.
     fn reply(&mut self, id: RequestId, answer: Answer) {
-        if let Answer::Leased { .. } = &answer {
-            self.judge_way(id);
-        }
+        self.show(&Seen::Replied(id, &answer));
         let Some(asked) = self.requests.get_mut(&id) else { return };
         asked.answered = true;
         self.digest.answer(self.now, id, &answer);
@@ -350,22 +349,6 @@ impl World {
             self.spool.retain(|spooled| spooled.attachment != attachment);
         }
         self.after(10, MILLI, Event::Answer(id, Box::new(answer)));
-    }
-
-    /// Checks that when an ADD has its lease, nothing has the Ethernet address of the interface that is to come.
-    fn judge_way(&mut self, id: RequestId) {
-        let Some(add) = self.requests.get(&id).and_then(|asked| add_of(&asked.call)) else { return };
-        let Place::Parent { mac, .. } = add.place else { return };
-        self.judge_way_of(mac);
-    }
-
-    /// Checks that nothing has an Ethernet address when an interface with that address is to come.
-    pub(super) fn judge_way_of(&mut self, mac: Mac) {
-        let is_its = |sock: &Sock| matches!(sock.link, Link::Parent { port: true, .. }) && sock.link.mac() == mac;
-        let in_the_way = self.plan.wires != Some(Wires::Bridge);
-        if in_the_way && self.socks.values().any(|sock| is_its(sock) && sock.open_at.is_some()) {
-            self.fail(Rule::InTheWay, format!("{mac} is in use"));
-        }
     }
 
     /// Commits a group of the waiting transactions, one after the other.
@@ -427,9 +410,17 @@ impl World {
         if let Some(event) = ahead {
             self.fail(Rule::EventAhead, format!("{event:?}"));
         }
-        self.judge_removals(told);
-        self.note_leases(told);
-        self.note_left(told, &going);
+        self.noted(told, &going);
+    }
+
+    /// The events from `first` on are durable. `going`: records that went with these.
+    fn noted(&mut self, first: usize, going: &[Record]) {
+        let events = self.store.events[first..].to_vec();
+        let deaf = events.iter().filter(|event| event.kind == EventKind::DetectionOff).count();
+        self.stats.count_many("attachments with a station that is not heard", deaf);
+        self.note_removals(&events);
+        self.show(&Seen::Noted(&events));
+        self.note_left(&events, going);
     }
 
     /// The disk fills up, or has room again.

@@ -9,11 +9,12 @@ use leasehold_core::record::{Record, RecordState};
 use netns_fixtures::model::{ClientKey, Kind, Message, Packet, Purpose, code, decode};
 
 use super::actor::Actor;
+use super::seen::Seen;
 use super::{Micros, SECOND, World};
 use crate::subject::{is_in, key_of};
 use crate::timing::Times;
 use crate::trace::Brief;
-use crate::watch::{Holder, Rule};
+use crate::watch::Rule;
 
 /// How long after another client was offered its address a client may renew its lease at any time.
 const OFFERED: u64 = 30 * SECOND;
@@ -26,12 +27,11 @@ impl World {
             self.client_spoke(lan, &message, strays);
             self.judge_timing(lan, to, &message);
             if message.kind() == Some(Kind::Request) {
-                self.judge_rogue(lan, message.address(code::SERVER));
                 let asked = (message.xid, message.address(code::SERVER));
                 let latest = self.latest.entry((lan, message.key())).or_insert((asked, self.now));
                 if latest.0 != asked {
                     *latest = (asked, self.now);
-                    self.claims_asked_for(lan, &message);
+                    self.show(&Seen::Requests(lan, &message));
                 }
             }
         }
@@ -43,7 +43,7 @@ impl World {
     fn judge_timing(&mut self, lan: usize, to: Ipv4Addr, message: &Message) {
         let Some(purpose) = Purpose::of(message, Some(to)) else { return };
         let key = message.key();
-        let waited_for = purpose == Purpose::Discover && self.watch.waits_for(self.now, &key);
+        let waited_for = purpose == Purpose::Discover && self.calls.waits_for(self.now, &key);
         let address =
             if message.ciaddr.is_unspecified() { message.address(code::REQUESTED) } else { Some(message.ciaddr) };
         let offers = address.into_iter().flat_map(|address| self.offers_of(lan, address));
@@ -123,10 +123,8 @@ impl World {
         let payload = bytes.get(42..).unwrap_or_default();
         let Ok(message) = Message::decode(payload) else { return };
         let (key, is_nak) = (message.key(), message.kind() == Some(Kind::Nak));
+        self.show(&Seen::Heard(lan, bytes, &message));
         if self.segments[lan].is_of_rogue(bytes) {
-            if is_nak {
-                self.refused_by_rogue.insert((lan, key));
-            }
             return;
         }
         self.segments[lan].judge.heard(payload);
@@ -135,14 +133,12 @@ impl World {
             // Its holder may say so, after a restart too.
             let at = (&self.segments[lan].lan, message.yiaddr);
             let has_it = |record: &&Record| (&record.identity.lan, record.lease.ip()) == at;
-            self.store.durable.values().filter(has_it).for_each(|record| self.watch.unhush(record.link.mac()));
+            let macs: Vec<_> = self.store.durable.values().filter(has_it).map(|record| record.link.mac()).collect();
+            self.causes(macs);
         }
         // A NAK through a relay may not be the last word.
         if is_nak && message.giaddr.is_unspecified() {
-            self.refused_by_rogue.remove(&(lan, key.clone()));
             self.timing.refused(&(lan, key.clone()));
-            let named = |holder: &Holder| key_of(&holder.client_id) == key;
-            self.watch.holders.retain(|_, holder| holder.lan != lan || !named(holder));
         }
         if message.kind() == Some(Kind::Ack) {
             // Others that were offered the same address no longer ask for it, and ask anew if it is offered again.

@@ -14,11 +14,12 @@ use netns_fixtures::model::{
 };
 
 use super::daemon::is_dhcp;
+use super::seen::Seen;
 use super::shell::Sock;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{At, host_mac};
 use crate::plan::{Plan, ROGUE, Rogue, VLAN, Wires, happens};
-use crate::subject::{answer_of, key_of, message_of};
+use crate::subject::{answer_of, message_of};
 
 /// The server identifier of a rogue that nothing denies, and that has no address to give.
 const STRAY: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 1);
@@ -135,9 +136,8 @@ impl World {
         if !(wire.up && wire.carrier && self.now >= wire.blocked) {
             return;
         }
-        self.judge_link(exchange, &frame);
-        let Some(sock) = self.socks.get(&exchange) else { return };
         let (lan, in_reach) = (sock.lan, !(self.plan.beside && (over_host || is_direct(&sock.link))));
+        self.show(&Seen::Left { lan, exchange, frame: &frame });
         self.digest.frame(self.now, lan, &frame);
         self.stats.count(if is_dhcp(&frame) { "messages sent" } else { "ARP sent" });
         if in_reach {
@@ -258,6 +258,7 @@ impl World {
 
     /// Notes what a server did, and whom that excuses.
     fn served(&mut self, lan: usize, station: usize, served: Served) {
+        self.show(&Seen::Served(lan, station, served));
         match served {
             Served::Granted(address, purpose) => {
                 self.stats.count(match purpose {
@@ -269,18 +270,12 @@ impl World {
                 });
                 let server = self.segments[lan].stations[station].server();
                 let lease = server.and_then(|server| server.lease(self.model_time(), address));
-                let (client, name) = lease.map(|lease| (lease.client.clone(), lease.name.clone())).unzip();
+                let name = lease.map(|lease| lease.name.clone());
                 let until = lease.and_then(|lease| lease.until).map(|until| until.as_micros() as Micros);
                 let before = self.granted.insert((lan, address, name), until);
                 if before.flatten().is_some_and(|ended| ended <= self.now) {
                     self.excuse(lan, address, "lapsed");
                 }
-                // Its last holder no longer has it.
-                let knows = self.plan.knows;
-                self.watch.holders.retain(|_, holder| {
-                    let same = Some(knows.key(key_of(&holder.client_id), holder.mac.0)) == client;
-                    same || (holder.lan, holder.address) != (lan, address)
-                });
             }
             Served::Refused(address, _) => {
                 self.stats.count("NAK");

@@ -400,7 +400,7 @@ impl World {
             }
             None => {}
         }
-        self.watch.holders.remove(&self.actors[index].attachment);
+        self.nobody_has(index);
         let call = Call::Network(NetworkCall::DeleteEndpoint(id.clone()));
         self.twice(&call);
         self.ask(index, Role::Unmake, call, self.now);

@@ -1,0 +1,154 @@
+//! Calls that are handed to the core, and their answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use leasehold_core::effect::{Add, Answer, Call, NetworkAnswer, NetworkCall, RequestId};
+use leasehold_core::identity::{Attachment, ClientId};
+use leasehold_core::record::{DockerKey, DockerRecord, RecordState};
+use leasehold_core::wire::Mac;
+use netns_fixtures::model::ClientKey;
+
+use super::{Breach, Rule, breach};
+use crate::store::Store;
+use crate::subject::{add_of, created, is_collected};
+
+/// A request that was handed to the core.
+#[derive(Debug)]
+struct Asked {
+    call: Call,
+    /// When its answer is due.
+    due: u64,
+    /// Whether a DEL has overtaken this ADD: it cannot succeed any more.
+    overtaken: bool,
+}
+
+/// How soon a DEL or CHECK is answered, in microseconds: this includes the shell's own limits, but not endless failures.
+const PATIENCE: u64 = 30_000_000;
+/// How late a timer may be.
+const SLACK: u64 = 50_000;
+
+/// The calls of one run of the daemon: each is answered once, in time, with what is true and durable.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    asked: BTreeMap<RequestId, Asked>,
+    gone: BTreeSet<RequestId>,
+    /// Clients of containers that are being adopted, and until when.
+    adopting: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Calls {
+    /// Records a request that is handed to the core.
+    pub(crate) fn request(&mut self, now: u64, id: RequestId, call: &Call) {
+        let limit = match call {
+            Call::Add(add) => add.timeout.as_micros() as u64 + SLACK,
+            // The store and the kernel come after the lease.
+            Call::Network(_) if add_of(call).is_some() => {
+                add_of(call).map_or(0, |add| add.timeout.as_micros() as u64) + PATIENCE
+            }
+            Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
+            Call::RequestPool(_) | Call::Reserve { .. } | Call::ReleaseAddress { .. } | Call::Network(_) => PATIENCE,
+            Call::List | Call::ReleasePool { .. } | Call::Ranges(_) => SLACK,
+        };
+        if let Call::Del { attachment, .. } = call {
+            let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if add.attachment == *attachment);
+            self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
+        }
+        if let Call::Collect { network, keep } = call {
+            let stale = |attachment: &Attachment| is_collected(attachment, network, keep);
+            let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if stale(&add.attachment));
+            self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
+        }
+        if let Call::Network(NetworkCall::DeleteEndpoint(endpoint)) = call {
+            let is_it = |asked: &&mut Asked| matches!(created(&asked.call), Some(request) if request.id == *endpoint);
+            self.asked.values_mut().filter(is_it).for_each(|asked| asked.overtaken = true);
+        }
+        self.asked.insert(id, Asked { call: call.clone(), due: now + limit, overtaken: false });
+    }
+
+    /// Handles a suspend of the host: what was due meanwhile is due that much later.
+    pub(crate) fn resumed(&mut self, asleep: u64) {
+        self.asked.values_mut().for_each(|asked| asked.due += asleep);
+    }
+
+    /// Records a hang-up that is handed to the core; returns whether its request was still open.
+    pub(crate) fn hung_up(&mut self, id: RequestId) -> bool {
+        self.gone.insert(id);
+        self.asked.remove(&id).is_some()
+    }
+
+    /// Returns the namespace of the ADD that a request is, while that is open.
+    pub(crate) fn namespace_of(&self, id: RequestId) -> Option<PathBuf> {
+        let Call::Add(add) = &self.asked.get(&id)?.call else { return None };
+        add.place.netns().map(Path::to_owned)
+    }
+
+    /// Records that the daemon adopts a container, which counts as a call until then.
+    pub(crate) fn adopts(&mut self, client: &ClientId, until: u64) {
+        self.adopting.insert(client.as_bytes().to_vec(), until);
+    }
+
+    /// Returns whether somebody waits for a client's lease.
+    pub(crate) fn waits_for(&self, now: u64, client: &ClientKey) -> bool {
+        let ClientKey::Id(id) = client else { return false };
+        let is_it = |add: &Add| add.client_id.resolve(Mac::default()).as_bytes() == id;
+        self.asked.values().any(|asked| add_of(&asked.call).is_some_and(is_it))
+            || self.adopting.get(id).is_some_and(|until| now < *until)
+    }
+
+    /// Returns whether a call is waiting for its answer.
+    pub(crate) fn is_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Finds a request that should have been answered.
+    pub(crate) fn overdue(&self, now: u64) -> Option<Breach> {
+        let (id, asked) = self.asked.iter().find(|(_, asked)| now > asked.due)?;
+        Some(breach(Rule::Unanswered, format!("{id:?}: {:?}", asked.call)))
+    }
+
+    pub(crate) fn reply(&mut self, id: RequestId, answer: &Answer, store: &Store) -> Option<Breach> {
+        let Some(asked) = self.asked.remove(&id) else {
+            let rule = if self.gone.contains(&id) { Rule::AnswerToNobody } else { Rule::Answers };
+            return Some(breach(rule, format!("{id:?}: {answer:?}")));
+        };
+        match (&asked.call, answer) {
+            (Call::Add(add), Answer::Leased { .. }) if asked.overtaken => {
+                Some(breach(Rule::DelOvertaken, format!("{} was leased after its DEL", add.attachment)))
+            }
+            (Call::Add(add), Answer::Leased { lease, .. }) => {
+                let durable = store.known().any(|record| {
+                    let bound = record.attachment == add.attachment && record.state == RecordState::Bound;
+                    // Times are not in the answer: an extension may wait for the store.
+                    bound && record.lease.grants_the_same(lease)
+                });
+                (!durable).then(|| breach(Rule::NotDurable, format!("{}: {lease:?}", add.attachment)))
+            }
+            (Call::Network(NetworkCall::CreateEndpoint(request)), Answer::Network(NetworkAnswer::Endpoint(record))) => {
+                let key = DockerKey::Endpoint(request.id.clone());
+                let durable =
+                    matches!(store.docker.get(&key), Some(DockerRecord::Endpoint(there)) if *there == **record);
+                match () {
+                    () if asked.overtaken => {
+                        Some(breach(Rule::DelOvertaken, format!("{} is there after its end", request.id)))
+                    }
+                    () => (!durable).then(|| breach(Rule::NotDurable, format!("{record:?}"))),
+                }
+            }
+            (Call::Network(NetworkCall::Create(_) | NetworkCall::Delete(_)), Answer::Network(NetworkAnswer::Done))
+            | (Call::Network(NetworkCall::DeleteEndpoint(_)), Answer::Network(NetworkAnswer::Done))
+            | (Call::Network(NetworkCall::Join { .. }), Answer::Network(NetworkAnswer::Joined { .. }))
+            | (Call::Del { .. }, Answer::Deleted)
+            | (Call::Check { .. }, Answer::Checked)
+            | (Call::Collect { .. }, Answer::Collected)
+            | (Call::Status { .. }, Answer::Ready)
+            | (Call::List, Answer::Bindings { .. })
+            | (Call::RequestPool(_), Answer::Pool { .. })
+            | (Call::ReleasePool { .. }, Answer::PoolReleased)
+            | (Call::Reserve { .. }, Answer::Reserved(_))
+            | (Call::ReleaseAddress { .. }, Answer::Released)
+            | (_, Answer::Failed(_)) => None,
+            (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The rules, and what the core promises about the calls and effects of one run, which the world has to know too.
+
+mod calls;
+mod effects;
+
+use netns_fixtures::model::Violation;
+
+pub(crate) use self::calls::Calls;
+pub(crate) use self::effects::Effects;
+use crate::plan::EffectKind;
+
+/// Which rule was broken. Numbers are those of the design's invariants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// 1: a caller heard of a lease that was not durable.
+    NotDurable,
+    /// 2: two Persists, two Opens or two Applies of one binding are under way.
+    Two(EffectKind),
+    /// A request was answered twice, or an unknown one was.
+    Answers,
+    /// 2: an ADD succeeded although a DEL of its attachment came after it.
+    DelOvertaken,
+    /// 3: a request was answered after its caller was known to be gone.
+    AnswerToNobody,
+    /// An answer of another kind than the call.
+    WrongAnswer,
+    /// 4: a RELEASE of an address that a live attachment holds.
+    ReleaseUnderHolder,
+    /// 4: a DECLINE of an address that a live attachment holds.
+    DeclineUnderHolder,
+    /// 4: a RELEASE while another host has the address under the same identity.
+    ReleaseElsewhere,
+    /// A lease whose identity can return went back too early, or is kept too long.
+    Grace,
+    /// A frame for sockets that are not open, or were closed.
+    SendUnopened,
+    /// 5: sockets stay open with nothing to do.
+    IdleSockets,
+    /// Effects that nobody waits for pile up.
+    Unbounded,
+    /// 6: the daemon keeps a namespace alive.
+    PinnedNamespace,
+    /// A macvlan of the daemon has the Ethernet address of an interface that is to come.
+    InTheWay,
+    /// 7: a packet after a restart, before T1 and without cause.
+    Chatty,
+    /// 9: a call is not answered by its time-out.
+    Unanswered,
+    /// A client's message that violates RFC 2131.
+    Client(Box<Violation>),
+    /// The core asks to be woken again and again without progress.
+    Spins,
+    /// A server that is denied, or must not be believed, was believed.
+    Rogue,
+    /// 4: two live attachments hold one address of a LAN.
+    Twice,
+    /// A message outside its window, or again too soon (RFC 2131 §4.1, §4.4.5).
+    Timing,
+    /// A client whose link was away for long was not heard by a server soon after.
+    Unconfirmed,
+    /// A message leaves by another link than it should.
+    WrongLink,
+    /// A lease stays at its server without a holder.
+    Stranded,
+    /// An attachment goes on with an address that a neighbour uses, though it could hear that.
+    Squatted,
+    /// An ADD succeeded with an address that a neighbour was heard to use.
+    Accepted,
+    /// An ADD declined more than ten addresses.
+    Declines,
+    /// Addresses of a LAN were declined in a row, too soon after each other (RFC 5227 §2.1.1).
+    Pace,
+    /// ADDs are held back on a LAN where one client alone meets conflicts.
+    HeldUp,
+    /// An address was declined without cause.
+    Declined,
+    /// The name servers that the host's programs read are not those of the leases.
+    Published,
+    /// A container's interface does not carry what its lease says, or more.
+    Interface,
+    /// An address is reported as taken off by somebody, and nobody took it off.
+    Removed,
+    /// The core keeps something after it is over.
+    Kept,
+    /// A live attachment's lease is gone, at the server or at the daemon.
+    LeaseLost,
+    /// An attachment that is gone still holds a lease.
+    Orphan,
+    /// The server was not told in time that a lease came back.
+    NotReleased,
+    /// A call failed though nothing was wrong.
+    Failed,
+    /// An event reports a lease that the store does not have.
+    EventAhead,
+    /// A Docker endpoint was told an address that its network does not have, or has reserved.
+    Unfit,
+    /// A link that was made for Docker is there without its endpoint, or is missing.
+    Wired,
+    /// Something is left when all is gone.
+    Residue,
+    /// Callers never finish.
+    Unsettled,
+}
+
+/// A broken rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Breach {
+    /// Which.
+    pub(crate) rule: Rule,
+    /// How.
+    pub(crate) detail: String,
+}
+
+/// Returns a breach of a rule.
+pub(crate) fn breach(rule: Rule, detail: impl Into<String>) -> Breach {
+    Breach { rule, detail: detail.into() }
+}

@@ -1,0 +1,20 @@
+//! Clients whose link is back.
+
+use super::*;
+
+/// A server hears of their leases soon after their ports forward.
+pub(super) fn confirmed(world: &World, seen: &Seen<'_>, says: &mut Says) {
+    let Seen::HeardBy { at, lost, forwards } = *seen else { return };
+    let Some(back) = world.ports.back.get(&at).copied() else { return };
+    let has_changed = world.ports.lost.contains_key(&at) || back > forwards;
+    let lived = |actor: &&Actor| actor.at == Some(at) && actor.phase == Phase::Live && actor.told_at < lost;
+    let Some(actor) = world.actors.iter().find(lived).filter(|actor| !has_changed && !actor.docker) else { return };
+    let heard = world.ports.taken.get(&(actor.lan, actor.client_key()));
+    says.count("clients that are to be heard after a loss of carrier");
+    // What leaves by the LAN's link is heard before this port forwards.
+    if heard.is_none_or(|heard| *heard < back) {
+        let since = (world.now - forwards) / SECOND;
+        let detail = format!("{}: no server has heard it for {since} s, since its port forwards", actor.attachment);
+        says.broken(Rule::Unconfirmed, detail);
+    }
+}

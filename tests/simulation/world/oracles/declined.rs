@@ -1,0 +1,94 @@
+//! Addresses that clients decline.
+
+use super::*;
+
+/// How many DECLINEs an ADD may send (RFC 5227 §1.1).
+const MOST: usize = 10;
+/// How many DECLINEs of what one server offers an ADD again and again.
+const MOST_OF_ONE: usize = 3;
+/// How soon a DECLINE follows the ARP packet that causes it.
+const CLAIMED: Micros = 60 * SECOND;
+
+/// Each has a cause, and no ADD declines without end.
+#[derive(Default)]
+pub(super) struct Declined {
+    /// What an ADD under way has declined.
+    declines: BTreeMap<Who, Vec<Ipv4Addr>>,
+    /// The attachments whose leases a transaction under way holds.
+    writing: BTreeMap<OpId, Vec<Attachment>>,
+    /// The attachments whose leases the store has refused at this very moment: their ADDs are undone.
+    refused: Vec<Attachment>,
+}
+
+impl Oracle for Declined {
+    fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
+        match seen {
+            Seen::Emitted(Effect::Persist { op, changes }) => {
+                let whose = |change: &Change| match change {
+                    Change::Put(_, record) => Some(record.attachment.clone()),
+                    _ => None,
+                };
+                self.writing.insert(*op, changes.iter().filter_map(whose).collect());
+            }
+            Seen::Done(op, outcome) => {
+                let whose = self.writing.remove(op).unwrap_or_default();
+                self.refused = if let Outcome::Persisted(Err(_)) = outcome { whose } else { Vec::new() };
+            }
+            Seen::Fed => self.refused.clear(),
+            Seen::Declines(who, address, server) => {
+                self.judge_cause(world, who, (*address, *server), says);
+                self.count(world, who, *address, says);
+            }
+            Seen::AddBegins(who) | Seen::AddEnds(who, _) => _ = self.declines.remove(*who),
+            Seen::Ended => *self = Self::default(),
+            _ => {}
+        }
+    }
+}
+
+impl Declined {
+    /// Judges why a client declines an address: somebody else has it, or had it a moment ago.
+    fn judge_cause(&self, world: &World, who: &Who, about: (Ipv4Addr, Option<Ipv4Addr>), says: &mut Says) {
+        let (lan, (address, named)) = (who.0, about);
+        let mut claims = world.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
+        let is_claimed = claims.any(|((.., mac), at)| *mac != who.1 && *at + CLAIMED >= world.now);
+        // This attachment does not hear otherwise of what another server granted to another one.
+        let lives = |until: &Option<u64>| until.is_none_or(|until| until > world.now);
+        let granted = world.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
+        let mut others = granted.filter_map(|((.., client), _)| client.clone()).filter(|client| *client != who.2);
+        let foreign = others.any(|client| world.granted_by.get(&(lan, address, client)).copied() != named);
+        if foreign {
+            says.count("addresses of another server's clients declined");
+        }
+        if !is_claimed && !foreign && !self.is_unproven(world, who) {
+            says.broken(Rule::Declined, format!("{address}, which nobody else uses"));
+        }
+    }
+
+    /// Counts an ADD's DECLINEs.
+    fn count(&mut self, world: &World, who: &Who, address: Ipv4Addr, says: &mut Says) {
+        if !world.adds(who) {
+            self.declines.remove(who);
+            return;
+        }
+        let mac = who.1;
+        let declined = self.declines.entry(who.clone()).or_default();
+        declined.push(address);
+        let (count, again) = (declined.len(), declined.iter().filter(|before| **before == address).count());
+        if count > MOST || again > MOST_OF_ONE * world.plan.servers {
+            let detail = format!("{mac} declines {address}, for the {again}th time, the {count}th DECLINE of its ADD");
+            says.broken(Rule::Declines, detail);
+        }
+        if again == MOST_OF_ONE {
+            says.count("addresses declined three times by an ADD");
+        }
+    }
+
+    /// Returns whether a station that answers for all has claimed an address to an ADD that was cut short, by its caller or by
+    /// the store, before its claims were found to prove nothing. Until then they count (RFC 5227 §2.1.1).
+    fn is_unproven(&self, world: &World, who: &Who) -> bool {
+        let refused = |actor: &&Actor| self.refused.contains(&actor.attachment);
+        let is_undone = world.actors.iter().filter(refused).any(|actor| world.who(actor).as_ref() == Some(who));
+        world.plan.proxy && (is_undone || !world.adds(who))
+    }
+}

@@ -1,0 +1,79 @@
+//! Answers to ADDs in a calm world.
+
+use super::*;
+
+/// An ADD fails only for what its caller did, or for want of time, and one that succeeds has a link that is ready.
+pub(super) fn failures(world: &World, seen: &Seen<'_>, says: &mut Says) {
+    match seen {
+        Seen::Answered(index, _, Answer::Leased { .. }) if world.calm => judge_link(world, *index, says),
+        Seen::Answered(index, asked, Answer::Failed(failure)) => judge(world, *index, asked, failure, says),
+        _ => {}
+    }
+}
+
+/// Checks that in a calm world an ADD fails only for what its caller did, or for want of time.
+fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &mut Says) {
+    let actor = &world.actors[index];
+    let intact = actor.docker || actor.at.is_some_and(|at| world.kernel.link(at).is_some());
+    let recent = world
+        .actors
+        .iter()
+        .any(|other| other.group == actor.group && other.died.is_some_and(|died| world.now < died + world.noticed()));
+    let chosen = actor.wanted.is_some();
+    let is_in_use = world.claims_heard() > 0 || world.plan.stubborn && !world.plan.squatters.is_empty();
+    let explained = match failure {
+        // Another has the requested address, or had it.
+        Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. } if chosen => true,
+        Failure::Held { .. } => world.plan.sharers > 1 || recent,
+        Failure::Attached { .. } => recent,
+        Failure::Link { .. } => !intact,
+        Failure::AddressHeld { .. } => has_namesake(world, index),
+        Failure::Unfit { .. } => actor.docker,
+        // Its server may offer it nothing else.
+        Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if is_in_use => true,
+        // Its time is over. What another has may become free in its last moment.
+        Failure::Conflict { .. }
+        | Failure::Conflicts { .. }
+        | Failure::Nak { .. }
+        | Failure::NoOffer { .. }
+        | Failure::NoAck { .. }
+        | Failure::TimedOut { .. } => {
+            let had = add_of(&asked.call).map(|add| add.timeout).filter(|_| !asked.behind);
+            let needs = world.plan.needs() + world.plan.one_try() * world.claims_heard();
+            had.is_none_or(|had| had < needs) || has_namesake(world, index)
+        }
+        _ => false,
+    };
+    let doing = actor.attachment.to_string();
+    if world.calm && !explained && !world.winding_down {
+        says.broken(Rule::Failed, format!("ADD of {doing}: {failure}"));
+    }
+    if let Failure::Held { .. } = failure {
+        says.count("held by another");
+    }
+}
+
+/// Checks that in a calm world the link is as the server wants it by the time of the answer.
+fn judge_link(world: &World, index: usize, says: &mut Says) {
+    let actor = &world.actors[index];
+    let Some(wire) = actor.at.filter(|_| !actor.docker).and_then(|at| world.kernel.link(at)) else { return };
+    let (good, state) = (wire.up && wire.carrier && wire.mtu == world.plan.mtu.map_or(1500, u32::from), wire.mtu);
+    if !good {
+        says.broken(Rule::Failed, format!("actor {index} got a lease on a link that is not ready, MTU {state}"));
+    }
+}
+
+/// Returns whether another actor has, or had since this one's began, a container that servers do not tell apart from this
+/// one's. A container that ended meanwhile had its address for part of that time, and an ADD that is refused the address
+/// again and again asks with growing pauses.
+fn has_namesake(world: &World, index: usize) -> bool {
+    let known = |actor: &Actor| (actor.lan, world.known_as(&actor.client_id, actor.mac));
+    let began = world.actors[index].began;
+    let lives = |actor: &Actor| {
+        let died = actor.died.is_some_and(|died| world.now < died + world.noticed());
+        actor.phase != Phase::Idle || died || actor.ended.is_some_and(|ended| ended >= began)
+    };
+    let own = known(&world.actors[index]);
+    let mut others = world.actors.iter().enumerate().filter(|(other, _)| *other != index);
+    others.any(|(_, other)| lives(other) && known(other) == own)
+}

@@ -1,0 +1,30 @@
+//! Addresses of Docker's endpoints.
+
+use super::*;
+
+/// Each is in its network's pool, not reserved, and the one that was asked for.
+pub(super) fn fit(world: &World, seen: &Seen<'_>, says: &mut Says) {
+    let Seen::Answered(index, _, Answer::Leased { lease, .. }) = seen else { return };
+    let actor = &world.actors[*index];
+    if actor.docker && actor.form != Some(Form::Leased) {
+        judge(world, actor.lan, lease.ip(), says);
+        judge_chosen(actor, lease.ip(), says);
+    }
+}
+
+/// Checks that an endpoint is told no address that its network cannot have, or that was reserved.
+fn judge(world: &World, lan: usize, address: Ipv4Addr, says: &mut Says) {
+    let reserved = world.networks[lan].reserved.contains(&address);
+    if reserved || !pool_of(lan).subnet.contains(&address) {
+        says.broken(Rule::Unfit, format!("an endpoint has {address}, reserved: {reserved}"));
+    }
+}
+
+/// Checks that an endpoint that asks for an address gets that or none.
+fn judge_chosen(actor: &Actor, address: Ipv4Addr, says: &mut Says) {
+    let Some(wanted) = actor.wanted else { return };
+    says.count("addresses that were chosen");
+    if wanted != address {
+        says.broken(Rule::Unfit, format!("an endpoint has {address}, and asked for {wanted}"));
+    }
+}

@@ -1,0 +1,51 @@
+//! The daemon's sockets, and what it waits for.
+
+use super::*;
+
+/// How soon the core has something to do while sockets are open: at least to close them.
+const WINDOW: Micros = 35 * SECOND;
+/// No exchange has sockets older than this.
+const PIN: Micros = 120 * SECOND;
+/// How long the daemon's sockets keep a dead namespace: if the news of its end was lost, for the time of an ADD.
+const PINNED: Micros = 40 * SECOND;
+
+/// None stays open without need, none keeps a namespace, and what is under way does not pile up.
+pub(super) fn sockets(world: &World, seen: &Seen<'_>, says: &mut Says) {
+    match seen {
+        Seen::Passed => {
+            judge_sockets(world, says);
+            judge_rest(world, says);
+        }
+        Seen::Quiet(_) => {
+            let open = world.effects.open_exchanges();
+            if open > 0 {
+                says.broken(Rule::IdleSockets, format!("{open} exchanges are open in quiet: {:?}", world.socks));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Judges sockets by their age. Exchanges are numbered in their order.
+fn judge_sockets(world: &World, says: &mut Says) {
+    let first = world.socks.first_key_value();
+    if let Some((exchange, sock)) = first.filter(|(_, sock)| world.now > sock.since.max(world.resumed) + PIN) {
+        says.broken(Rule::IdleSockets, format!("{exchange:?} on {:?}", sock.link));
+    }
+    let first = world.pinned.first_key_value();
+    if let Some((cookie, _)) = first.filter(|(_, since)| world.now > (**since).max(world.resumed) + PINNED) {
+        says.broken(Rule::PinnedNamespace, format!("namespace {cookie} is gone but for the daemon's sockets"));
+    }
+}
+
+/// Judges sockets that are open though the core waits for nothing, or for nothing soon, and what it waits for.
+fn judge_rest(world: &World, says: &mut Says) {
+    let (under_way, open) = (world.effects.under_way(), world.effects.open_exchanges());
+    let waits = under_way > 0 || world.timer.is_some_and(|(_, at)| at < world.now + WINDOW);
+    if open > 0 && !waits {
+        says.broken(Rule::IdleSockets, format!("{open} exchanges are open at rest"));
+    }
+    if under_way > 8 * world.actors.len() + 32 {
+        says.broken(Rule::Unbounded, format!("{under_way} effects are under way"));
+    }
+}
