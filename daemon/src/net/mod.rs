@@ -11,7 +11,7 @@
 //! * [`survey`] looks for what keeps DHCP servers from answering.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`] hears
 //!   when the path to one goes, and [`process`] when the process by which one is known ends.
-//! * [`heap`] gives back to the kernel what the allocator keeps after a burst.
+//! * [`heap`] gives back to the kernel what nobody needs after a burst.
 //! * [`inherit`] takes the socket that systemd passes.
 //!
 //! Nothing here waits on the loop, and nothing polls. No namespace is kept alive longer than an exchange or a look
@@ -94,7 +94,7 @@ const MOST_DESCRIPTORS: usize = 3;
 /// The number of exchanges at which to look for those whose end went unnoticed; after that, twice as many as last time.
 const SWEEP: usize = 64;
 
-/// How many exchanges leave much free memory behind.
+/// How many exchanges leave much behind that nobody needs.
 const BURST: usize = 64;
 /// When that is given back: the threads that closed their sockets have ended by then.
 const AFTER_BURST: Duration = Duration::from_secs(3);
@@ -253,7 +253,7 @@ pub(crate) struct Net {
     uplinks: Arc<Uplinks>,
     sockets: Arc<Semaphore>,
     sweep_at: usize,
-    /// How many exchanges there were since free memory was last given back.
+    /// How many exchanges there were since memory was last given back.
     burst: usize,
     watch: JoinHandle<()>,
 }
@@ -282,7 +282,7 @@ impl Net {
         let own = Own::start(config.store, pool.clone(), events.clone());
         let (docker_netns, exchanges) = (config.docker_netns, HashMap::new());
         let uplinks = Arc::new(Uplinks::open());
-        Ok(Self {
+        let mut net = Self {
             runtime,
             pool,
             events,
@@ -293,9 +293,12 @@ impl Net {
             uplinks,
             sockets,
             sweep_at: SWEEP,
-            burst: 0,
+            burst: BURST,
             watch,
-        })
+        };
+        // The start leaves as much behind.
+        net.trim();
+        Ok(net)
     }
 
     /// Opens the sockets of an exchange.
@@ -443,7 +446,7 @@ impl Net {
         });
     }
 
-    /// Gives free memory back a moment after the last of many exchanges.
+    /// Gives memory back a moment after the last of many exchanges.
     fn trim(&mut self) {
         if self.exchanges.is_empty() && self.burst >= BURST {
             self.burst = 0;
