@@ -133,7 +133,11 @@ fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believe
             now = stage.deadline().0;
         };
         assert!(matches!(won, Some(Verdict::Won(_))), "waited for {waited_for}, {lease} s: {won:?}");
-        assert!(answers <= 2, "waited for {waited_for}, {lease} s: after {answers} answers");
+        // A transaction that went on through the silence would have begun before the lease's time.
+        assert!(
+            answers <= if lease < 10 { 2 } else { 1 },
+            "waited for {waited_for}, {lease} s: after {answers} answers"
+        );
     }
 }
 

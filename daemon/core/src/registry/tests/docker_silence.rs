@@ -4,9 +4,11 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::super::*;
+use super::docker::endpoint_mac;
 use super::rig::*;
 use crate::effect::{Call, Failure, RequestId};
 use crate::event::EventKind;
+use crate::link::KernelEvent;
 use crate::record::RecordState;
 
 /// What the server gives first.
@@ -127,6 +129,31 @@ fn a_lease_that_nobody_confirmed_is_asked_for_until_somebody_does() {
     assert_eq!(rig.rows()[0].state, BOUND);
     let granted = rig.only_record().lease.start.since_boot().as_secs_f64();
     assert!(granted > 1230.0, "{granted}");
+}
+
+#[test]
+fn a_lease_that_nobody_confirmed_is_asked_for_after_its_interface_lost_carrier_too() {
+    let mut rig = kept(4000);
+    let add = rig.endpoint(1);
+    rig.run_until(1004.0);
+    assert!(rig.is_leased(add));
+    rig.inside.insert(endpoint_mac(1), 1);
+    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: endpoint_mac(1) }));
+    rig.configure("192.0.2.50/24");
+    rig.run_until(1020.0);
+    rig.tell_carrier(false);
+    rig.run_until(1022.0);
+    rig.tell_carrier(true);
+    for from in [1030.0, 1105.0, 1180.0] {
+        rig.run_until(from);
+        let before = rig.count_sent(3);
+        rig.run_until(from + 75.0);
+        assert!((1..12).contains(&(rig.count_sent(3) - before)), "now and then");
+    }
+    assert!(rig.only_record().unconfirmed);
+    rig.server = Server::Up;
+    rig.run_until(1330.0);
+    assert_eq!((rig.rows()[0].state, rig.only_record().unconfirmed), (BOUND, false));
 }
 
 #[test]
