@@ -70,13 +70,16 @@ pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, floors: &Floors, ver
 /// Reports the calls on a bridge. A client without an answer in time asks again: its first DISCOVER was lost, mostly because the
 /// bridge did not forward yet.
 pub(crate) fn bridge(load: Load, turns: &Pair<Turns>, verdict: &mut Verdict) {
-    let (said, most) = if load == Load::Quiet { ("quiet", 0) } else { ("busy", rounds::SEQUENTIAL / 20) };
+    let (machine, most) = if load == Load::Quiet { ("quiet", 0) } else { ("busy", rounds::SEQUENTIAL / 20) };
     let Pair { ours, theirs } = turns;
-    title(&format!("One after the other on a bridge, links down, machine {said}, {} each: ADD", ours.add.each.len()));
+    title(&format!("One after the other on a bridge, links down, machine {machine}: ADD"));
     percentiles(&ours.add.each, &theirs.add.each, &[50, 90, 99, 100]);
-    let [mine, other] = [&ours.add.each, &theirs.add.each].map(|adds| adds.longer_than(ASKS_AGAIN));
-    row("that asked again", &mine.to_string(), &other.to_string(), other as f64 / mine as f64);
-    let what = format!("bridge, machine {said}");
+    let [mine, other] = [&ours.add.each, &theirs.add.each].map(|adds| (adds.longer_than(ASKS_AGAIN), adds.len()));
+    let said = |(asked, of): (usize, usize)| format!("{asked} of {of}");
+    let share = |(asked, of): (usize, usize)| asked as f64 / of as f64;
+    row("that asked again", &said(mine), &said(other), share(other) / share(mine));
+    let mine = mine.0;
+    let what = format!("bridge, machine {machine}");
     verdict.promise(format!("{what}: at most {most} ADDs ask again"), mine <= most, mine.to_string());
     whole(turns, &what, verdict);
 }

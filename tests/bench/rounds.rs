@@ -21,6 +21,8 @@ const STARTS: usize = 100;
 pub(crate) const SEQUENTIAL: usize = 100;
 /// The containers of one turn of it.
 const SEQUENTIAL_TURN: usize = 10;
+/// How many such turns each contender has.
+const SEQUENTIAL_ROUNDS: usize = SEQUENTIAL / SEQUENTIAL_TURN;
 /// The calls under way at once in the parallel measurement.
 pub(crate) const AT_ONCE: usize = 32;
 /// The fewest containers attached in a parallel measurement, in all its turns.
@@ -119,7 +121,7 @@ pub(crate) fn sequential(
     links: Links,
 ) -> Result<(Pair<Turns>, Floors), Box<dyn Error>> {
     let mut floors = Floors::new(binaries)?;
-    let turns = taking_turns(binaries, ground, links, |ground, first| {
+    let turns = taking_turns(binaries, ground, links, SEQUENTIAL_ROUNDS, |ground, first| {
         ground.prepare(first, SEQUENTIAL_TURN, Links::Up)?;
         floors.measure(binaries, ground.places(first, SEQUENTIAL_TURN))?;
         ground.finish(first, SEQUENTIAL_TURN)
@@ -127,24 +129,27 @@ pub(crate) fn sequential(
     Ok((turns, floors))
 }
 
-/// Attaches and detaches one container after the other, on a ground that is on a bridge.
+/// Attaches and detaches one container after the other, on a ground that is on a bridge. The incumbent has one turn: with links
+/// that are down, each of its ADDs takes some seconds, and many turns say no more.
 pub(crate) fn bridge(binaries: &Binaries, ground: &mut Ground) -> Result<Pair<Turns>, Box<dyn Error>> {
-    taking_turns(binaries, ground, Links::Down, |_, _| Ok(()))
+    taking_turns(binaries, ground, Links::Down, 1, |_, _| Ok(()))
 }
 
-/// Makes both contenders attach and detach each container; `after` runs when both have had the containers from one on.
+/// Makes leasehold attach and detach each container, and the incumbent those of its first `incumbents` turns; `after` runs when both
+/// have had the containers from one on.
 fn taking_turns(
     binaries: &Binaries,
     ground: &mut Ground,
     links: Links,
+    incumbents: usize,
     mut after: impl FnMut(&mut Ground, usize) -> Result<(), Box<dyn Error>>,
 ) -> Result<Pair<Turns>, Box<dyn Error>> {
     let ours = Contender::start(Who::Ours, binaries, &ground.lan.host)?;
     let theirs = Contender::start(Who::Theirs, binaries, &ground.lan.host)?;
     let mut turns = Pair::<Turns>::default();
-    for round in 0..SEQUENTIAL / SEQUENTIAL_TURN {
+    for round in 0..SEQUENTIAL_ROUNDS {
         let first = round * SEQUENTIAL_TURN;
-        for who in order(round) {
+        for who in order(round).into_iter().filter(|who| *who == Who::Ours || round < incumbents) {
             ground.prepare(first, SEQUENTIAL_TURN, links)?;
             let contender = if who == Who::Ours { &ours } else { &theirs };
             let (add, del) = one_by_one(contender, ground.places(first, SEQUENTIAL_TURN))?;
