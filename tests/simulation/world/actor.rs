@@ -1,5 +1,6 @@
 //! One runtime as its daemon sees it: what it asks for, what it was told, what it is doing.
 
+use std::fmt::Debug;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
-use leasehold_core::effect::{Add, Call, ClientIdRule, RequestId};
+use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, RequestId};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
@@ -19,21 +20,76 @@ use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
 
-use super::Micros;
+use super::{Micros, World};
 use crate::kernel::{At, DOCKER_NETNS, host_mac};
 use crate::plan::{Plan, ROGUE, Rogue, Wires};
 use crate::subject::{container, key_of};
 
 /// The prefix length of the pools that Docker was asked for.
-pub(crate) const DOCKER_PREFIX: u8 = 22;
-
-/// How our door names the network of an endpoint for which no IPAM driver is asked.
-pub(super) const NETWORK: &str = "network ";
+pub(super) const DOCKER_PREFIX: u8 = 22;
 
 /// Returns the pool of Docker's network on a LAN. The request spells it, whatever the store has lost.
 pub(super) fn pool_of(lan: usize) -> PoolId {
     let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), DOCKER_PREFIX).expect("it is a prefix length");
     PoolId::new(format!("parent=eth{lan}"), subnet, None)
+}
+
+/// How a door's caller deals with one container, which is an actor's.
+pub(super) trait Door: Sync {
+    /// Returns whether a container can begin on a LAN.
+    fn is_ready(&self, _world: &World, _lan: usize) -> bool {
+        true
+    }
+
+    /// Makes its namespace.
+    fn makes(&self, world: &mut World, index: usize);
+
+    /// Asks for its address.
+    fn asks(&self, world: &mut World, index: usize, add: Add, patience: Micros) -> RequestId {
+        world.ask(index, Role::Add, Call::Add(Box::new(add)), patience)
+    }
+
+    /// Goes on once it has its address.
+    fn leased(&self, world: &mut World, index: usize, lease: &Lease);
+
+    /// Looks at why it has none.
+    fn failed(&self, _world: &mut World, _index: usize, _failure: &Failure) {}
+
+    /// Does something while it runs.
+    fn next(&self, world: &mut World, index: usize);
+
+    /// Does what only this door's callers do.
+    fn acts(&self, world: &mut World, index: usize, act: Act);
+
+    /// Asks for its end.
+    fn ends(&self, world: &mut World, index: usize);
+
+    /// Returns whether only its caller can tell that it died.
+    fn dies_unseen(&self, _world: &World) -> bool {
+        false
+    }
+
+    /// Takes the answer to a call that only this door's callers make; `None`: the connection broke.
+    fn answered(&self, _world: &mut World, _index: usize, _asked: &Asked, _answer: Option<Answer>) {}
+}
+
+/// What is asked through a door about a LAN, now and then.
+pub(super) trait Errand: Debug + Sync {
+    /// Plans the first time.
+    fn begins(&self, world: &mut World, lan: usize);
+
+    /// Does it, and plans the next time.
+    fn runs(&self, world: &mut World, lan: usize);
+
+    /// Takes the answer; `None`: the connection broke.
+    fn answered(&self, world: &mut World, lan: usize, asked: &Asked, answer: Option<Answer>);
+
+    /// The caller of a request about the LAN gives up; the daemon has heard that it hung up.
+    fn gives_up(&self, _world: &mut World, _lan: usize, _id: RequestId) {}
+    fn hung_up(&self, _world: &mut World, _asked: &Asked) {}
+
+    /// The host rebooted.
+    fn rebooted(&self, _world: &mut World, _lan: usize) {}
 }
 
 /// Makes one container after the other.
@@ -42,6 +98,8 @@ pub(crate) struct Actor {
     pub(crate) lan: usize,
     /// Whether it is Docker's: it asks before there is a link, and does not say where that is.
     pub(crate) docker: bool,
+    /// The door through which it asks.
+    pub(super) door: &'static dyn Door,
     /// Its form, if it is on a network of our own driver.
     pub(crate) form: Option<Form>,
     /// Its endpoint, from its request until dockerd forgets it.
@@ -171,8 +229,11 @@ pub(crate) struct Asked {
     pub(crate) answered: bool,
     /// The lease for the endpoint that it answers with.
     pub(crate) lease: Option<Lease>,
-    /// Until when its caller tries.
+    /// When it was asked, and until when its caller tries.
+    pub(crate) since: Micros,
     pub(crate) patience: Micros,
+    /// The LAN that it is about, and what is asked there, if that is no container.
+    pub(super) errand: Option<(usize, &'static dyn Errand)>,
     /// Another call about the same was waited for, as it came.
     pub(crate) behind: bool,
 }
@@ -180,7 +241,18 @@ pub(crate) struct Asked {
 impl Asked {
     /// Returns a request that is no actor's.
     pub(crate) fn by_nobody(role: Role, call: Call) -> Self {
-        Self { by: None, role, call, gone: false, answered: false, lease: None, patience: 0, behind: false }
+        Self {
+            by: None,
+            role,
+            call,
+            gone: false,
+            answered: false,
+            lease: None,
+            since: 0,
+            patience: 0,
+            errand: None,
+            behind: false,
+        }
     }
 }
 
@@ -205,10 +277,6 @@ pub(crate) enum Role {
     Audit(Option<Attachment>),
     /// GC.
     Collect,
-    /// Docker's pool on a LAN.
-    Network(usize),
-    /// Docker's network of our own driver on a LAN.
-    Wiring(usize),
     /// The container's endpoint, whose address Docker has.
     Endpoint,
     /// Its place in the container.
@@ -217,20 +285,10 @@ pub(crate) enum Role {
     Unmake,
     /// The same call again, for whose answer nobody waits.
     Echo,
-    /// STATUS.
-    Status(Expected),
+    /// Something is asked about a LAN.
+    Errand,
     /// The world asks, and waits for the answer.
     Inquiry,
-}
-
-/// What was true when a runtime asked for STATUS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Expected {
-    pub(super) asked: Micros,
-    /// Whether the network's host link is there, or is not named.
-    pub(super) parent: bool,
-    /// Whether anything may fail at any time.
-    pub(super) faulty: bool,
 }
 
 /// A DEL that was left while the daemon was away.
@@ -242,7 +300,7 @@ pub(crate) struct Spooled {
 
 impl Actor {
     /// Returns an actor at rest.
-    pub(crate) fn new(plan: &Plan, index: usize) -> Self {
+    pub(super) fn new(plan: &Plan, index: usize, door: fn(bool, bool) -> &'static dyn Door) -> Self {
         let lan = index % plan.lans;
         let group = index / plan.lans / plan.sharers as usize;
         let docker = plan.docker && index % 3 != 2;
@@ -256,6 +314,7 @@ impl Actor {
         Self {
             lan,
             docker,
+            door: door(docker, form.is_some()),
             form: form.filter(|_| docker),
             endpoint: None,
             wanted: None,

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use leasehold_core::effect::{Answer, Call, Failure, RequestId};
 use leasehold_core::identity::Attachment;
-use leasehold_core::link::Cookie;
 
 use super::actor::{Act, Asked, Phase, Role, Spooled};
-use super::runtime::WRONG;
 use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::subject::add_of;
@@ -29,7 +27,9 @@ impl World {
     /// Records that the core knows that a caller went away. `open`: it had not answered before.
     pub(super) fn caller_gone(&mut self, id: RequestId, open: bool) {
         let Some(asked) = self.requests.remove(&id) else { return };
-        self.heard_given_up(&asked.call);
+        if let Some((_, errand)) = asked.errand {
+            errand.hung_up(self, &asked);
+        }
         let Some((index, generation)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else {
             return;
         };
@@ -66,17 +66,11 @@ impl World {
         if let Role::Intruder(cookie) = asked.role {
             return self.intruded(cookie, &answer);
         }
+        if let Some((lan, errand)) = asked.errand {
+            return errand.answered(self, lan, &asked, Some(answer));
+        }
         if asked.role == Role::Collect {
             return self.collected(&asked, answer);
-        }
-        if let Role::Network(lan) = asked.role {
-            return self.network_answered(lan, &asked.call, &answer);
-        }
-        if let Role::Status(expected) = &asked.role {
-            return self.status_answered(*expected, &answer);
-        }
-        if let Role::Wiring(lan) = asked.role {
-            return self.wiring_answered(lan, &asked.call, Some(&answer));
         }
         // A lease for which no IPAM driver was asked comes with its endpoint.
         let answer = match (asked.role == Role::Add, asked.lease.take()) {
@@ -90,35 +84,12 @@ impl World {
                 self.end_by_del(index);
             }
             Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, &asked, answer),
-            Role::Again if self.actors[index].phase == Phase::Live => self.added_again(index, answer),
             Role::Del if self.actors[index].phase == Phase::Ending => self.deleted(index, answer),
-            Role::Check if self.actors[index].phase == Phase::Live => self.checked(index, answer),
-            Role::Endpoint | Role::Join | Role::Unmake => self.endpoint_answered(index, &asked.role, Some(answer)),
-            Role::WrongCheck if answer == Answer::Checked => self.fail(Rule::WrongAnswer, format!("CHECK of {WRONG}")),
-            _ => {}
-        }
-    }
-
-    /// Handles an intruder's lease. The core grants one if it does not know that the attachment is held: that was lost with the
-    /// store, and not adopted. The container has then lost its place, even if the answer never arrives.
-    pub(super) fn rob(&mut self, id: RequestId) {
-        let intrudes = |asked: &&Asked| self.was_damaged && matches!(asked.role, Role::Intruder(_));
-        let asked = self.requests.get(&id).filter(intrudes);
-        let Some(attachment) = asked.and_then(|asked| attachment_of(&asked.call)).cloned() else { return };
-        let robbed = self.actors.iter_mut().filter(|actor| actor.attachment == attachment);
-        robbed.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
-        self.show(&Seen::Gone(&attachment));
-    }
-
-    /// Takes an intruder's namespace away. In a calm world it was told where its attachment is.
-    fn intruded(&mut self, cookie: Cookie, answer: &Answer) {
-        let died = self.kernel.doom(cookie);
-        self.tell(died);
-        match answer {
-            Answer::Failed(Failure::Attached { .. } | Failure::Cancelled(_)) => self.stats.count("intruders refused"),
-            Answer::Failed(_) if !self.calm => {}
-            Answer::Leased { .. } if self.was_damaged => {}
-            answer => self.fail(Rule::WrongAnswer, format!("to an intruder: {answer:?}")),
+            Role::Add | Role::Del => {}
+            _ => {
+                let door = self.actors[index].door;
+                door.answered(self, index, &asked, Some(answer));
+            }
         }
     }
 
@@ -135,33 +106,16 @@ impl World {
                 if !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac) {
                     self.actors[index].excused = true;
                 }
-                if self.actors[index].form.is_some() {
-                    return self.goes_on(index);
-                }
-                if self.actors[index].docker {
-                    self.actors[index].phase = Phase::Live;
-                    self.starts(index);
-                    return self.stay(index);
-                }
-                let Some(at) = self.actors[index].at.filter(|at| self.kernel.link(*at).is_some()) else {
-                    return self.end_by_del(index);
-                };
-                self.configure(index, at, &lease);
-                self.actors[index].phase = Phase::Live;
-                self.stay(index);
+                let door = self.actors[index].door;
+                door.leased(self, index, &lease);
             }
             Answer::Failed(failure) => {
                 self.stats.count("ADD failed");
-                self.no_such_network(self.actors[index].lan, &failure);
+                let door = self.actors[index].door;
+                door.failed(self, index, &failure);
                 self.end_by_del(index);
             }
-            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
-            Answer::Pool { .. }
-            | Answer::PoolReleased
-            | Answer::Reserved(_)
-            | Answer::Released
-            | Answer::Network(_)
-            | Answer::Ranges(_) => {}
+            _ => {}
         }
     }
 
@@ -173,55 +127,6 @@ impl World {
         };
         let behind = self.requests.iter().any(is_before);
         self.requests.entry(id).and_modify(|asked| asked.behind = behind);
-    }
-
-    fn added_again(&mut self, index: usize, answer: Answer) {
-        self.excuse_lapsed(index);
-        let actor = &self.actors[index];
-        let Some(told) = actor.told.clone() else { return };
-        match answer {
-            Answer::Leased { lease, .. } if lease.address == told.address || actor.excused => {
-                self.stats.count("ADD again leased");
-                // A lease that had ended took its address off the link; main plugins put on what they are told.
-                if let Some(at) = actor.at {
-                    self.actors[index].meddled |= lease.address != told.address;
-                    self.plug(at, &lease);
-                }
-                self.actors[index].told = Some(*lease);
-                self.actors[index].told_at = self.now;
-            }
-            // What failed ends with a DEL.
-            Answer::Failed(_) if actor.excused => self.end_by_del(index),
-            Answer::Failed(_) if !self.calm => {}
-            answer => self.fail(Rule::LeaseLost, format!("second ADD of {}: {answer:?}", actor.attachment)),
-        }
-    }
-
-    fn checked(&mut self, index: usize, answer: Answer) {
-        self.excuse_lapsed(index);
-        match answer {
-            Answer::Checked => self.stats.count("CHECK passed"),
-            Answer::Failed(Failure::NotOnLink { .. }) if self.actors[index].meddled => {
-                self.stats.count("CHECK missed the address");
-            }
-            Answer::Failed(failure) => {
-                self.stats.count("CHECK failed");
-                if self.calm && !self.actors[index].excused {
-                    let attachment = self.actors[index].attachment.clone();
-                    self.fail(Rule::Failed, format!("CHECK of {attachment}: {failure}"));
-                }
-                if self.actors[index].excused {
-                    self.end_by_del(index);
-                }
-            }
-            Answer::Leased { .. } | Answer::Deleted | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
-            Answer::Pool { .. }
-            | Answer::PoolReleased
-            | Answer::Reserved(_)
-            | Answer::Released
-            | Answer::Network(_)
-            | Answer::Ranges(_) => {}
-        }
     }
 
     /// Handles the return of a container's lease, as far as its runtime was told.
@@ -254,12 +159,7 @@ impl World {
                 let patience = self.plan.active.as_micros() as Micros / 50;
                 self.act_after(index, SECOND, patience, Act::Del);
             }
-            Answer::Leased { .. } | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
-            Answer::Pool { .. }
-            | Answer::PoolReleased
-            | Answer::Reserved(_)
-            | Answer::Network(_)
-            | Answer::Ranges(_) => {}
+            _ => {}
         }
     }
 
@@ -281,17 +181,10 @@ impl World {
             self.show(&Seen::Gone(attachment));
             self.spool.push(Spooled { attachment: attachment.clone() });
         }
-        if let Role::Wiring(lan) = asked.role {
-            // A caller that has given up asks anew.
-            if asked.gone {
-                return;
-            }
-            return self.wiring_answered(lan, &asked.call, None);
+        if let Some((lan, errand)) = asked.errand {
+            return errand.answered(self, lan, &asked, None);
         }
         let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
-        if let Role::Endpoint | Role::Join | Role::Unmake = asked.role {
-            return self.endpoint_answered(index, &asked.role, None);
-        }
         match (&asked.role, self.actors[index].phase) {
             (Role::Add, Phase::Adding) => match asked.call {
                 Call::Add(mut add) if self.now + SECOND < asked.patience && self.rng.u32(..10) < 7 => {
@@ -302,19 +195,17 @@ impl World {
                 _ => self.end_by_del(index),
             },
             (Role::Add, Phase::Ending) if asked.gone => self.end_by_del(index),
-            (Role::Again, Phase::Live) => {
-                self.excuse_lapsed(index);
-                if self.actors[index].excused {
-                    self.end_by_del(index);
-                }
-            }
             // dockerd tries again if it finds no socket.
             (Role::Del, Phase::Ending) if matches!(asked.call, Call::ReleaseAddress { .. }) => {
                 self.act_after(index, 100 * MILLI, SECOND, Act::Del);
             }
             (Role::Del, Phase::Ending) => self.clean_up(index),
             (Role::Collect, Phase::Ending) => self.end_by_del(index),
-            _ => {}
+            (Role::Add | Role::Del | Role::Collect, _) => {}
+            _ => {
+                let door = self.actors[index].door;
+                door.answered(self, index, &asked, None);
+            }
         }
     }
 }
@@ -325,7 +216,7 @@ fn is_without_lease(role: &Role, answer: &Answer) -> bool {
 }
 
 /// Returns the attachment that a call is for, if it is for one.
-fn attachment_of(call: &Call) -> Option<&Attachment> {
+pub(super) fn attachment_of(call: &Call) -> Option<&Attachment> {
     match call {
         Call::Add(add) => Some(&add.attachment),
         Call::Del { attachment, .. } | Call::Check { attachment, .. } => Some(attachment),

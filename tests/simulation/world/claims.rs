@@ -34,9 +34,9 @@ impl World {
             // If a control may be cut short, its claim stands.
             let faults = self.plan.link_faults > 0 || self.plan.flapping > 0 || self.plan.suspends.is_some();
             // The same goes if an ADD has slept through the rest of its time.
-            let awoke = self.resumed > 0 && self.now < self.resumed + AWAKE;
+            let awoke = self.clocks.resumed > 0 && self.now < self.clocks.resumed + AWAKE;
             if faults || awoke || self.plan.storms.is_some() || self.plan.partitions.is_some() {
-                self.claimed.insert((lan, question.target, mac(PROXY)), self.now);
+                self.ledger.claimed.insert((lan, question.target, mac(PROXY)), self.now);
             }
             let reply = arp(mac(PROXY).0, question.sender_mac, &answer_to(question, mac(PROXY)));
             self.deliver(exchange, reply, FrameMeta::default());
@@ -48,7 +48,7 @@ impl World {
             self.plan.claimer -= 1;
             self.stats.count("addresses claimed as they were offered");
         }
-        self.claimed.insert((lan, question.target, mac(CLAIMER)), self.now);
+        self.ledger.claimed.insert((lan, question.target, mac(CLAIMER)), self.now);
         let reply = arp(mac(CLAIMER).0, question.sender_mac, &answer_to(question, mac(CLAIMER)));
         self.deliver(exchange, reply, FrameMeta::default());
     }

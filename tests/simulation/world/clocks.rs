@@ -3,14 +3,31 @@
 use leasehold_core::network::LinkOwner;
 
 use super::actor::{Actor, Phase};
+use super::doors::may_stay;
 use super::ledger::Excuse;
 use super::seen::Seen;
-use super::wired::may_stay;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::plan::pick;
 
 /// By then the daemon has noticed that the wall clock was set, and has recorded it.
 const WRITTEN: Micros = 10 * SECOND;
+
+/// The clocks of the host, and when its daemon last began to read them.
+#[derive(Debug, Default)]
+pub(super) struct Clocks {
+    pub(super) boot: u32,
+    pub(super) booted_at: Micros,
+    /// How far the wall clock is ahead of the world's time, in microseconds.
+    pub(super) wall_offset: i64,
+    /// When it was last set.
+    pub(super) wall_set: Micros,
+    /// Whether it was set by less than the daemon takes for a jump.
+    pub(super) wall_off: bool,
+    /// When the daemon last started.
+    pub(super) started: Micros,
+    /// When the host was last resumed.
+    pub(super) resumed: Micros,
+}
 
 impl World {
     /// The wall clock is set to another time: corrected by a little, or wrong by hours or years.
@@ -18,16 +35,16 @@ impl World {
         let Some(every) = self.plan.wall_jumps else { return };
         self.sometime(every, Event::WallJump);
         let most = pick(&mut self.rng, &[10, 3600, 3600, 10 * 86_400, 10 * 365 * 86_400]) * SECOND as i64;
-        let before = std::mem::replace(&mut self.wall_offset, self.rng.i64(-most..=most));
-        self.wall_off |= before.abs_diff(self.wall_offset) < 60 * SECOND;
-        self.wall_set = self.now;
+        let before = std::mem::replace(&mut self.clocks.wall_offset, self.rng.i64(-most..=most));
+        self.clocks.wall_off |= before.abs_diff(self.clocks.wall_offset) < 60 * SECOND;
+        self.clocks.wall_set = self.now;
         if self.daemon.is_none() {
             self.leave_all(Excuse::WallClock, false);
         }
         // Leases are confirmed.
         self.show(&Seen::CauseForAll);
         self.after(0, SECOND, Event::Looks(self.run));
-        let offset = self.wall_offset / SECOND as i64;
+        let offset = self.clocks.wall_offset / SECOND as i64;
         self.note(|| format!("WALL CLOCK is {offset} s off"));
         self.stats.count(if offset < 0 { "wall clocks set back" } else { "wall clocks set forward" });
     }
@@ -44,11 +61,11 @@ impl World {
     /// Excuses leases whose age in the record is useless to the next boot, because this boot's daemon could not record that the
     /// wall clock was set.
     pub(super) fn excuse_outdated_clock(&mut self) {
-        let unwritten = self.store_fails || self.now < self.wall_set.max(self.started) + WRITTEN;
-        if self.wall_set == 0 {
+        let unwritten = self.store_fails || self.now < self.clocks.wall_set.max(self.clocks.started) + WRITTEN;
+        if self.clocks.wall_set == 0 {
             return;
         }
-        match self.wall_off || unwritten {
+        match self.clocks.wall_off || unwritten {
             true => self.leave_all(Excuse::WallClock, false),
             false => self.stats.count("reboots after the wall clock was set"),
         }
@@ -62,7 +79,7 @@ impl World {
         self.stats.count("suspends");
         self.note(|| format!("SUSPENDED for {} s", asleep / SECOND));
         self.now += asleep;
-        self.resumed = self.now;
+        self.clocks.resumed = self.now;
         self.calls.resumed(asleep);
         self.timing.awakes(self.now);
         // Dockerd may move a link just as the daemon finds that it was left too long, and ends its lease.
@@ -78,7 +95,7 @@ impl World {
             }
         }
         // What a client heard before has not aged for it: it slept too.
-        self.claimed.values_mut().for_each(|heard| *heard += asleep);
+        self.ledger.claimed.values_mut().for_each(|heard| *heard += asleep);
         if let Some((_, at)) = &mut self.timer {
             *at = (*at).max(self.now + self.rng.u64(..50 * MILLI));
         }

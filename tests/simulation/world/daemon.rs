@@ -34,14 +34,14 @@ impl World {
             return;
         }
         self.run += 1;
-        self.started = self.now;
+        self.clocks.started = self.now;
         self.stats.starts += 1;
         let seed = self.seed.wrapping_mul(1_000_003) + u64::from(self.run);
         self.daemon = Some(Daemon { subject: Subject::new(seed, self.mutation) });
         // What the start does not name belongs to an earlier daemon.
         self.published.clear();
         let (records, adoptees) = (self.store.records(), self.adoptees());
-        let boot = BootId(format!("boot-{}", self.boot));
+        let boot = BootId(format!("boot-{}", self.clocks.boot));
         let spooled = self.take_spool();
         self.note(|| format!("START {} with {} records and {} spooled", boot.0, records.len(), spooled.len()));
         self.go_blind();
@@ -78,13 +78,13 @@ impl World {
     /// Forgets the extensions that the last daemon had heard of but could not write: this one knows only what the store has. A
     /// daemon that sees no namespace until such a lease has ended cannot learn more, and considers it lost.
     fn forget_unwritten(&mut self) {
-        let boot = BootId(format!("boot-{}", self.boot));
+        let boot = BootId(format!("boot-{}", self.clocks.boot));
         let known: Vec<_> = self.store.durable.values().filter(|record| record.boot == boot).cloned().collect();
         for record in known {
             let Some(ends) = record.lease.expires().map(|ends| self.world_time(ends)) else { continue };
             let key = Some(key_of(&record.identity.client_id));
             for lan in 0..self.segments.len() {
-                if let Some(Some(heard)) = self.heard.get_mut(&(lan, record.lease.ip(), key.clone())) {
+                if let Some(Some(heard)) = self.ledger.heard.get_mut(&(lan, record.lease.ip(), key.clone())) {
                     *heard = ends.min(*heard);
                 }
             }
@@ -176,8 +176,8 @@ impl World {
     fn reboot(&mut self) {
         self.note(|| "REBOOT".to_owned());
         self.stats.reboots += 1;
-        self.boot += 1;
-        self.booted_at = self.now;
+        self.clocks.boot += 1;
+        self.clocks.booted_at = self.now;
         self.excuse_outdated_clock();
         self.kernel = Kernel::booted(self.plan.lans, self.plan.wires == Some(Wires::Bridge));
         self.wired.rebooted();

@@ -12,7 +12,7 @@ use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model;
 
-use super::actor::{Actor, Asked, Phase, Role};
+use super::actor::{Actor, Asked, Errand, Phase, Role};
 use super::seen::Seen;
 use super::{Event, SECOND, World};
 use crate::subject::key_of;
@@ -70,7 +70,7 @@ impl World {
     }
 
     /// Waits until every caller has its answer and every container either runs or is gone.
-    fn settle(&mut self) -> bool {
+    pub(super) fn settle(&mut self) -> bool {
         for _ in 0..5 {
             let limit = self.now + SETTLE.as_micros() as u64;
             if !self.until(limit, Self::is_settled) && self.breach.is_some() {
@@ -121,22 +121,6 @@ impl World {
             }
         }
         true
-    }
-
-    /// Ends Docker's networks. If the store refused to forget endpoints, the next daemon makes it forget them.
-    fn end_networks(&mut self) {
-        if self.plan.wires.is_none() {
-            return;
-        }
-        self.delete_networks();
-        self.examine_links();
-        self.examine_strangers();
-        if self.store_fails {
-            self.crash();
-        }
-        if self.settle() && self.until(self.now + 10 * SECOND, |_| false) {
-            self.examine_kept_of_networks();
-        }
     }
 
     /// Checks that everything live is bound, at the daemon, at the server and on its link; and nothing else is.
@@ -281,7 +265,7 @@ impl World {
         let key = (lan, address, Some(key_of(client_id)));
         let over =
             |until: Option<&Option<u64>>| until.is_some_and(|until| until.is_some_and(|until| until <= self.now));
-        over(self.granted.get(&key)) || over(self.heard.get(&key))
+        over(self.ledger.granted.get(&key)) || over(self.ledger.heard.get(&key))
     }
 
     /// Returns whether a server has, as far as it knows, granted an address to a client whose lease has not ended.
@@ -347,6 +331,13 @@ impl World {
         self.request(id);
         self.until(self.now + 60 * SECOND, |world| world.findings.contains_key(&id));
         self.findings.remove(&id)
+    }
+
+    /// Files a request about a LAN.
+    pub(super) fn file_errand(&mut self, lan: usize, errand: &'static dyn Errand, call: Call) -> RequestId {
+        let id = self.file(Role::Errand, call);
+        self.requests.entry(id).and_modify(|asked| (asked.since, asked.errand) = (self.now, Some((lan, errand))));
+        id
     }
 
     pub(super) fn file(&mut self, role: Role, call: Call) -> RequestId {

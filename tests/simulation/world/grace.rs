@@ -44,7 +44,7 @@ impl World {
     }
 
     /// Before a DEL, now and then, lets another host have the container, its address, and perhaps its Ethernet address.
-    pub(super) fn goes_elsewhere(&mut self, index: usize) {
+    pub(super) fn goes_elsewhere(&mut self, index: usize, counted: &'static str) {
         let actor = &self.actors[index];
         let Some(address) = actor.told.as_ref().map(|lease| lease.ip()) else { return };
         if !actor.returns() || self.plan.sharers > 1 || !happens(&mut self.rng, self.plan.elsewhere) {
@@ -53,7 +53,7 @@ impl World {
         let (lan, own) = (self.actors[index].lan, self.actors[index].mac);
         let mac = if self.rng.bool() { own } else { Mac([2, 0xee, own.0[2], own.0[3], own.0[4], own.0[5]]) };
         self.note(|| format!("{address} is on another host by now, with {mac}"));
-        self.stats.count("clients on another host");
+        self.stats.count(counted);
         self.elsewhere.there.insert((lan, address), (mac, self.now));
         self.elsewhere.ever.insert((lan, address));
     }
@@ -75,7 +75,7 @@ impl World {
         for record in past.cloned().collect::<Vec<_>>() {
             let lan = self.segments.iter().position(|segment| segment.lan == record.identity.lan).unwrap_or(0);
             let key = key_of(&record.identity.client_id);
-            self.left.insert((lan, record.lease.server, record.lease.ip(), key), Excuse::LeftToEnd);
+            self.ledger.left.insert((lan, record.lease.server, record.lease.ip(), key), Excuse::LeftToEnd);
         }
     }
 
@@ -91,7 +91,7 @@ impl World {
         let Some(mac) = station else { return };
         let reply = arp(mac.0, question.sender_mac, &answer_to(question, mac));
         self.stats.count("heard of other hosts");
-        self.claimed.insert((lan, question.target, mac), self.now);
+        self.ledger.claimed.insert((lan, question.target, mac), self.now);
         self.deliver(exchange, reply, FrameMeta::default());
     }
 }

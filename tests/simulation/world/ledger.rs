@@ -3,6 +3,7 @@
 //! A grant is entered under the name that its client uses. A server that knows its clients in another way has one lease for all
 //! that it does not tell apart: whichever of them holds the address has it.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use leasehold_core::dhcpv4::lease::Lease;
@@ -12,10 +13,11 @@ use leasehold_core::record::Record;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Knows, Message, Purpose, code};
 
-use super::World;
 use super::actor::Actor;
 use super::seen::Seen;
+use super::{Micros, World};
 use crate::subject::{key_of, message_of};
+use crate::timing::Asked;
 use crate::watch::Rule;
 
 /// A lease as its server knows it: LAN, server identifier, address, client.
@@ -51,6 +53,31 @@ pub(super) struct Unnamed {
     by_another: bool,
 }
 
+/// What clients and servers have said, as far as it counts.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// How a client speaks; `None` once it has given back or ended.
+    pub(super) speaking: BTreeMap<(usize, ClientKey), Option<Said>>,
+    /// When somebody last claimed an address by ARP.
+    pub(super) claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
+    /// When an address was last declined by its client.
+    pub(super) declined: BTreeMap<(usize, Ipv4Addr), Micros>,
+    /// Leases that may stay at their server though nobody holds them.
+    pub(super) left: BTreeMap<Grant, Excuse>,
+    /// Leases that servers granted to REQUESTs that named none of them.
+    pub(super) unnamed: BTreeMap<Grant, Unnamed>,
+    /// When a client's hold of an address ends at its server.
+    pub(super) granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
+    /// The xid of each client's last REQUEST, and when the first with that xid was sent: a lease counts from there.
+    pub(super) latest: BTreeMap<(usize, ClientKey), (Asked, Micros)>,
+    /// When a client was last offered or granted an address.
+    pub(super) offered: BTreeMap<(usize, Ipv4Addr, ClientKey), Micros>,
+    /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.
+    pub(super) heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
+    /// The server that the client was told by then.
+    pub(super) granted_by: BTreeMap<(usize, Ipv4Addr, ClientKey), Ipv4Addr>,
+}
+
 impl Excuse {
     fn name(self) -> &'static str {
         match self {
@@ -71,35 +98,35 @@ impl World {
         let (key, kind) = (message.key(), message.kind());
         let named = message.address(code::SERVER);
         let said = matches!(kind, Some(Kind::Discover | Kind::Request)).then_some((message.xid, named));
-        self.speaking.insert((lan, key.clone()), said);
+        self.ledger.speaking.insert((lan, key.clone()), said);
         match kind {
             Some(Kind::Release) if !self.winding_down || strays => {
                 if let Some(server) = message.address(code::SERVER) {
-                    self.left.insert((lan, server, message.ciaddr, key), Excuse::ReleaseLost);
+                    self.ledger.left.insert((lan, server, message.ciaddr, key), Excuse::ReleaseLost);
                 }
             }
             Some(Kind::Decline) => {
                 if let Some(address) = message.address(code::REQUESTED) {
                     let who = (lan, Mac(message.hardware()), key.clone());
                     self.show(&Seen::Declines(&who, address, named));
-                    self.declined.insert((lan, address), self.now);
+                    self.ledger.declined.insert((lan, address), self.now);
                     self.excuse(lan, address, "declined by its client");
                 }
                 let declined = named.zip(message.address(code::REQUESTED));
                 if let Some((server, address)) = declined.filter(|_| !self.winding_down) {
-                    self.left.insert((lan, server, address, key), Excuse::ReleaseLost);
+                    self.ledger.left.insert((lan, server, address, key), Excuse::ReleaseLost);
                 }
             }
             Some(Kind::Discover) => {
                 let mut left = self.grants(|l, _, k| l == lan && *k == key);
                 left.retain(|grant| !self.is_anothers(grant));
-                self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
+                self.ledger.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
             // What another server was asked for before, and granted, without an answer that was heard.
             Some(Kind::Request) if let Some(named) = named => {
                 let mut left = self.grants(|l, _, k| l == lan && *k == key);
                 left.retain(|grant| grant.1 != named && !self.is_anothers(grant));
-                self.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
+                self.ledger.left.extend(left.into_iter().map(|grant| (grant, Excuse::LeftBehind)));
             }
             _ => {}
         }
@@ -110,14 +137,14 @@ impl World {
         let Some((sock, message)) = self.socks.get(&exchange).zip(message_of(frame)) else { return };
         if let Some(server) = message.address(code::SERVER) {
             self.stats.count("RELEASEs refused by a link");
-            self.left.remove(&(sock.lan, server, message.ciaddr, message.key()));
+            self.ledger.left.remove(&(sock.lan, server, message.ciaddr, message.key()));
         }
     }
 
     /// Handles a DECLINE that reaches its server. Nobody answers it: if its client's next REQUEST overtook it, and got the same
     /// address again, it ends that lease.
     pub(super) fn end_by_late_decline(&mut self, lan: usize, address: Ipv4Addr) {
-        let Some(sent) = self.declined.get(&(lan, address)).copied() else { return };
+        let Some(sent) = self.ledger.declined.get(&(lan, address)).copied() else { return };
         let since = |lease: &Lease| lease.ip() == address && self.world_time(lease.start) >= sent;
         let is_held = |actor: &Actor| actor.lan == lan && actor.told.as_ref().is_some_and(since);
         if self.actors.iter().any(is_held) {
@@ -135,8 +162,8 @@ impl World {
         };
         if let Some(address) = returned.filter(|_| message.address(code::SERVER) == Some(server)) {
             let grant = (lan, server, address, message.key());
-            if self.left.get(&grant) == Some(&Excuse::ReleaseLost) {
-                self.left.remove(&grant);
+            if self.ledger.left.get(&grant) == Some(&Excuse::ReleaseLost) {
+                self.ledger.left.remove(&grant);
             }
         }
     }
@@ -144,7 +171,7 @@ impl World {
     /// A server granted something.
     pub(super) fn server_granted(&mut self, grant: Grant, xid: u32, purpose: Purpose) {
         let (lan, server, _, key) = &grant;
-        let said = self.speaking.get(&(*lan, key.clone())).copied().flatten();
+        let said = self.ledger.speaking.get(&(*lan, key.clone())).copied().flatten();
         let current = said.is_some_and(|(said, named)| said == xid && named.is_none_or(|named| named == *server));
         if current {
             if matches!(purpose, Purpose::Reboot | Purpose::Rebind) {
@@ -152,28 +179,28 @@ impl World {
                 let (lan, server, address, key) = &grant;
                 let others = self.grants(|l, a, k| (l, a, k) == (*lan, *address, key));
                 let others = others.into_iter().filter(|(_, other, ..)| other != server);
-                self.left.extend(others.map(|other| (other, Excuse::LeftBehind)));
+                self.ledger.left.extend(others.map(|other| (other, Excuse::LeftBehind)));
             }
             // A server has one lease of an address.
             let (lan, server, address, _) = &grant;
-            self.left.retain(|(l, s, a, _), _| (l, s, a) != (lan, server, address));
+            self.ledger.left.retain(|(l, s, a, _), _| (l, s, a) != (lan, server, address));
             self.took_in(grant, xid, purpose);
         } else if matches!(purpose, Purpose::Select | Purpose::Reboot) && !self.is_written(&grant) {
-            self.left.insert(grant, Excuse::GrantedLate);
+            self.ledger.left.insert(grant, Excuse::GrantedLate);
         }
     }
 
     /// Records whether a client's REQUEST, which a server granted, was granted by another too.
     fn took_in(&mut self, grant: Grant, xid: u32, purpose: Purpose) {
         if !matches!(purpose, Purpose::Reboot | Purpose::Rebind) {
-            self.unnamed.remove(&grant);
+            self.ledger.unnamed.remove(&grant);
             return;
         }
         let mut by_another = false;
-        for (_, other) in self.unnamed.iter_mut().filter(|(of, other)| is_twin(of, &grant) && other.xid == xid) {
+        for (_, other) in self.ledger.unnamed.iter_mut().filter(|(of, other)| is_twin(of, &grant) && other.xid == xid) {
             (other.by_another, by_another) = (true, true);
         }
-        self.unnamed.insert(grant, Unnamed { xid, by_another });
+        self.ledger.unnamed.insert(grant, Unnamed { xid, by_another });
     }
 
     pub(super) fn server_id(&self, lan: usize, station: usize) -> Ipv4Addr {
@@ -183,7 +210,7 @@ impl World {
 
     /// Returns the leases that servers may have granted to a client at any time.
     fn grants(&self, which: impl Fn(usize, Ipv4Addr, &ClientKey) -> bool) -> Vec<Grant> {
-        let known = self.granted.keys().filter_map(|(lan, address, key)| Some((*lan, *address, key.as_ref()?)));
+        let known = self.ledger.granted.keys().filter_map(|(lan, address, key)| Some((*lan, *address, key.as_ref()?)));
         let known = known.filter(|(lan, address, key)| which(*lan, *address, key));
         let servers =
             |lan: usize| (0..self.segments[lan].honest().len()).map(move |station| self.server_id(lan, station));
@@ -206,9 +233,9 @@ impl World {
     /// Returns why a lease may stay at its server, for any of the clients that the server does not tell apart.
     fn excuse_of(&self, grant: &Grant) -> Option<Excuse> {
         let (lan, server, address, _) = grant;
-        let mut of_address = self.left.iter().filter(|((l, s, a, _), _)| (l, s, a) == (lan, server, address));
+        let mut of_address = self.ledger.left.iter().filter(|((l, s, a, _), _)| (l, s, a) == (lan, server, address));
         match self.plan.knows {
-            Knows::ClientId => self.left.get(grant).copied(),
+            Knows::ClientId => self.ledger.left.get(grant).copied(),
             Knows::Chaddr | Knows::Nothing => of_address.next().map(|(_, excuse)| *excuse),
         }
     }
@@ -226,10 +253,10 @@ impl World {
     pub(super) fn leave_all(&mut self, excuse: Excuse, unwritten_only: bool) {
         let mut left = self.grants(|_, _, _| true);
         left.retain(|grant| !unwritten_only || !self.is_written(grant));
-        self.left.extend(left.into_iter().map(|grant| (grant, excuse)));
+        self.ledger.left.extend(left.into_iter().map(|grant| (grant, excuse)));
         // What is still on its way belongs to nobody any more.
         if unwritten_only {
-            self.speaking.values_mut().for_each(|said| *said = None);
+            self.ledger.speaking.values_mut().for_each(|said| *said = None);
         }
     }
 
@@ -258,7 +285,7 @@ impl World {
         let mut excuses = excuses.into_iter();
         found.retain(|_| excuses.next().flatten().is_none());
         for grant in &found {
-            let by_another = self.unnamed.get(grant).is_some_and(|answer| answer.by_another);
+            let by_another = self.ledger.unnamed.get(grant).is_some_and(|answer| answer.by_another);
             // One of the two is held, or was given back.
             if by_another && !found.iter().any(|other| is_twin(other, grant)) {
                 self.stats.count("left at a server: granted by another too");
@@ -269,7 +296,7 @@ impl World {
             let of_another = |(l, a, key): &(usize, Ipv4Addr, Option<ClientKey>)| {
                 (l, a) == (lan, address) && key.as_ref().is_some_and(|key| key != client)
             };
-            if self.segments[*lan].honest().len() > 1 && self.granted.keys().any(of_another) {
+            if self.segments[*lan].honest().len() > 1 && self.ledger.granted.keys().any(of_another) {
                 self.stats.count("left at a server: another server's client has the address");
                 continue;
             }

@@ -112,7 +112,7 @@ impl World {
             return self.fail(Rule::Wired, format!("the link of endpoint {id} is deleted with what it is made on"));
         }
         let age = self.now - own.came;
-        if age < super::wired::may_stay(own) {
+        if age < super::doors::may_stay(own) {
             let detail = format!("the link of endpoint {id} is deleted after {} ms, and dockerd has it", age / MILLI);
             return self.fail(Rule::Wired, detail);
         }

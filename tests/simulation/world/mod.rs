@@ -7,9 +7,9 @@ mod actor;
 mod answers;
 mod claims;
 mod clocks;
-mod collect;
 mod daemon;
 mod damage;
+mod doors;
 mod faults;
 mod finish;
 mod grace;
@@ -17,16 +17,13 @@ mod interface;
 mod ledger;
 mod links;
 mod oracles;
-mod pools;
 mod ports;
 mod runtime;
 mod seen;
 mod shell;
 mod spoken;
 mod squatters;
-mod status;
 mod wire;
-mod wired;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -40,27 +37,27 @@ use leasehold_core::link::{KernelEvent, LinkCause};
 use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
-use netns_fixtures::model::{ClientKey, Knows};
+use netns_fixtures::model::Knows;
 
-use self::actor::{Act, Actor, Asked, Spooled};
+use self::actor::{Act, Actor, Asked, Errand, Spooled};
+use self::clocks::Clocks;
 use self::daemon::Daemon;
+use self::doors::{ERRANDS, Network, Wired};
 use self::grace::Elsewhere;
-use self::ledger::{Excuse, Grant, Unnamed};
+use self::ledger::Ledger;
 use self::oracles::Oracle;
-use self::pools::Network;
 use self::ports::Ports;
 use self::seen::Seen;
 use self::shell::Sock;
 use self::squatters::Squatters;
 use self::wire::Segment;
-use self::wired::Wired;
 use crate::digest::Digest;
 use crate::kernel::{At, Kernel};
 use crate::plan::{CrashPoint, EffectKind, Plan, Wires};
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::subject::Mutation;
-use crate::timing::{self, Timing};
+use crate::timing::Timing;
 use crate::trace::Trace;
 use crate::watch::{Breach, Calls, Effects, Rule, breach};
 
@@ -132,16 +129,10 @@ enum Event {
     Sight(u32),
     /// The host is suspended.
     Suspend,
-    /// A runtime collects what is no longer valid on a LAN.
-    Collect(usize),
-    /// A runtime asks for the daemon's STATUS on a LAN.
-    Status(usize),
-    /// Docker does something with its pool on a LAN.
-    Network(usize),
-    /// Docker creates or deletes its network of our own driver on a LAN.
-    Wiring(usize),
-    /// Docker gives up on a network that is being created.
-    GivenUp(usize, RequestId),
+    /// Something is asked about a LAN.
+    Errand(usize, &'static dyn Errand),
+    /// Its caller gives up.
+    GivesUp(RequestId),
     /// All bindings are looked at.
     Audit,
 }
@@ -166,18 +157,7 @@ pub(crate) struct World {
     mutation: Option<Mutation>,
     rng: Rng,
     now: Micros,
-    boot: u32,
-    booted_at: Micros,
-    /// How far the wall clock is ahead of the world's time, in microseconds.
-    wall_offset: i64,
-    /// When it was last set.
-    wall_set: Micros,
-    /// Whether it was set by less than the daemon takes for a jump.
-    wall_off: bool,
-    /// When the daemon last started.
-    started: Micros,
-    /// When the host was last resumed.
-    resumed: Micros,
+    clocks: Clocks,
     queue: BTreeMap<(Micros, u32, u32), Event>,
     sequence: u32,
     kernel: Kernel,
@@ -207,37 +187,18 @@ pub(crate) struct World {
     effects: Effects,
     oracles: Vec<Box<dyn Oracle>>,
     timing: Timing,
-    /// How a client speaks; `None` once it has given back or ended.
-    speaking: BTreeMap<(usize, ClientKey), Option<ledger::Said>>,
     /// The name servers that the host's programs read.
     published: BTreeMap<Attachment, Dns>,
     /// What is known about Docker's networks of our own driver.
     wired: Wired,
-    /// When somebody last claimed an address by ARP.
-    claimed: BTreeMap<(usize, Ipv4Addr, Mac), Micros>,
+    ledger: Ledger,
     /// The Ethernet addresses for which a port of the host's link could not be made.
     portless: BTreeSet<(usize, Mac)>,
-    /// When an address was last declined by its client.
-    declined: BTreeMap<(usize, Ipv4Addr), Micros>,
     /// Clients that live on another host.
     elsewhere: Elsewhere,
     squatters: Squatters,
     /// Addresses that a station has claimed as they were offered.
     claims: BTreeSet<(usize, Ipv4Addr)>,
-    /// Leases that may stay at their server though nobody holds them.
-    left: BTreeMap<Grant, Excuse>,
-    /// Leases that servers granted to REQUESTs that named none of them.
-    unnamed: BTreeMap<Grant, Unnamed>,
-    /// When a client's hold of an address ends at its server.
-    granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
-    /// The xid of each client's last REQUEST, and when the first with that xid was sent: a lease counts from there.
-    latest: BTreeMap<(usize, ClientKey), (timing::Asked, Micros)>,
-    /// When a client was last offered or granted an address.
-    offered: BTreeMap<(usize, Ipv4Addr, ClientKey), Micros>,
-    /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.
-    heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
-    /// The server that the client was told by then.
-    granted_by: BTreeMap<(usize, Ipv4Addr, ClientKey), Ipv4Addr>,
     carried: BTreeMap<EffectKind, u32>,
     crashes: VecDeque<CrashPoint>,
     /// Namespaces that only sockets keep, and since when.
@@ -272,17 +233,11 @@ impl World {
         let plan = Plan::draw(seed);
         trace.line(0, || format!("seed {seed}: {plan:?}"));
         let segments = (0..plan.lans).map(|lan| Segment::new(&plan, lan)).collect();
-        let actors = (0..plan.actors).map(|index| Actor::new(&plan, index)).collect();
+        let actors = (0..plan.actors).map(|index| Actor::new(&plan, index, doors::of)).collect();
         Self {
             rng: Rng::with_seed(seed),
             now: 0,
-            boot: 0,
-            booted_at: 0,
-            wall_offset: 0,
-            wall_set: 0,
-            wall_off: false,
-            started: 0,
-            resumed: 0,
+            clocks: Clocks::default(),
             queue: BTreeMap::new(),
             sequence: 0,
             kernel: Kernel::booted(plan.lans, plan.wires == Some(Wires::Bridge)),
@@ -305,22 +260,13 @@ impl World {
             effects: Effects::default(),
             oracles: oracles::all(),
             timing: Timing::default(),
-            speaking: BTreeMap::new(),
             published: BTreeMap::new(),
             wired: Wired::new(plan.lans),
-            claimed: BTreeMap::new(),
+            ledger: Ledger::default(),
             portless: BTreeSet::new(),
-            declined: BTreeMap::new(),
             elsewhere: Elsewhere::default(),
             squatters: Squatters::new(&plan),
             claims: BTreeSet::new(),
-            left: BTreeMap::new(),
-            unnamed: BTreeMap::new(),
-            granted: BTreeMap::new(),
-            latest: BTreeMap::new(),
-            offered: BTreeMap::new(),
-            heard: BTreeMap::new(),
-            granted_by: BTreeMap::new(),
             carried: BTreeMap::new(),
             crashes: plan.crashes.iter().copied().collect(),
             pinned: BTreeMap::new(),
@@ -383,14 +329,9 @@ impl World {
                 (plan.partitions, Event::Partition(lan)),
                 (plan.storms, Event::Storm(lan, station, true)),
                 (plan.renumbers, Event::Renumber(lan)),
-                (plan.collects, Event::Collect(lan)),
-                (Some(plan.active / 4), Event::Status(lan)),
-                (plan.docker.then_some(plan.active / 20), Event::Network(lan)),
             ];
             faults.into_iter().for_each(|(every, fault)| self.perhaps(every, fault));
-            if self.plan.wires.is_some() {
-                self.at(MILLI, Event::Wiring(lan));
-            }
+            ERRANDS.iter().for_each(|errand| errand.begins(self, lan));
         }
         self.perhaps(self.plan.store_full, Event::Disk(true));
         self.perhaps(self.plan.wall_jumps, Event::WallJump);
@@ -466,11 +407,12 @@ impl World {
             Event::Disk(full) => self.disk(full),
             Event::WallJump => self.wall_jump(),
             Event::Suspend => self.suspend(),
-            Event::Collect(lan) => self.collect_again(lan),
-            Event::Status(lan) => self.ask_status(lan),
-            Event::Network(lan) => self.network(lan),
-            Event::Wiring(lan) => self.wiring(lan),
-            Event::GivenUp(lan, id) => self.give_up(lan, id),
+            Event::Errand(lan, errand) => errand.runs(self, lan),
+            Event::GivesUp(id) => {
+                if let Some((lan, errand)) = self.requests.get(&id).and_then(|asked| asked.errand) {
+                    errand.gives_up(self, lan, id);
+                }
+            }
             Event::Audit => self.audit_again(),
         }
     }
@@ -502,16 +444,16 @@ impl World {
 
     fn clock(&self) -> Now {
         Now {
-            boot: Instant::from_boot(Duration::from_micros(self.now - self.booted_at + UPTIME)),
+            boot: Instant::from_boot(Duration::from_micros(self.now - self.clocks.booted_at + UPTIME)),
             wall: WallTime::from_epoch(Duration::from_micros(
-                (1_800_000_000 * SECOND + self.now).saturating_add_signed(self.wall_offset),
+                (1_800_000_000 * SECOND + self.now).saturating_add_signed(self.clocks.wall_offset),
             )),
         }
     }
 
     /// Returns the world's time of an instant of this boot.
     fn world_time(&self, instant: Instant) -> Micros {
-        (instant.since_boot().as_micros() as u64 + self.booted_at).saturating_sub(UPTIME)
+        (instant.since_boot().as_micros() as u64 + self.clocks.booted_at).saturating_sub(UPTIME)
     }
 
     /// Returns the models' time.

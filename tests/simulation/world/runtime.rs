@@ -3,20 +3,14 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{Call, RequestId};
-use leasehold_core::link::{KernelEvent, Place};
-use leasehold_core::wire::Mac;
+use leasehold_core::link::KernelEvent;
 
-use super::actor::{Act, Actor, Asked, Form, Phase, Role, pool_of};
+use super::actor::{Act, Asked, Phase, Role};
+use super::doors::ERRANDS;
 use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
-use crate::link::Wire;
 use crate::plan::{happens, pick};
-
-/// An address outside every pool.
-pub(super) const WRONG: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, 1), 24);
 
 impl World {
     /// Lets an actor act, unless the act was meant for an earlier container.
@@ -30,15 +24,13 @@ impl World {
         if self.actors[actor].generation != generation {
             return;
         }
+        let door = self.actors[actor].door;
         match act {
             Act::Begin => self.begin_container(actor),
-            Act::Next => self.next(actor),
+            Act::Next if !self.winding_down && self.actors[actor].phase == Phase::Live => door.next(self, actor),
             Act::HangUp(id) => self.hang_up(actor, id),
-            Act::Del if self.actors[actor].phase != Phase::Idle => self.end_by_del(actor),
-            Act::Again => self.ask_again(actor),
-            Act::Appear => self.appear(actor),
-            Act::Rejoin if self.actors[actor].phase == Phase::Live => self.join(actor),
-            Act::Plug => self.plug_in(actor),
+            Act::Del if self.actors[actor].phase != Phase::Idle => door.ends(self, actor),
+            Act::Again | Act::Appear | Act::Rejoin | Act::Plug => door.acts(self, actor, act),
             Act::Unlink => {
                 self.unlink(actor);
                 if self.actors[actor].phase == Phase::Live {
@@ -52,7 +44,7 @@ impl World {
                 self.ask(actor, Role::Add, Call::Add(add), patience);
             }
             Act::CleanUp => self.clean_up(actor),
-            Act::Del | Act::Rejoin | Act::Retry(_) | Act::Released(_) | Act::Dropped(_) => {}
+            Act::Next | Act::Del | Act::Retry(_) | Act::Released(_) | Act::Dropped(_) => {}
         }
     }
 
@@ -66,7 +58,8 @@ impl World {
         if self.winding_down || self.actors[index].phase != Phase::Idle {
             return;
         }
-        if self.actors[index].form.is_some() && !self.has_network(self.actors[index].lan) {
+        let door = self.actors[index].door;
+        if !door.is_ready(self, self.actors[index].lan) {
             return self.act_after(index, 100 * MILLI, 5 * SECOND, Act::Begin);
         }
         let spooled = self.spool.iter().any(|spooled| spooled.attachment == self.actors[index].attachment);
@@ -78,27 +71,11 @@ impl World {
         // For Docker the Ethernet address is the attachment.
         actor.turn_to_next(index, same, same_mac && !(actor.docker && spooled));
         actor.began = self.now;
-        self.choose_address(index);
-        self.choose_network(index);
-        let actor = &self.actors[index];
-        let (path, mac) = (actor.path.clone(), actor.mac);
-        if self.actors[index].docker {
-            let cookie = self.kernel.create_empty(&path);
-            self.actors[index].netns = Some(cookie);
-            self.note(|| format!("actor {index} makes {} for {mac} as {cookie:?}", path.display()));
-        } else {
-            let at = self.kernel.create(&path, "eth0", mac, 1500, lan);
-            (self.actors[index].at, self.actors[index].netns) = (Some(at), Some(at.0));
-            self.furnish(index, at);
-            self.note(|| format!("actor {index} makes {} with {mac} at {at:?}", path.display()));
-        }
+        door.makes(self, index);
         let timeout = Duration::from_secs(pick(&mut self.rng, &[12, 30]));
         let add = self.actors[index].add(self.segments[lan].lan.clone(), timeout, &self.plan);
         let patience = self.now + timeout.as_micros() as Micros;
-        let id = match self.actors[index].form {
-            Some(Form::Leased) => self.create_endpoint(index, Role::Add, Some(add), patience),
-            Some(Form::Told) | None => self.ask(index, Role::Add, Call::Add(Box::new(add)), patience),
-        };
+        let id = door.asks(self, index, add, patience);
         if happens(&mut self.rng, self.plan.unruly) {
             let act = match self.rng.u32(..7) {
                 0 | 1 => Act::HangUp(id),
@@ -112,61 +89,16 @@ impl World {
         }
     }
 
-    /// Lets Docker start a container that has its address: mostly at once, now and then after minutes, as when it relabels
-    /// volumes.
-    pub(super) fn starts(&mut self, index: usize) {
-        let is_slow = !self.winding_down && self.rng.u32(..12) == 0;
-        self.stats.count_many("containers that started slowly", usize::from(is_slow));
-        let most = if is_slow { 540 * SECOND } else { 200 * MILLI };
-        // Until then the lease is extended from the host's link, which a server in a macvlan does not hear.
-        self.actors[index].excused |= is_slow && self.plan.beside;
-        self.act_after(index, 0, most, Act::Appear);
-    }
-
-    /// Lets Docker move the link of a container into its namespace, some time after it was told the address.
-    fn appear(&mut self, index: usize) {
-        let actor = &self.actors[index];
-        let (Phase::Live, Some(cookie)) = (actor.phase, actor.netns) else { return };
-        let at = match actor.form {
-            Some(_) => self.link_moves_in(index),
-            None => self.kernel.put(cookie, Wire::new("eth0", actor.mac, 1500, actor.lan, false)),
-        };
-        let Some(at) = at else {
-            // Its link was deleted when dockerd had left it too long.
-            if self.actors[index].form.is_some() {
-                self.end_by_del(index);
-            }
-            return;
-        };
-        self.note(|| format!("actor {index} has its link at {at:?}"));
-        self.begins_anew(index);
-        (self.actors[index].at, self.actors[index].appeared) = (Some(at), self.now);
-        self.show(&Seen::Appeared(&self.actors[index].attachment.clone()));
-        // What somebody took off was on another interface.
-        self.actors[index].stays_off = false;
-        self.link_changed(at.0, None);
-        if let Some(arrival) = self.kernel.arrival(at) {
-            self.after(10, 5 * MILLI, Event::Told(self.run, arrival));
-        }
-        self.act_after(index, 0, 50 * MILLI, Act::Plug);
+    /// Lets a container's caller end it.
+    pub(super) fn end_by_del(&mut self, index: usize) {
+        let door = self.actors[index].door;
+        door.ends(self, index);
     }
 
     /// Lets a client begin again in another place.
-    fn begins_anew(&mut self, index: usize) {
+    pub(super) fn begins_anew(&mut self, index: usize) {
         let actor = &self.actors[index];
         self.timing.moved(&(actor.lan, actor.client_key()));
-    }
-
-    /// Lets Docker configure the link. It still has what it was told.
-    fn plug_in(&mut self, index: usize) {
-        let actor = &self.actors[index];
-        let (Phase::Live, Some(at), Some(told)) = (actor.phase, actor.at, actor.told.clone()) else { return };
-        self.kernel.raise(at);
-        self.after(MILLI, 300 * MILLI, Event::Carrier(at, true));
-        let told = self.actors[index].as_told(&told);
-        self.configure(index, at, &told);
-        // Once it is up, which is also reported.
-        self.after(MILLI, 50 * MILLI, Event::Told(self.run, self.kernel.arrival(at).expect("it is there")));
     }
 
     /// Asks the daemon for something: by a connection, or, if there is none, as the shim does.
@@ -182,187 +114,11 @@ impl World {
         id
     }
 
-    fn ask_again(&mut self, index: usize) {
-        let actor = &self.actors[index];
-        // Docker asks once.
-        if !matches!(actor.phase, Phase::Adding | Phase::Live) || self.daemon.is_none() || actor.docker {
-            return;
-        }
-        let add = actor.add(self.segments[actor.lan].lan.clone(), Duration::from_secs(12), &self.plan);
-        self.stats.count("ADD again");
-        self.ask(index, Role::Again, Call::Add(Box::new(add)), self.now);
-    }
-
-    /// Does something with a running container.
-    fn next(&mut self, index: usize) {
-        if self.winding_down || self.actors[index].phase != Phase::Live {
-            return;
-        }
-        if self.actors[index].docker {
-            return self.next_of_docker(index);
-        }
-        match self.rng.u32(..100) {
-            0..20 => {
-                let expected = self.actors[index].told.iter().map(|lease| lease.address).collect();
-                self.ask_check(index, Role::Check, expected);
-            }
-            20..25 => self.ask_check(index, Role::WrongCheck, vec![WRONG]),
-            25..35 => {
-                self.ask_again(index);
-                self.stay(index);
-            }
-            35..40 if self.plan.flapping > 0 && self.plan.hears_all() => {
-                let at = self.actors[index].at.expect("a container that runs has a link");
-                self.lower(at);
-                self.actors[index].foreign_routes.clear();
-                self.stats.count("links set down");
-                self.stay(index);
-            }
-            35..45 if self.plan.flapping > 0 => {
-                let at = self.actors[index].at.expect("a container that runs has a link");
-                self.carrier(at, false);
-                self.stats.count("carrier lost");
-                self.stay(index);
-            }
-            45..50 if self.plan.unruly == 0 => {
-                self.intrude(index);
-                self.stay(index);
-            }
-            50..54 if self.plan.unruly > 0 => {
-                self.strip(index);
-                self.stay(index);
-            }
-            35..55 => self.stay(index),
-            55..65 if self.plan.collects.is_some() => self.end_by_collection(index),
-            _ if !happens(&mut self.rng, self.plan.unruly) => self.end_by_del(index),
-            _ => match self.rng.u32(..4) {
-                0 => self.act_after(index, 0, 0, Act::Unlink),
-                1 => {
-                    self.end_by_del(index);
-                    let id = RequestId(self.next_request - 1);
-                    self.act_after(index, 0, 20 * MILLI, Act::HangUp(id));
-                }
-                _ => self.die(index),
-            },
-        }
-    }
-
-    /// Does something with a running Docker container.
-    fn next_of_docker(&mut self, index: usize) {
-        let Some(at) = self.actors[index].at else { return self.stay(index) };
-        match self.rng.u32(..100) {
-            0..10 if self.plan.flapping > 0 => {
-                self.carrier(at, false);
-                self.stats.count("carrier lost");
-                self.stay(index);
-            }
-            10..15 if self.plan.unruly > 0 => {
-                self.strip(index);
-                self.stay(index);
-            }
-            // Not while what was due during a sleep is done all at once: an interface that is nowhere then is given up.
-            15..25 if self.resumed == 0 || self.now > self.resumed + 60 * SECOND => {
-                self.stats.count("links that moved away and back");
-                self.unlink(index);
-                self.begins_anew(index);
-                self.actors[index].at = None;
-                self.actors[index].foreign.clear();
-                self.actors[index].foreign_routes.clear();
-                let back = if self.actors[index].form.is_some() { Act::Rejoin } else { Act::Appear };
-                self.act_after(index, MILLI, 5 * SECOND, back);
-                self.stay(index);
-            }
-            0..45 => self.stay(index),
-            // Mostly the link goes first, and the address is released then.
-            _ if !happens(&mut self.rng, self.plan.unruly) => {
-                self.unlink(index);
-                self.end_by_del(index);
-            }
-            _ => match self.rng.u32(..3) {
-                0 => self.act_after(index, 0, 0, Act::Unlink),
-                1 => self.end_by_del(index),
-                _ => self.die(index),
-            },
-        }
-    }
-
-    /// Asks for the same attachment from another namespace.
-    fn intrude(&mut self, index: usize) {
-        let actor = &self.actors[index];
-        let lan = actor.lan;
-        let mac = Mac([2, 0xcc, actor.mac.0[2], actor.mac.0[3], actor.mac.0[4], actor.mac.0[5]]);
-        let mut add = actor.add(self.segments[lan].lan.clone(), Duration::from_secs(12), &self.plan);
-        let Place::InNetns(at) = &mut add.place else { unreachable!("it is in a namespace") };
-        at.netns.as_mut_os_string().push("-too");
-        let netns = at.netns.clone();
-        let (cookie, _) = self.kernel.create(&netns, "eth0", mac, 1500, lan);
-        self.stats.count("intruders");
-        self.ask(index, Role::Intruder(cookie), Call::Add(Box::new(add)), self.now);
-    }
-
-    fn ask_check(&mut self, index: usize, role: Role, expected: Vec<Ipv4Net>) {
-        let attachment = self.actors[index].attachment.clone();
-        self.ask(index, role, Call::Check { attachment, expected }, self.now);
-        self.stay(index);
-    }
-
     /// Lets the container run on for a while.
     pub(super) fn stay(&mut self, index: usize) {
         let active = self.plan.active.as_micros() as Micros;
         let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;
         self.act_after(index, SECOND, (lease * 3 / 2).min(active / 3), Act::Next);
-    }
-
-    pub(super) fn end_by_del(&mut self, index: usize) {
-        if self.actors[index].endpoint.is_some() {
-            self.actors[index].phase = Phase::Ending;
-            if self.actors[index].form == Some(Form::Leased) {
-                self.goes_elsewhere(index);
-                self.show(&Seen::Leaves(index));
-            }
-            return match self.end_endpoint(index) {
-                true => {}
-                false => self.endpoint_gone(index, false),
-            };
-        }
-        self.goes_elsewhere(index);
-        self.show(&Seen::Leaves(index));
-        self.actors[index].phase = Phase::Ending;
-        let (attachment, lan) = (self.actors[index].attachment.clone(), self.actors[index].lan);
-        let told = self.actors[index].told.as_ref().filter(|_| self.actors[index].docker);
-        let call = match told.map(Lease::ip) {
-            Some(address) => {
-                // If two were told one address, nobody knows whose is meant.
-                let is_told = |actor: &&Actor| actor.docker && actor.told.as_ref().map(Lease::ip) == Some(address);
-                let told: Vec<_> = self.actors.iter().filter(is_told).map(|actor| actor.attachment.clone()).collect();
-                told.iter().for_each(|attachment| self.show(&Seen::Gone(attachment)));
-                // The call names an address, and what was reserved since goes before a lease that may have ended.
-                self.networks[lan].reserved.remove(&address);
-                Call::ReleaseAddress { pool: pool_of(lan), address }
-            }
-            // A container that was not told went with its call.
-            None => {
-                let grace = self.plan.grace.filter(|_| self.actors[index].returns());
-                Call::Del { attachment, grace }
-            }
-        };
-        self.ask(index, Role::Del, call.clone(), self.now);
-        if matches!(call, Call::ReleaseAddress { .. }) {
-            self.release_twice(index, &call);
-        }
-    }
-
-    /// Goes on with the end of a container whose endpoint is gone, or whose dockerd does not mention it.
-    pub(super) fn endpoint_gone(&mut self, index: usize, told: bool) {
-        match self.actors[index].form {
-            Some(Form::Leased) => {
-                if !told {
-                    self.actors[index].died = Some(self.now);
-                }
-                self.lease_is_back(index, told);
-            }
-            Some(Form::Told) | None => self.end_by_del(index),
-        }
     }
 
     pub(super) fn unlink(&mut self, index: usize) {
@@ -399,7 +155,7 @@ impl World {
     }
 
     /// Lets the namespace die, perhaps without a DEL ever.
-    fn die(&mut self, index: usize) {
+    pub(super) fn die(&mut self, index: usize) {
         if !matches!(self.actors[index].phase, Phase::Adding | Phase::Live) {
             return;
         }
@@ -409,8 +165,8 @@ impl World {
         if self.rng.u32(..3) == 0 {
             self.actors[index].phase = Phase::Ending;
             self.act_after(index, 0, 10 * SECOND, Act::Del);
-        } else if self.actors[index].form.is_some() && self.plan.ipvlan {
-            // Only dockerd reports such a container's end, at its next start.
+        } else if self.actors[index].door.dies_unseen(self) {
+            // As dockerd does at its next start.
             self.actors[index].phase = Phase::Ending;
             self.act_after(index, SECOND, 60 * SECOND, Act::Del);
         } else {
@@ -480,7 +236,9 @@ impl World {
     pub(super) fn containers_ended(&mut self) {
         self.requests.clear();
         self.pinned.clear();
-        self.wiring_goes_on();
+        for lan in 0..self.segments.len() {
+            ERRANDS.iter().for_each(|errand| errand.rebooted(self, lan));
+        }
         for index in 0..self.actors.len() {
             let actor = &mut self.actors[index];
             actor.generation += 1;

@@ -28,7 +28,7 @@ impl World {
             self.judge_timing(lan, to, &message);
             if message.kind() == Some(Kind::Request) {
                 let asked = (message.xid, message.address(code::SERVER));
-                let latest = self.latest.entry((lan, message.key())).or_insert((asked, self.now));
+                let latest = self.ledger.latest.entry((lan, message.key())).or_insert((asked, self.now));
                 if latest.0 != asked {
                     *latest = (asked, self.now);
                     self.show(&Seen::Requests(lan, &message));
@@ -62,7 +62,7 @@ impl World {
 
     /// Returns who was offered or granted an address, and when last.
     fn offers_of(&self, lan: usize, address: Ipv4Addr) -> impl Iterator<Item = (&ClientKey, Micros)> {
-        let offers = self.offered.range((lan, address, ClientKey::Id(Vec::new()))..);
+        let offers = self.ledger.offered.range((lan, address, ClientKey::Id(Vec::new()))..);
         let of_address = offers.take_while(move |((l, a, _), _)| (*l, *a) == (lan, address));
         of_address.map(|((.., to), at)| (to, *at))
     }
@@ -72,7 +72,7 @@ impl World {
         let is_its = move |((at, _, to), when): &(&(usize, Ipv4Addr, ClientKey), &Micros)| {
             (*at, to) == (lan, key) && **when >= since
         };
-        self.offered.iter().filter(is_its).map(|((_, address, _), _)| *address)
+        self.ledger.offered.iter().filter(is_its).map(|((_, address, _), _)| *address)
     }
 
     /// Lets a client that a caller asks for begin anew, and also one whose DEL the store refuses.
@@ -104,7 +104,7 @@ impl World {
 
     /// A daemon that starts knows the times of its records.
     pub(super) fn remember_times(&mut self) {
-        let boot = format!("boot-{}", self.boot);
+        let boot = format!("boot-{}", self.clocks.boot);
         let bound = self.store.durable.values().filter(|r| r.state == RecordState::Bound && r.boot.0 == boot);
         let known = bound.filter_map(|record| {
             let lan = self.segments.iter().position(|segment| segment.lan == record.identity.lan)?;
@@ -129,7 +129,7 @@ impl World {
         }
         self.segments[lan].judge.heard(payload);
         if matches!(message.kind(), Some(Kind::Offer | Kind::Ack)) {
-            self.offered.insert((lan, message.yiaddr, key.clone()), self.now);
+            self.ledger.offered.insert((lan, message.yiaddr, key.clone()), self.now);
             // Its holder may say so, after a restart too.
             let at = (&self.segments[lan].lan, message.yiaddr);
             let has_it = |record: &&Record| (&record.identity.lan, record.lease.ip()) == at;
@@ -150,7 +150,7 @@ impl World {
             let was_told = |actor: &Actor| actor.told.as_ref().is_some_and(|lease| lease.ip() == message.yiaddr);
             let concerned = (0..self.actors.len()).filter(|index| was_told(&self.actors[*index]));
             concerned.collect::<Vec<_>>().into_iter().for_each(|index| self.excuse_lapsed(index));
-            let Some(((xid, _), sent)) = self.latest.get(&(lan, message.key())).copied() else { return };
+            let Some(((xid, _), sent)) = self.ledger.latest.get(&(lan, message.key())).copied() else { return };
             if xid == message.xid {
                 if let Some(times) = Times::of(&message, sent) {
                     self.timing.knows(self.now, (lan, message.key()), times);
@@ -158,8 +158,8 @@ impl World {
                 let seconds = message.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX);
                 let until = seconds.map(|seconds| sent + u64::from(seconds) * SECOND);
                 let server = message.address(code::SERVER).unwrap_or(Ipv4Addr::UNSPECIFIED);
-                self.heard.insert((lan, message.yiaddr, Some(message.key())), until);
-                self.granted_by.insert((lan, message.yiaddr, message.key()), server);
+                self.ledger.heard.insert((lan, message.yiaddr, Some(message.key())), until);
+                self.ledger.granted_by.insert((lan, message.yiaddr, message.key()), server);
             }
         }
     }

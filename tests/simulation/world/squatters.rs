@@ -62,7 +62,7 @@ impl World {
         let Some(mac) = squatter else { return };
         let reply = arp(mac.0, question.sender_mac, &answer_to(question, mac));
         self.stats.count("heard of squatters");
-        self.claimed.insert((lan, question.target, mac), self.now);
+        self.ledger.claimed.insert((lan, question.target, mac), self.now);
         self.deliver(exchange, reply, FrameMeta::default());
     }
 

@@ -174,7 +174,7 @@ impl World {
         if let Some(owner) = owner.filter(|_| question.request && !over_host) {
             let answer = answer_to(&question, owner);
             let reply = arp(owner.0, question.sender_mac, &answer);
-            self.claimed.insert((lan, question.target, owner), self.now);
+            self.ledger.claimed.insert((lan, question.target, owner), self.now);
             self.deliver(exchange, reply, FrameMeta::default());
         }
         self.squatters_hear(lan, exchange, &question);
@@ -190,7 +190,7 @@ impl World {
         };
         let hearing = self.socks.iter().filter(|(id, sock)| hears(id, sock)).map(|(id, _)| *id);
         for other in hearing.collect::<Vec<_>>() {
-            self.claimed.insert((lan, address, own), self.now);
+            self.ledger.claimed.insert((lan, address, own), self.now);
             self.stats.count("ARP heard of other containers");
             self.deliver(other, bytes.to_vec(), FrameMeta::default());
         }
@@ -272,7 +272,7 @@ impl World {
                 let lease = server.and_then(|server| server.lease(self.model_time(), address));
                 let name = lease.map(|lease| lease.name.clone());
                 let until = lease.and_then(|lease| lease.until).map(|until| until.as_micros() as Micros);
-                let before = self.granted.insert((lan, address, name), until);
+                let before = self.ledger.granted.insert((lan, address, name), until);
                 if before.flatten().is_some_and(|ended| ended <= self.now) {
                     self.excuse(lan, address, "lapsed");
                 }

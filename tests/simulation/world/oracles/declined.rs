@@ -50,13 +50,13 @@ impl Declined {
     /// Judges why a client declines an address: somebody else has it, or had it a moment ago.
     fn judge_cause(&self, world: &World, who: &Who, about: (Ipv4Addr, Option<Ipv4Addr>), says: &mut Says) {
         let (lan, (address, named)) = (who.0, about);
-        let mut claims = world.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
+        let mut claims = world.ledger.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
         let is_claimed = claims.any(|((.., mac), at)| *mac != who.1 && *at + CLAIMED >= world.now);
         // This attachment does not hear otherwise of what another server granted to another one.
         let lives = |until: &Option<u64>| until.is_none_or(|until| until > world.now);
-        let granted = world.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
+        let granted = world.ledger.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
         let mut others = granted.filter_map(|((.., client), _)| client.clone()).filter(|client| *client != who.2);
-        let foreign = others.any(|client| world.granted_by.get(&(lan, address, client)).copied() != named);
+        let foreign = others.any(|client| world.ledger.granted_by.get(&(lan, address, client)).copied() != named);
         if foreign {
             says.count("addresses of another server's clients declined");
         }

@@ -97,7 +97,7 @@ impl Holders {
     /// Ends the hold of holders whose lease has ended.
     fn lapse(&mut self, world: &World) {
         self.0.retain(|_, holder| {
-            let until = world.heard.get(&(holder.lan, holder.address, Some(key_of(&holder.client_id))));
+            let until = world.ledger.heard.get(&(holder.lan, holder.address, Some(key_of(&holder.client_id))));
             until.copied().flatten().is_none_or(|until| world.now < until)
         });
     }

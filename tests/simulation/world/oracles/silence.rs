@@ -31,7 +31,7 @@ impl Silence {
             let wire = world.kernel.locate(&record.link).ok().and_then(|at| world.kernel.link(at));
             let intact = wire.is_some_and(|wire| wire.mac == record.link.mac() && wire.up && wire.carrier);
             // A mutation may have added to its name.
-            let this_boot = record.boot.0.split(',').next() == Some(&format!("boot-{}", world.boot));
+            let this_boot = record.boot.0.split(',').next() == Some(&format!("boot-{}", world.clocks.boot));
             // A lease for an endpoint that is not known goes back at once.
             let is_good = record.state == RecordState::Bound && !record.unconfirmed;
             if is_good && intact && this_boot && !world.lacks_endpoint(&record.attachment) {

@@ -29,11 +29,11 @@ pub(super) fn sockets(world: &World, seen: &Seen<'_>, says: &mut Says) {
 /// Judges sockets by their age. Exchanges are numbered in their order.
 fn judge_sockets(world: &World, says: &mut Says) {
     let first = world.socks.first_key_value();
-    if let Some((exchange, sock)) = first.filter(|(_, sock)| world.now > sock.since.max(world.resumed) + PIN) {
+    if let Some((exchange, sock)) = first.filter(|(_, sock)| world.now > sock.since.max(world.clocks.resumed) + PIN) {
         says.broken(Rule::IdleSockets, format!("{exchange:?} on {:?}", sock.link));
     }
     let first = world.pinned.first_key_value();
-    if let Some((cookie, _)) = first.filter(|(_, since)| world.now > (**since).max(world.resumed) + PINNED) {
+    if let Some((cookie, _)) = first.filter(|(_, since)| world.now > (**since).max(world.clocks.resumed) + PINNED) {
         says.broken(Rule::PinnedNamespace, format!("namespace {cookie} is gone but for the daemon's sockets"));
     }
 }

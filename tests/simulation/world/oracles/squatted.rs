@@ -51,7 +51,7 @@ impl Squatted {
             // and it is checked then.
             let hears = actor.at.is_some() || world.plan.wires != Some(Wires::Bridge);
             let watched = self.watched.get(&row.attachment).filter(|(got, _)| *got == address && hears);
-            match watched.filter(|(_, since)| (*since).max(world.resumed) + WINDOW < world.now) {
+            match watched.filter(|(_, since)| (*since).max(world.clocks.resumed) + WINDOW < world.now) {
                 Some(_) => {
                     let detail = format!("{} goes on with {address}, which {squatter} uses", row.attachment);
                     return says.broken(Rule::Squatted, detail);

@@ -12,16 +12,18 @@ use leasehold_core::profile::Profile;
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::wire::Mac;
 
-use super::actor::{Actor, Form, Phase, Role, pool_of};
-use super::{Event, World};
+use crate::link::Wire;
 use crate::plan::{ROGUE, Rogue, happens};
 use crate::watch::Rule;
+use crate::world::actor::{Act, Actor, Asked, Door, Errand, Form, Phase, Role, pool_of};
+use crate::world::seen::Seen;
+use crate::world::{Event, World};
 
 /// Docker's network on a LAN, as Docker knows it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Network {
     /// The addresses that it has reserved, and not given back.
-    pub(super) reserved: BTreeSet<Ipv4Addr>,
+    pub(in crate::world) reserved: BTreeSet<Ipv4Addr>,
     /// The one that it gave back last.
     released: Option<Ipv4Addr>,
     /// The router that it was told with its pool, while it has not given that back.
@@ -31,16 +33,72 @@ pub(crate) struct Network {
 /// An address of the pool that nobody ever has.
 const NOBODYS: u32 = 1000;
 
+/// The door of Docker's IPAM driver: other drivers make the links of its containers.
+#[derive(Debug)]
+pub(super) struct Pools;
+
+impl Door for Pools {
+    fn makes(&self, world: &mut World, index: usize) {
+        world.choose_address(index);
+        world.make_for_docker(index);
+    }
+
+    fn leased(&self, world: &mut World, index: usize, _: &Lease) {
+        world.actors[index].phase = Phase::Live;
+        world.starts(index);
+        world.stay(index);
+    }
+
+    fn next(&self, world: &mut World, index: usize) {
+        world.next_of_docker(index, Act::Appear);
+    }
+
+    fn acts(&self, world: &mut World, index: usize, act: Act) {
+        match act {
+            Act::Appear => world.appear(index, |world| {
+                let actor = &world.actors[index];
+                world.kernel.put(actor.netns?, Wire::new("eth0", actor.mac, 1500, actor.lan, false))
+            }),
+            Act::Plug => world.plug_in(index),
+            _ => {}
+        }
+    }
+
+    fn ends(&self, world: &mut World, index: usize) {
+        world.goes_elsewhere(index, "clients on another host");
+        world.show(&Seen::Leaves(index));
+        world.actors[index].phase = Phase::Ending;
+        match world.actors[index].told.as_ref().map(Lease::ip) {
+            Some(address) => world.release(index, address),
+            // A container that was not told went with its call.
+            None => world.ask_del(index),
+        }
+    }
+}
+
+impl Errand for Pools {
+    fn begins(&self, world: &mut World, lan: usize) {
+        world.perhaps(world.plan.docker.then_some(world.plan.active / 20), Event::Errand(lan, &Self));
+    }
+
+    fn runs(&self, world: &mut World, lan: usize) {
+        if world.winding_down {
+            return;
+        }
+        world.sometime(world.plan.active / 10, Event::Errand(lan, &Self));
+        if world.daemon.is_some() {
+            world.network(lan);
+        }
+    }
+
+    fn answered(&self, world: &mut World, lan: usize, asked: &Asked, answer: Option<Answer>) {
+        answer.iter().for_each(|answer| world.network_answered(lan, &asked.call, answer));
+    }
+}
+
 impl World {
-    /// Docker does something with its network on a LAN, and does so again later.
-    pub(super) fn network(&mut self, lan: usize) {
-        if self.winding_down {
-            return;
-        }
-        self.sometime(self.plan.active / 10, Event::Network(lan));
-        if self.daemon.is_none() {
-            return;
-        }
+    /// Docker does something with its network on a LAN, with its pool.
+    fn network(&mut self, lan: usize) {
         let pool = pool_of(lan);
         let network = pool.subnet.network().to_bits();
         let host = |offset: u32| Ipv4Addr::from_bits(network + offset);
@@ -72,8 +130,22 @@ impl World {
             },
         };
         self.stats.count("calls about pools");
-        let id = self.file(Role::Network(lan), call);
+        let id = self.file_errand(lan, &Pools, call);
         self.after(20, 2_000, Event::Request(id));
+    }
+
+    /// Lets Docker give the address of a container back.
+    fn release(&mut self, index: usize, address: Ipv4Addr) {
+        // If two were told one address, nobody knows whose is meant.
+        let is_told = |actor: &&Actor| actor.docker && actor.told.as_ref().map(Lease::ip) == Some(address);
+        let told: Vec<_> = self.actors.iter().filter(is_told).map(|actor| actor.attachment.clone()).collect();
+        told.iter().for_each(|attachment| self.show(&Seen::Gone(attachment)));
+        let lan = self.actors[index].lan;
+        // The call names an address, and what was reserved since goes before a lease that may have ended.
+        self.networks[lan].reserved.remove(&address);
+        let call = Call::ReleaseAddress { pool: pool_of(lan), address };
+        self.ask(index, Role::Del, call.clone(), self.now);
+        self.release_twice(index, &call);
     }
 
     /// Returns whether a Docker container may have an address, or get it right now.
@@ -88,7 +160,7 @@ impl World {
 
     /// Judges Docker's answer that a container's lease is on its way back: that is durable, unless the lease has ended. If two were
     /// told one address, nobody knows whose was meant.
-    pub(super) fn judge_released(&mut self, index: usize) {
+    pub(in crate::world) fn judge_released(&mut self, index: usize) {
         let (now, address) = (self.clock().boot, self.actors[index].told.as_ref().map(Lease::ip));
         self.networks[self.actors[index].lan].reserved.retain(|reserved| Some(*reserved) != address);
         let attachment = &self.actors[index].attachment;
@@ -112,7 +184,7 @@ impl World {
 
     /// Lets Docker give a container's address back, and say so twice now and then, the second time before it has heard of the
     /// first.
-    pub(super) fn release_twice(&mut self, index: usize, call: &Call) {
+    pub(in crate::world) fn release_twice(&mut self, index: usize, call: &Call) {
         let at = self.actors[index].order + 1;
         if self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 2) {
             self.stats.count("addresses that were released twice");
@@ -122,7 +194,7 @@ impl World {
     }
 
     /// Makes a container ask for a certain address now and then (`--ip`).
-    pub(super) fn choose_address(&mut self, index: usize) {
+    pub(in crate::world) fn choose_address(&mut self, index: usize) {
         let actor = &self.actors[index];
         if actor.docker && actor.form != Some(Form::Leased) && self.rng.u32(..6) == 0 {
             let first = self.plan.pool(actor.lan, 0).0.to_bits();
@@ -146,7 +218,7 @@ impl World {
     }
 
     /// Docker has its answer.
-    pub(super) fn network_answered(&mut self, lan: usize, call: &Call, answer: &Answer) {
+    pub(in crate::world) fn network_answered(&mut self, lan: usize, call: &Call, answer: &Answer) {
         match (call, answer) {
             (Call::RequestPool(request), Answer::Pool { id, gateway }) => {
                 self.stats.count("pools");

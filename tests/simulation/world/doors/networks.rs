@@ -16,31 +16,35 @@ use leasehold_core::grant::Grant;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::LinkRoute;
 use leasehold_core::network::{
-    DockerId, EndpointRecord, LinkOwner, MacvlanMode, Mode, NetworkFault, NetworkRecord, Source, Wiring,
+    DockerId, EndpointRecord, MacvlanMode, Mode, NetworkFault, NetworkRecord, Source, Wiring,
 };
 use leasehold_core::record::{DockerKey, DockerRecord, Record, RecordState};
 use leasehold_core::time::WallTime;
-use leasehold_core::wire::Mac;
 
-use super::actor::{Act, Form, NETWORK, Phase, Role};
-use super::{Event, MILLI, Micros, SECOND, World};
+use super::pools::Pools;
 use crate::link::Own;
 use crate::plan::{VLAN, Wires, happens};
 use crate::watch::Rule;
+use crate::world::actor::{Act, Asked, Door, Errand, Form, Phase, Role};
+use crate::world::seen::Seen;
+use crate::world::{Event, MILLI, Micros, SECOND, World};
+
+/// How our door names the network of an endpoint for which no IPAM driver is asked.
+const NETWORK: &str = "network ";
 
 /// How long a link that has not been in a container yet may be in the host's namespace.
-const SLOW_START: Micros = 600 * SECOND;
+pub(super) const SLOW_START: Micros = 600 * SECOND;
 /// How long a link that came back from a container may be there.
 const STRAY: Micros = 60 * SECOND;
 
 /// Returns how long, at least, dockerd may leave a link where it is.
-pub(super) fn may_stay(own: &Own) -> Micros {
+pub(in crate::world) fn may_stay(own: &Own) -> Micros {
     if own.moved { STRAY } else { SLOW_START }
 }
 
 /// What dockerd has of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// Nothing.
     Absent,
     /// It is being created.
@@ -53,14 +57,14 @@ enum Stage {
 
 /// What dockerd has of its networks.
 #[derive(Debug)]
-pub(super) struct Wired {
+pub(in crate::world) struct Wired {
     /// By LAN, and whether the daemon may not know it.
-    networks: Vec<(Stage, bool)>,
+    pub(super) networks: Vec<(Stage, bool)>,
     /// How many were requested, by LAN.
     created: Vec<u32>,
     /// Networks that the daemon may have without dockerd: its call broke or was one of two, or the daemon ended before it heard
     /// that dockerd had given up, and had that written.
-    forgotten: BTreeSet<DockerId>,
+    pub(super) forgotten: BTreeSet<DockerId>,
     /// The endpoints that were created and are not forgotten, whose they are, and whether they are ending.
     endpoints: BTreeMap<DockerId, (Attachment, bool)>,
     /// How many were requested.
@@ -72,47 +76,47 @@ pub(super) struct Wired {
 
 impl Wired {
     /// Returns dockerd before it has any.
-    pub(super) fn new(lans: usize) -> Self {
+    pub(in crate::world) fn new(lans: usize) -> Self {
         let (networks, created) = (vec![(Stage::Absent, false); lans], vec![0; lans]);
         let (endpoints, forgotten) = (BTreeMap::new(), BTreeSet::new());
         Self { networks, created, forgotten, endpoints, asked: 0, changes: 0, news: 0 }
     }
 
     /// Returns when a change that would be ready at this time is carried out: not before those that were requested earlier.
-    pub(super) fn next_change(&mut self, ready: Micros) -> Micros {
+    pub(in crate::world) fn next_change(&mut self, ready: Micros) -> Micros {
         self.changes = ready.max(self.changes + 1);
         self.changes
     }
 
     /// Returns when news that would come at this time is heard: not before earlier news.
-    pub(super) fn next_news(&mut self, ready: Micros) -> Micros {
+    pub(in crate::world) fn next_news(&mut self, ready: Micros) -> Micros {
         self.news = ready.max(self.news + 1);
         self.news
     }
 
     /// Returns whose an endpoint is, if dockerd has it and has not asked for its end.
-    pub(super) fn has(&self, id: &DockerId) -> Option<&Attachment> {
+    pub(in crate::world) fn has(&self, id: &DockerId) -> Option<&Attachment> {
         self.endpoints.get(id).filter(|(_, ends)| !ends).map(|(attachment, _)| attachment)
     }
 
     /// Returns the name of a LAN's network. Each one that is created has another name.
-    fn network_id(&self, lan: usize) -> DockerId {
+    pub(super) fn network_id(&self, lan: usize) -> DockerId {
         DockerId::try_from(format!("{:06x}{lan:06x}{:052x}", self.created[lan], 0)).expect("64 digits are an id")
     }
 
-    fn new_endpoint(&mut self) -> DockerId {
+    pub(super) fn new_endpoint(&mut self) -> DockerId {
         self.asked += 1;
         let text = format!("{:012x}{:052x}", self.asked, 0);
         DockerId::try_from(text).expect("64 digits are an id")
     }
 
     /// The daemon knows none of the networks any more.
-    pub(super) fn store_lost(&mut self) {
+    pub(in crate::world) fn store_lost(&mut self) {
         self.networks.iter_mut().for_each(|(_, unsure)| *unsure = true);
     }
 
     /// The host rebooted.
-    pub(super) fn rebooted(&mut self) {
+    pub(in crate::world) fn rebooted(&mut self) {
         self.endpoints.clear();
         for lan in (0..self.networks.len()).filter(|lan| self.networks[*lan].0 == Stage::Coming) {
             self.forgotten.insert(self.network_id(lan));
@@ -127,7 +131,171 @@ impl Wired {
     }
 }
 
+/// The door of our own network driver.
+#[derive(Debug)]
+pub(super) struct Networks;
+
+impl Door for Networks {
+    fn is_ready(&self, world: &World, lan: usize) -> bool {
+        world.wired.networks[lan].0 == Stage::There
+    }
+
+    fn makes(&self, world: &mut World, index: usize) {
+        world.choose_network(index);
+        Pools.makes(world, index);
+    }
+
+    fn asks(&self, world: &mut World, index: usize, add: Add, patience: Micros) -> RequestId {
+        match world.actors[index].form {
+            Some(Form::Leased) => world.create_endpoint(index, Role::Add, Some(add), patience),
+            Some(Form::Told) | None => Pools.asks(world, index, add, patience),
+        }
+    }
+
+    /// Goes on with an endpoint that has its address: its link is made, or it is joined.
+    fn leased(&self, world: &mut World, index: usize, _: &Lease) {
+        match (world.actors[index].form, world.actors[index].endpoint.clone()) {
+            (Some(Form::Leased), Some(id)) => {
+                world.created(index, id);
+                world.join(index);
+            }
+            _ => _ = world.create_endpoint(index, Role::Endpoint, None, world.now),
+        }
+    }
+
+    fn next(&self, world: &mut World, index: usize) {
+        world.next_of_docker(index, Act::Rejoin);
+    }
+
+    fn acts(&self, world: &mut World, index: usize, act: Act) {
+        match act {
+            Act::Appear => world.appear(index, |world| world.link_moves_in(index)),
+            Act::Rejoin if world.actors[index].phase == Phase::Live => world.join(index),
+            act => Pools.acts(world, index, act),
+        }
+    }
+
+    fn ends(&self, world: &mut World, index: usize) {
+        if world.actors[index].endpoint.is_none() {
+            return Pools.ends(world, index);
+        }
+        world.actors[index].phase = Phase::Ending;
+        if world.actors[index].form == Some(Form::Leased) {
+            world.goes_elsewhere(index, "clients on another host");
+            world.show(&Seen::Leaves(index));
+        }
+        if !world.end_endpoint(index) {
+            world.endpoint_gone(index, false);
+        }
+    }
+
+    fn failed(&self, world: &mut World, index: usize, failure: &Failure) {
+        world.no_such_network(world.actors[index].lan, failure);
+    }
+
+    fn dies_unseen(&self, world: &World) -> bool {
+        world.plan.ipvlan
+    }
+
+    fn answered(&self, world: &mut World, index: usize, asked: &Asked, answer: Option<Answer>) {
+        world.endpoint_answered(index, &asked.role, answer);
+    }
+}
+
+impl Errand for Networks {
+    fn begins(&self, world: &mut World, lan: usize) {
+        if world.plan.wires.is_some() {
+            world.at(MILLI, Event::Errand(lan, &Self));
+        }
+    }
+
+    fn runs(&self, world: &mut World, lan: usize) {
+        if !world.winding_down {
+            world.wiring(lan);
+        }
+    }
+
+    fn answered(&self, world: &mut World, lan: usize, asked: &Asked, answer: Option<Answer>) {
+        // A caller that has given up asks anew.
+        if answer.is_some() || !asked.gone {
+            world.wiring_answered(lan, &asked.call, answer.as_ref());
+        }
+    }
+
+    fn hung_up(&self, world: &mut World, asked: &Asked) {
+        world.heard_given_up(&asked.call);
+    }
+
+    fn gives_up(&self, world: &mut World, lan: usize, id: RequestId) {
+        world.give_up(lan, id);
+    }
+
+    /// All networks begin again where the reboot has left them.
+    fn rebooted(&self, world: &mut World, lan: usize) {
+        if world.plan.wires.is_some() {
+            world.after(SECOND, 10 * SECOND, Event::Errand(lan, &Self));
+        }
+    }
+}
+
 impl World {
+    /// Dockerd creates its network on a LAN, or deletes it now and then.
+    fn wiring(&mut self, lan: usize) {
+        let busy = self.actors.iter().any(|a| a.lan == lan && a.form.is_some() && a.phase != Phase::Idle);
+        let (call, next) = match self.wired.networks[lan].0 {
+            Stage::Absent => {
+                self.wired.created[lan] += 1;
+                (NetworkCall::Create(Box::new(self.network_record(lan))), Stage::Coming)
+            }
+            Stage::There if !busy => (NetworkCall::Delete(self.wired.network_id(lan)), Stage::Going),
+            Stage::There => return self.sometime(self.plan.active / 10, Event::Errand(lan, &Networks)),
+            Stage::Coming | Stage::Going => return,
+        };
+        self.wired.networks[lan].0 = next;
+        let call = Call::Network(call);
+        let twice = self.twice(&call);
+        let id = self.file_errand(lan, &Networks, call);
+        if self.daemon.is_none() {
+            return self.cut(id);
+        }
+        let asked = self.now + self.rng.u64(20..2 * MILLI);
+        self.at(asked, Event::Request(id));
+        if next == Stage::Coming && twice {
+            // If there were two calls about it, the other may keep it.
+            self.wired.forgotten.insert(self.wired.network_id(lan));
+        } else if next == Stage::Coming && happens(&mut self.rng, self.plan.unruly) {
+            let given_up = asked + self.rng.u64(1..5 * MILLI);
+            self.at(given_up, Event::GivesUp(id));
+        }
+    }
+
+    /// Dockerd was killed, or no longer waits for a network to be created. The answer may be on its way.
+    fn give_up(&mut self, lan: usize, id: RequestId) {
+        let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else { return };
+        asked.gone = true;
+        self.stats.count(match asked.answered {
+            true => "networks that were given up as they were answered",
+            false => "networks that were given up",
+        });
+        self.wired.forgotten.insert(self.wired.network_id(lan));
+        self.wired.networks[lan] = (Stage::Absent, false);
+        self.after(10, MILLI, Event::HungUp(self.run, id));
+        self.after(10 * MILLI, 10 * SECOND, Event::Errand(lan, &Networks));
+    }
+
+    /// Goes on with the end of a container whose endpoint is gone, or whose dockerd does not mention it.
+    fn endpoint_gone(&mut self, index: usize, told: bool) {
+        match self.actors[index].form {
+            Some(Form::Leased) => {
+                if !told {
+                    self.actors[index].died = Some(self.now);
+                }
+                self.lease_is_back(index, told);
+            }
+            Some(Form::Told) | None => Pools.ends(self, index),
+        }
+    }
+
     /// Returns a LAN's network as dockerd creates it.
     fn network_record(&self, lan: usize) -> NetworkRecord {
         let wires = self.plan.wires.unwrap_or(Wires::Macvlan);
@@ -149,39 +317,6 @@ impl World {
         }
     }
 
-    /// Dockerd creates its network on a LAN, or deletes it now and then.
-    pub(super) fn wiring(&mut self, lan: usize) {
-        if self.winding_down {
-            return;
-        }
-        let busy = self.actors.iter().any(|a| a.lan == lan && a.form.is_some() && a.phase != Phase::Idle);
-        let (call, next) = match self.wired.networks[lan].0 {
-            Stage::Absent => {
-                self.wired.created[lan] += 1;
-                (NetworkCall::Create(Box::new(self.network_record(lan))), Stage::Coming)
-            }
-            Stage::There if !busy => (NetworkCall::Delete(self.wired.network_id(lan)), Stage::Going),
-            Stage::There => return self.sometime(self.plan.active / 10, Event::Wiring(lan)),
-            Stage::Coming | Stage::Going => return,
-        };
-        self.wired.networks[lan].0 = next;
-        let call = Call::Network(call);
-        let twice = self.twice(&call);
-        let id = self.file(Role::Wiring(lan), call);
-        if self.daemon.is_none() {
-            return self.cut(id);
-        }
-        let asked = self.now + self.rng.u64(20..2 * MILLI);
-        self.at(asked, Event::Request(id));
-        if next == Stage::Coming && twice {
-            // If there were two calls about it, the other may keep it.
-            self.wired.forgotten.insert(self.wired.network_id(lan));
-        } else if next == Stage::Coming && happens(&mut self.rng, self.plan.unruly) {
-            let given_up = asked + self.rng.u64(1..5 * MILLI);
-            self.at(given_up, Event::GivenUp(lan, id));
-        }
-    }
-
     /// Asks the same again, now and then. Nobody waits for that answer. Returns whether it did.
     fn twice(&mut self, call: &Call) -> bool {
         let twice = self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 4);
@@ -193,22 +328,8 @@ impl World {
         twice
     }
 
-    /// Dockerd was killed, or no longer waits for a network to be created. The answer may be on its way.
-    pub(super) fn give_up(&mut self, lan: usize, id: RequestId) {
-        let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else { return };
-        asked.gone = true;
-        self.stats.count(match asked.answered {
-            true => "networks that were given up as they were answered",
-            false => "networks that were given up",
-        });
-        self.wired.forgotten.insert(self.wired.network_id(lan));
-        self.wired.networks[lan] = (Stage::Absent, false);
-        self.after(10, MILLI, Event::HungUp(self.run, id));
-        self.after(10 * MILLI, 10 * SECOND, Event::Wiring(lan));
-    }
-
     /// The daemon has heard that dockerd gave up on a network, and forgets it. The store may not hear of that.
-    pub(super) fn heard_given_up(&mut self, call: &Call) {
+    pub(in crate::world) fn heard_given_up(&mut self, call: &Call) {
         let stored = !self.store_fails && self.plan.crashes.is_empty();
         if let (Call::Network(NetworkCall::Create(record)), true) = (call, stored) {
             self.wired.forgotten.remove(&record.id);
@@ -216,7 +337,7 @@ impl World {
     }
 
     /// Dockerd has its answer about a network; `None`: the connection broke.
-    pub(super) fn wiring_answered(&mut self, lan: usize, call: &Call, answer: Option<&Answer>) {
+    pub(in crate::world) fn wiring_answered(&mut self, lan: usize, call: &Call, answer: Option<&Answer>) {
         let creates = matches!(call, Call::Network(NetworkCall::Create(_)));
         let done = matches!(answer, Some(Answer::Network(NetworkAnswer::Done)));
         let id = self.wired.network_id(lan);
@@ -242,32 +363,20 @@ impl World {
             self.fail(Rule::Failed, format!("{call:?}: {answer:?}"));
         }
         match self.wired.networks[lan].0 {
-            Stage::There => self.sometime(self.plan.active / 10, Event::Wiring(lan)),
+            Stage::There => self.sometime(self.plan.active / 10, Event::Errand(lan, &Networks)),
             // A repeated answer is about the previous network: dockerd gives each its own name.
-            _ => self.after(10 * MILLI, 10 * SECOND, Event::Wiring(lan)),
-        }
-    }
-
-    /// Returns whether a LAN's network is there for containers.
-    pub(super) fn has_network(&self, lan: usize) -> bool {
-        self.wired.networks[lan].0 == Stage::There
-    }
-
-    /// All networks begin again where the host's reboot has left them.
-    pub(super) fn wiring_goes_on(&mut self) {
-        if self.plan.wires.is_some() {
-            (0..self.segments.len()).for_each(|lan| self.after(SECOND, 10 * SECOND, Event::Wiring(lan)));
+            _ => self.after(10 * MILLI, 10 * SECOND, Event::Errand(lan, &Networks)),
         }
     }
 
     /// Puts an actor's container on the network that its LAN has now, if it is on one of ours.
-    pub(super) fn choose_network(&mut self, index: usize) {
+    pub(in crate::world) fn choose_network(&mut self, index: usize) {
         let (form, lan) = (self.actors[index].form, self.actors[index].lan);
         self.actors[index].network = form.map(|_| self.wired.network_id(lan));
     }
 
     /// Asks for an actor's endpoint: with a lease that this ADD gets, or with the address that its IPAM driver told.
-    pub(super) fn create_endpoint(
+    pub(in crate::world) fn create_endpoint(
         &mut self,
         index: usize,
         role: Role,
@@ -289,17 +398,6 @@ impl World {
         self.ask(index, role, call, patience)
     }
 
-    /// Dockerd goes on with an actor's endpoint that has its address: its link is made, or it is joined.
-    pub(super) fn goes_on(&mut self, index: usize) {
-        match (self.actors[index].form, self.actors[index].endpoint.clone()) {
-            (Some(Form::Leased), Some(id)) => {
-                self.created(index, id);
-                self.join(index);
-            }
-            _ => _ = self.create_endpoint(index, Role::Endpoint, None, self.now),
-        }
-    }
-
     fn created(&mut self, index: usize, id: DockerId) {
         self.stats.count("endpoints created");
         let attachment = self.actors[index].attachment.clone();
@@ -307,7 +405,7 @@ impl World {
     }
 
     /// Joins an actor's endpoint to its container.
-    pub(super) fn join(&mut self, index: usize) {
+    pub(in crate::world) fn join(&mut self, index: usize) {
         let actor = &self.actors[index];
         let (Some(endpoint), Some(network)) = (actor.endpoint.clone(), actor.network.clone()) else { return };
         let call = Call::Network(NetworkCall::Join { network, endpoint, sandbox: String::new() });
@@ -316,7 +414,7 @@ impl World {
     }
 
     /// Dockerd has its answer about an actor's endpoint; `None`: the connection broke.
-    pub(super) fn endpoint_answered(&mut self, index: usize, role: &Role, answer: Option<Answer>) {
+    pub(in crate::world) fn endpoint_answered(&mut self, index: usize, role: &Role, answer: Option<Answer>) {
         let phase = self.actors[index].phase;
         let endpoint = self.actors[index].endpoint.clone();
         match (role, phase, answer) {
@@ -373,7 +471,7 @@ impl World {
     }
 
     /// Handles a network that the daemon does not know, which only a lost store or a broken call may cause: it is made anew.
-    pub(super) fn no_such_network(&mut self, lan: usize, failure: &Failure) {
+    pub(in crate::world) fn no_such_network(&mut self, lan: usize, failure: &Failure) {
         let Failure::Network(NetworkFault::Unknown(id)) = failure else { return };
         if *id != self.wired.network_id(lan) {
             return self.stats.count("networks that were made anew while containers were on them");
@@ -384,13 +482,13 @@ impl World {
         }
         if stage == Stage::There {
             self.wired.networks[lan] = (Stage::Absent, false);
-            self.after(MILLI, 10 * SECOND, Event::Wiring(lan));
+            self.after(MILLI, 10 * SECOND, Event::Errand(lan, &Networks));
         }
     }
 
     /// Ends the endpoint of an actor whose container ends. Returns whether there is anything to wait for: dockerd does not always
     /// ask for the end of one that was not created.
-    pub(super) fn end_endpoint(&mut self, index: usize) -> bool {
+    pub(in crate::world) fn end_endpoint(&mut self, index: usize) -> bool {
         let Some(id) = self.actors[index].endpoint.clone() else { return false };
         match self.wired.endpoints.get_mut(&id) {
             Some((_, ends)) => *ends = true,
@@ -408,14 +506,14 @@ impl World {
     }
 
     /// Dockerd has no endpoint for an actor any more.
-    pub(super) fn forget_endpoint(&mut self, index: usize) {
+    pub(in crate::world) fn forget_endpoint(&mut self, index: usize) {
         if let Some(id) = self.actors[index].endpoint.take() {
             self.wired.endpoints.remove(&id);
         }
     }
 
     /// Returns what was leased for an endpoint, by the answer that it was created.
-    pub(super) fn lease_of(&self, answer: &Answer) -> Option<Lease> {
+    pub(in crate::world) fn lease_of(&self, answer: &Answer) -> Option<Lease> {
         let Answer::Network(NetworkAnswer::Endpoint(record)) = answer else { return None };
         let Source::Leased(attachment) = &record.source else { return None };
         // It may have ended since it was given.
@@ -425,7 +523,7 @@ impl World {
     }
 
     /// Keeps what was leased for an endpoint until its caller has the answer.
-    pub(super) fn note_lease(&mut self, id: RequestId, answer: &Answer) {
+    pub(in crate::world) fn note_lease(&mut self, id: RequestId, answer: &Answer) {
         let lease = self.lease_of(answer);
         if let Some(asked) = self.requests.get_mut(&id) {
             asked.lease = lease;
@@ -433,7 +531,7 @@ impl World {
     }
 
     /// Returns whether an attachment is an endpoint leased by our network driver that the store does not have.
-    pub(super) fn lacks_endpoint(&self, attachment: &Attachment) -> bool {
+    pub(in crate::world) fn lacks_endpoint(&self, attachment: &Attachment) -> bool {
         let is_its = |record: &DockerRecord| match record {
             DockerRecord::Endpoint(record) => record.source == Source::Leased(attachment.clone()),
             DockerRecord::Network(_) | DockerRecord::Pool(_) | DockerRecord::Unread(_) => false,
@@ -443,7 +541,7 @@ impl World {
     }
 
     /// Returns whose lease a call is about.
-    pub(super) fn concerned(&self, call: &NetworkCall) -> Option<Attachment> {
+    pub(in crate::world) fn concerned(&self, call: &NetworkCall) -> Option<Attachment> {
         match call {
             NetworkCall::CreateEndpoint(request) => match &request.address {
                 EndpointAddress::Leased(add) => Some(add.attachment.clone()),
@@ -461,113 +559,10 @@ impl World {
         }
     }
 
-    fn record_of_endpoint(&self, id: &DockerId) -> Option<&EndpointRecord> {
+    pub(super) fn record_of_endpoint(&self, id: &DockerId) -> Option<&EndpointRecord> {
         match self.store.docker.get(&DockerKey::Endpoint(id.clone()))? {
             DockerRecord::Endpoint(record) => Some(record),
             DockerRecord::Pool(_) | DockerRecord::Network(_) | DockerRecord::Unread(_) => None,
-        }
-    }
-
-    /// Checks that in quiet each link in the host's namespace belongs to an endpoint that dockerd has and is about to move, or
-    /// to a network; and each running container has its endpoint.
-    pub(super) fn examine_links(&mut self) {
-        if self.plan.wires.is_none() {
-            return;
-        }
-        // Dockerd may have been told that a network was not created, though another call about it has kept it.
-        let has_vlan = self.store.docker.keys().any(|key| matches!(key, DockerKey::Network(_)));
-        let left =
-            self.kernel.own().filter(|(own, _)| own.store == self.store.number).find(|(own, _)| match &own.owner {
-                LinkOwner::Endpoint(id) => self.wired.has(id).is_none() || own.came + SLOW_START < self.now,
-                LinkOwner::Vlan { .. } => !has_vlan,
-            });
-        if let Some((own, wire)) = left {
-            let detail =
-                format!("{} has been there for {} s, of {}", wire.ifname, (self.now - own.came) / SECOND, own.owner);
-            return self.fail(Rule::Wired, detail);
-        }
-        self.stats.count("looks for links without an endpoint");
-        for actor in self.actors.iter().filter(|actor| actor.phase == Phase::Live && actor.form.is_some()) {
-            let known = actor.endpoint.as_ref().is_some_and(|id| self.record_of_endpoint(id).is_some());
-            if !known && actor.stranded.is_none() {
-                let detail = format!("{} runs, and its endpoint {:?} is not known", actor.attachment, actor.endpoint);
-                return self.fail(Rule::Wired, detail);
-            }
-            self.stats.count("live at the end with our network driver");
-        }
-    }
-
-    /// Checks that LIST names the links that a daemon with another store has left, as they were when last listed.
-    pub(super) fn examine_strangers(&mut self) {
-        self.inquire(Call::List);
-        if !self.until(self.now + SECOND, |_| false) {
-            return;
-        }
-        let there = self.kernel.list_own(self.store.number).strangers;
-        let listed = self.inquire(Call::List);
-        let Some(Answer::Bindings { strangers, .. }) = listed else {
-            return self.fail(Rule::Unanswered, "LIST of links in quiet");
-        };
-        self.stats.count_many("links of another store at the end", there.len());
-        if strangers != there {
-            self.fail(Rule::Wired, format!("another store has left {there:?}, listed {strangers:?}"));
-        }
-    }
-
-    /// Lets an operator delete the networks that Docker has forgotten. None of them was ever used.
-    fn delete_forgotten(&mut self) {
-        for id in std::mem::take(&mut self.wired.forgotten) {
-            let Some(DockerRecord::Network(record)) = self.store.docker.get(&DockerKey::Network(id.clone())) else {
-                continue;
-            };
-            if !record.unused {
-                return self.fail(Rule::Wired, format!("dockerd never had network {}, which was used", id.as_str()));
-            }
-            self.stats.count("networks that only the daemon knew");
-            self.inquire(Call::Network(NetworkCall::Delete(id)));
-        }
-    }
-
-    /// Checks that each network still has endpoints to give, whatever has happened to it. Then dockerd deletes it.
-    pub(super) fn delete_networks(&mut self) {
-        self.delete_forgotten();
-        let lans = if self.plan.wires.is_some() { self.segments.len() } else { 0 };
-        for lan in 0..lans {
-            if self.wired.networks[lan] == (Stage::There, false) {
-                self.try_network(lan);
-            }
-            let call = Call::Network(NetworkCall::Delete(self.wired.network_id(lan)));
-            let answer = self.inquire(call);
-            if answer != Some(Answer::Network(NetworkAnswer::Done)) {
-                return self.fail(Rule::Wired, format!("DeleteNetwork in quiet: {answer:?}"));
-            }
-            self.wired.networks[lan] = (Stage::Absent, false);
-        }
-    }
-
-    fn try_network(&mut self, lan: usize) {
-        let (id, mac) = (self.wired.new_endpoint(), Mac([2, 0xab, 0, 0, 0, lan as u8]));
-        let address = EndpointAddress::Told("192.0.2.7/24".parse().expect("an address with a prefix"));
-        let request = EndpointRequest { id: id.clone(), network: self.wired.network_id(lan), mac, address };
-        let create = NetworkCall::CreateEndpoint(Box::new(request));
-        for call in [create, NetworkCall::DeleteEndpoint(id)] {
-            let answer = self.inquire(Call::Network(call.clone()));
-            if !matches!(answer, Some(Answer::Network(_))) {
-                return self.fail(Rule::Wired, format!("{call:?} in quiet: {answer:?}"));
-            }
-        }
-        self.stats.count("networks that are good to the end");
-    }
-
-    /// Checks that nothing is left in the store of networks and of endpoints that had a lease.
-    pub(super) fn examine_kept_of_networks(&mut self) {
-        let is_left = |record: &&DockerRecord| match record {
-            DockerRecord::Network(_) => true,
-            DockerRecord::Endpoint(record) => matches!(record.source, Source::Leased(_)),
-            DockerRecord::Pool(_) | DockerRecord::Unread(_) => false,
-        };
-        if let Some(left) = self.store.docker.values().find(is_left) {
-            self.fail(Rule::Residue, format!("in the store {left:?}"));
         }
     }
 }

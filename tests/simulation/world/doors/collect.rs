@@ -2,32 +2,45 @@
 
 use leasehold_core::effect::{Answer, Call, Failure};
 
-use super::actor::{Asked, Phase, Role};
-use super::seen::Seen;
-use super::{Event, SECOND, World};
 use crate::subject::{container, is_in};
 use crate::watch::Rule;
+use crate::world::actor::{Act, Asked, Errand, Phase, Role};
+use crate::world::seen::Seen;
+use crate::world::{Event, SECOND, World};
 
-impl World {
-    /// A runtime collects, and does so again later.
-    pub(super) fn collect_again(&mut self, lan: usize) {
-        let Some(every) = self.plan.collects.filter(|_| !self.winding_down) else { return };
-        self.sometime(every, Event::Collect(lan));
-        self.collect(lan);
+/// GC of a LAN's network.
+#[derive(Debug)]
+pub(super) struct Collect;
+
+impl Errand for Collect {
+    fn begins(&self, world: &mut World, lan: usize) {
+        world.perhaps(world.plan.collects, Event::Errand(lan, &Self));
     }
 
+    fn runs(&self, world: &mut World, lan: usize) {
+        let Some(every) = world.plan.collects.filter(|_| !world.winding_down) else { return };
+        world.sometime(every, Event::Errand(lan, &Self));
+        world.collect(lan);
+    }
+
+    fn answered(&self, world: &mut World, _: usize, asked: &Asked, answer: Option<Answer>) {
+        answer.into_iter().for_each(|answer| world.collected(asked, answer));
+    }
+}
+
+impl World {
     /// A runtime collects.
-    pub(super) fn collect(&mut self, lan: usize) {
+    pub(in crate::world) fn collect(&mut self, lan: usize) {
         if self.daemon.is_some() {
             let call = Call::Collect { network: format!("net{lan}"), keep: Vec::new() };
-            let id = self.file(Role::Collect, call);
+            let id = self.file_errand(lan, &Collect, call);
             self.after(20, 2_000, Event::Request(id));
         }
     }
 
     /// Ends a container by a GC that does not name it.
-    pub(super) fn end_by_collection(&mut self, index: usize) {
-        self.goes_elsewhere(index);
+    pub(in crate::world) fn end_by_collection(&mut self, index: usize) {
+        self.goes_elsewhere(index, "clients on another host that a GC ended");
         self.actors[index].phase = Phase::Ending;
         let network = format!("net{}", self.actors[index].lan);
         self.ask(index, Role::Collect, Call::Collect { network, keep: Vec::new() }, self.now);
@@ -35,7 +48,7 @@ impl World {
 
     /// Writes what is valid into a GC that is about to be handed in. A runtime also names what it is adding, but not what it is
     /// ending.
-    pub(super) fn name_the_valid(&mut self, call: &mut Call) {
+    pub(in crate::world) fn name_the_valid(&mut self, call: &mut Call) {
         let Call::Collect { network, keep } = call else { return };
         let lans = (0..self.segments.len()).filter(|lan| *network == format!("net{lan}"));
         for lan in lans.collect::<Vec<_>>() {
@@ -47,7 +60,7 @@ impl World {
     }
 
     /// A GC was answered.
-    pub(super) fn collected(&mut self, asked: &Asked, answer: Answer) {
+    pub(in crate::world) fn collected(&mut self, asked: &Asked, answer: Answer) {
         let ended = asked.by.filter(|(index, generation)| self.actors[*index].generation == *generation);
         let ended = ended.map(|(index, _)| index).filter(|index| self.actors[*index].phase == Phase::Ending);
         match (answer, ended) {
@@ -60,7 +73,7 @@ impl World {
                 if self.calm {
                     self.fail(Rule::Failed, format!("GC: {faults:?}"));
                 }
-                ended.into_iter().for_each(|index| self.act_after(index, 0, SECOND, super::actor::Act::Del));
+                ended.into_iter().for_each(|index| self.act_after(index, 0, SECOND, Act::Del));
             }
             (answer, _) => self.fail(Rule::WrongAnswer, format!("to GC: {answer:?}")),
         }

@@ -1,0 +1,230 @@
+//! CNI's runtimes: they make the interface before they ask, say where it is, and put the answer on it.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::effect::{Answer, Call, Failure, RequestId};
+use leasehold_core::link::{Cookie, Place};
+use leasehold_core::wire::Mac;
+
+use crate::plan::happens;
+use crate::watch::Rule;
+use crate::world::actor::{Act, Asked, Door, Phase, Role};
+use crate::world::answers::attachment_of;
+use crate::world::seen::Seen;
+use crate::world::{MILLI, World};
+
+/// An address outside every pool.
+const WRONG: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, 1), 24);
+
+/// The door of CNI.
+pub(super) struct Cni;
+
+impl Door for Cni {
+    fn makes(&self, world: &mut World, index: usize) {
+        let actor = &world.actors[index];
+        let (path, mac, lan) = (actor.path.clone(), actor.mac, actor.lan);
+        let at = world.kernel.create(&path, "eth0", mac, 1500, lan);
+        (world.actors[index].at, world.actors[index].netns) = (Some(at), Some(at.0));
+        world.furnish(index, at);
+        world.note(|| format!("actor {index} makes {} with {mac} at {at:?}", path.display()));
+    }
+
+    fn leased(&self, world: &mut World, index: usize, lease: &Lease) {
+        let Some(at) = world.actors[index].at.filter(|at| world.kernel.link(*at).is_some()) else {
+            return world.end_by_del(index);
+        };
+        world.configure(index, at, lease);
+        world.actors[index].phase = Phase::Live;
+        world.stay(index);
+    }
+
+    fn next(&self, world: &mut World, index: usize) {
+        world.next_of_cni(index);
+    }
+
+    fn acts(&self, world: &mut World, index: usize, act: Act) {
+        if let Act::Again = act {
+            world.ask_again(index);
+        }
+    }
+
+    fn ends(&self, world: &mut World, index: usize) {
+        world.goes_elsewhere(index, "clients on another host");
+        world.show(&Seen::Leaves(index));
+        world.actors[index].phase = Phase::Ending;
+        world.ask_del(index);
+    }
+
+    fn answered(&self, world: &mut World, index: usize, asked: &Asked, answer: Option<Answer>) {
+        match (&asked.role, world.actors[index].phase, answer) {
+            (Role::Again, Phase::Live, Some(answer)) => world.added_again(index, answer),
+            (Role::Again, Phase::Live, None) => {
+                world.excuse_lapsed(index);
+                if world.actors[index].excused {
+                    world.end_by_del(index);
+                }
+            }
+            (Role::Check, Phase::Live, Some(answer)) => world.checked(index, answer),
+            (Role::WrongCheck, _, Some(Answer::Checked)) => {
+                world.fail(Rule::WrongAnswer, format!("CHECK of {WRONG}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl World {
+    /// Asks for a container's end.
+    pub(super) fn ask_del(&mut self, index: usize) {
+        let grace = self.plan.grace.filter(|_| self.actors[index].returns());
+        let attachment = self.actors[index].attachment.clone();
+        self.ask(index, Role::Del, Call::Del { attachment, grace }, self.now);
+    }
+
+    /// Does something with a running container.
+    fn next_of_cni(&mut self, index: usize) {
+        match self.rng.u32(..100) {
+            0..20 => {
+                let expected = self.actors[index].told.iter().map(|lease| lease.address).collect();
+                self.ask_check(index, Role::Check, expected);
+            }
+            20..25 => self.ask_check(index, Role::WrongCheck, vec![WRONG]),
+            25..35 => {
+                self.ask_again(index);
+                self.stay(index);
+            }
+            35..40 if self.plan.flapping > 0 && self.plan.hears_all() => {
+                let at = self.actors[index].at.expect("a container that runs has a link");
+                self.lower(at);
+                self.actors[index].foreign_routes.clear();
+                self.stats.count("links set down");
+                self.stay(index);
+            }
+            35..45 if self.plan.flapping > 0 => {
+                let at = self.actors[index].at.expect("a container that runs has a link");
+                self.carrier(at, false);
+                self.stats.count("carrier lost");
+                self.stay(index);
+            }
+            45..50 if self.plan.unruly == 0 => {
+                self.intrude(index);
+                self.stay(index);
+            }
+            50..54 if self.plan.unruly > 0 => {
+                self.strip(index);
+                self.stay(index);
+            }
+            35..55 => self.stay(index),
+            55..65 if self.plan.collects.is_some() => self.end_by_collection(index),
+            _ if !happens(&mut self.rng, self.plan.unruly) => self.end_by_del(index),
+            _ => match self.rng.u32(..4) {
+                0 => self.act_after(index, 0, 0, Act::Unlink),
+                1 => {
+                    self.end_by_del(index);
+                    let id = RequestId(self.next_request - 1);
+                    self.act_after(index, 0, 20 * MILLI, Act::HangUp(id));
+                }
+                _ => self.die(index),
+            },
+        }
+    }
+
+    fn ask_again(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        if !matches!(actor.phase, Phase::Adding | Phase::Live) || self.daemon.is_none() {
+            return;
+        }
+        let add = actor.add(self.segments[actor.lan].lan.clone(), Duration::from_secs(12), &self.plan);
+        self.stats.count("ADD again");
+        self.ask(index, Role::Again, Call::Add(Box::new(add)), self.now);
+    }
+
+    /// Asks for the same attachment from another namespace.
+    fn intrude(&mut self, index: usize) {
+        let actor = &self.actors[index];
+        let lan = actor.lan;
+        let mac = Mac([2, 0xcc, actor.mac.0[2], actor.mac.0[3], actor.mac.0[4], actor.mac.0[5]]);
+        let mut add = actor.add(self.segments[lan].lan.clone(), Duration::from_secs(12), &self.plan);
+        let Place::InNetns(at) = &mut add.place else { unreachable!("it is in a namespace") };
+        at.netns.as_mut_os_string().push("-too");
+        let netns = at.netns.clone();
+        let (cookie, _) = self.kernel.create(&netns, "eth0", mac, 1500, lan);
+        self.stats.count("intruders");
+        self.ask(index, Role::Intruder(cookie), Call::Add(Box::new(add)), self.now);
+    }
+
+    fn ask_check(&mut self, index: usize, role: Role, expected: Vec<Ipv4Net>) {
+        let attachment = self.actors[index].attachment.clone();
+        self.ask(index, role, Call::Check { attachment, expected }, self.now);
+        self.stay(index);
+    }
+
+    /// Handles an intruder's lease. The core grants one if it does not know that the attachment is held: that was lost with the
+    /// store, and not adopted. The container has then lost its place, even if the answer never arrives.
+    pub(in crate::world) fn rob(&mut self, id: RequestId) {
+        let intrudes = |asked: &&Asked| self.was_damaged && matches!(asked.role, Role::Intruder(_));
+        let asked = self.requests.get(&id).filter(intrudes);
+        let Some(attachment) = asked.and_then(|asked| attachment_of(&asked.call)).cloned() else { return };
+        let robbed = self.actors.iter_mut().filter(|actor| actor.attachment == attachment);
+        robbed.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
+        self.show(&Seen::Gone(&attachment));
+    }
+
+    /// Takes an intruder's namespace away. In a calm world it was told where its attachment is.
+    pub(in crate::world) fn intruded(&mut self, cookie: Cookie, answer: &Answer) {
+        let died = self.kernel.doom(cookie);
+        self.tell(died);
+        match answer {
+            Answer::Failed(Failure::Attached { .. } | Failure::Cancelled(_)) => self.stats.count("intruders refused"),
+            Answer::Failed(_) if !self.calm => {}
+            Answer::Leased { .. } if self.was_damaged => {}
+            answer => self.fail(Rule::WrongAnswer, format!("to an intruder: {answer:?}")),
+        }
+    }
+
+    fn added_again(&mut self, index: usize, answer: Answer) {
+        self.excuse_lapsed(index);
+        let actor = &self.actors[index];
+        let Some(told) = actor.told.clone() else { return };
+        match answer {
+            Answer::Leased { lease, .. } if lease.address == told.address || actor.excused => {
+                self.stats.count("ADD again leased");
+                // A lease that had ended took its address off the link; main plugins put on what they are told.
+                if let Some(at) = actor.at {
+                    self.actors[index].meddled |= lease.address != told.address;
+                    self.plug(at, &lease);
+                }
+                self.actors[index].told = Some(*lease);
+                self.actors[index].told_at = self.now;
+            }
+            // What failed ends with a DEL.
+            Answer::Failed(_) if actor.excused => self.end_by_del(index),
+            Answer::Failed(_) if !self.calm => {}
+            answer => self.fail(Rule::LeaseLost, format!("second ADD of {}: {answer:?}", actor.attachment)),
+        }
+    }
+
+    fn checked(&mut self, index: usize, answer: Answer) {
+        self.excuse_lapsed(index);
+        match answer {
+            Answer::Checked => self.stats.count("CHECK passed"),
+            Answer::Failed(Failure::NotOnLink { .. }) if self.actors[index].meddled => {
+                self.stats.count("CHECK missed the address");
+            }
+            Answer::Failed(failure) => {
+                self.stats.count("CHECK failed");
+                if self.calm && !self.actors[index].excused {
+                    let attachment = self.actors[index].attachment.clone();
+                    self.fail(Rule::Failed, format!("CHECK of {attachment}: {failure}"));
+                }
+                if self.actors[index].excused {
+                    self.end_by_del(index);
+                }
+            }
+            _ => {}
+        }
+    }
+}
