@@ -171,8 +171,12 @@ fn must_have_happened(stats: &Stats) {
         "bindings that outlived their store",
         "calls of the network driver that came twice",
         "carrier lost",
+        "clients on another host that a GC ended",
         "clients that share a chaddr",
+        "clients of two clusters with one name",
         "containers that started slowly",
+        "containers that were without a lease for a while",
+        "ends kept beside the socket",
         "crashes at a DECLINE",
         "damaged stores",
         "endpoints created",
@@ -230,7 +234,7 @@ fn must_have_happened(stats: &Stats) {
         "wall clocks set back",
         "wall clocks set forward",
     ] {
-        assert!(stats.counts.contains_key(what), "nothing of this happened: {what}");
+        assert!(stats.counts.get(what).is_some_and(|count| *count > 0), "nothing of this happened: {what}");
     }
     assert!(stats.reboots > 0 && stats.crashes > stats.reboots, "{stats:?}");
 }

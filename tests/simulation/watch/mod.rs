@@ -58,6 +58,8 @@ pub(crate) enum Rule {
     Timing,
     /// A client whose link was away for long was not heard by a server soon after.
     Unconfirmed,
+    /// A container is without a lease for long, though a server can hear it.
+    Bare,
     /// A message leaves by another link than it should.
     WrongLink,
     /// A lease stays at its server without a holder.

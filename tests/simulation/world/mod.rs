@@ -314,6 +314,12 @@ impl World {
         if self.plan.ipvlan {
             self.stats.count("clients that share a chaddr");
         }
+        let is_twin = |one: &Actor, other: &Actor| {
+            (one.lan, one.cluster.map(|(_, pod)| pod)) == (other.lan, other.cluster.map(|(_, pod)| pod))
+                && one.cluster.is_some_and(|(cluster, _)| other.cluster.is_some_and(|(another, _)| cluster < another))
+        };
+        let twins = self.actors.iter().filter(|one| self.actors.iter().any(|other| is_twin(one, other))).count();
+        self.stats.count_many("clients of two clusters with one name", twins);
         self.at(0, Event::Start);
         let spread =
             (self.plan.active.as_micros() as u64 / 20).min(if self.plan.actors > 8 { 20 } else { 60 } * SECOND);

@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    fn carries(&self, at: At) -> bool {
+    pub(super) fn carries(&self, at: At) -> bool {
         self.kernel.link(at).is_some_and(|wire| wire.up && wire.carrier && self.now >= wire.blocked)
     }
 

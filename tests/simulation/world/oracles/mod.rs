@@ -4,6 +4,7 @@
 //! looked at: one that never looks proves nothing. Another oracle is a file, and a line in [`all`].
 
 mod accepted;
+mod bare;
 mod carried;
 mod confirmed;
 mod declined;
@@ -39,7 +40,7 @@ use leasehold_core::record::{Change, Record, RecordState};
 use leasehold_core::registry::Config;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
-use netns_fixtures::model::{ClientKey, Event as Served, Kind, Message, code};
+use netns_fixtures::model::{ClientKey, Event as Served, Kind, Knows, Message, Station, code};
 
 use self::squatted::is_another;
 use super::actor::{Actor, Asked, Form, Phase, Role, pool_of};
@@ -99,6 +100,7 @@ impl<F: FnMut(&World, &Seen<'_>, &mut Says)> Oracle for F {
 pub(super) fn all() -> Vec<Box<dyn Oracle>> {
     vec![
         Box::<accepted::Accepted>::default(),
+        Box::<bare::Bare>::default(),
         Box::new(carried::carried),
         Box::new(confirmed::confirmed),
         Box::<declined::Declined>::default(),

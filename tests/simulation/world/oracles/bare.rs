@@ -1,0 +1,72 @@
+//! Containers that run without a lease.
+
+use super::*;
+
+/// How long one may be without a lease while a server can hear it: its client asks once a minute, and a LAN in conflict may wait
+/// for another.
+const LONGEST: Micros = 300 * SECOND;
+/// How often containers are looked at.
+const OFTEN: Micros = SECOND;
+/// The most frames in a million that a wire may lose where a client gets through in time.
+const LOSSY: u32 = 10_000;
+
+/// None is for long, while a server is willing and can hear it.
+#[derive(Default)]
+pub(super) struct Bare {
+    /// Since when containers are without a lease, and nothing keeps them from one, by actor.
+    since: BTreeMap<usize, Micros>,
+    next: Micros,
+}
+
+impl Oracle for Bare {
+    fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
+        if !matches!(seen, Seen::Passed) || world.now < self.next {
+            return;
+        }
+        self.next = world.now + OFTEN;
+        if is_hindered(world) {
+            return self.since.clear();
+        }
+        for (index, actor) in world.actors.iter().enumerate() {
+            if !is_bare(world, actor) || is_out_of_reach(world, actor) {
+                let was_bare = self.since.remove(&index).is_some();
+                says.counts.extend(was_bare.then_some(("containers that were without a lease for a while", 1)));
+                continue;
+            }
+            let since = *self.since.entry(index).or_insert(world.now);
+            if world.now > since + LONGEST {
+                let detail = format!("{} is without a lease for {} s", actor.attachment, (world.now - since) / SECOND);
+                return says.broken(Rule::Bare, detail);
+            }
+        }
+    }
+}
+
+/// Returns whether something keeps all clients from a lease, or may.
+fn is_hindered(world: &World) -> bool {
+    let plan = &world.plan;
+    let host = world.daemon.is_none() || world.disk_full || world.kernel.unseen.is_some();
+    let faults = plan.link_faults > 0 || plan.store_faults > 0 || plan.loss > LOSSY || plan.missed > 0;
+    // Others may have whatever is offered.
+    let others = !plan.squatters.is_empty() || plan.proxy || plan.claimer > 0 || plan.overlap;
+    let twins = plan.knows != Knows::ClientId || plan.sharers > 1;
+    host || faults || others || twins
+}
+
+/// Returns whether a container runs that the daemon knows, and has no lease.
+fn is_bare(world: &World, actor: &Actor) -> bool {
+    let now = world.clock().boot;
+    let held = |record: &&Record| record.state == RecordState::Bound && !record.lease.expired(now);
+    actor.phase == Phase::Live && actor.stranded.is_none() && world.record_of(actor).filter(held).is_none()
+}
+
+/// Returns whether a container's link carries nothing, or no server on its LAN is willing to grant what it hears.
+fn is_out_of_reach(world: &World, actor: &Actor) -> bool {
+    let segment = &world.segments[actor.lan];
+    let is_willing = |(index, station): (usize, &Station)| {
+        let can_hear = world.now >= segment.away[index].max(segment.mute[index]);
+        can_hear && station.server().is_some_and(|server| !server.config().deaf && !server.config().refuses)
+    };
+    let carries = actor.at.is_some_and(|at| world.carries(at));
+    !carries || !segment.honest().iter().enumerate().any(is_willing)
+}
