@@ -291,7 +291,7 @@ const KNOWN: [(Mutation, u64); 4] = [
 /// Each duty that a core could forget, and the rule that reveals it.
 #[test]
 fn each_forgotten_duty_is_found_out() {
-    let cases: [Case; 33] = [
+    let cases: [Case; 34] = [
         (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
         (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
         (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
@@ -324,6 +324,7 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::LanUnshared, |rule| *rule == Rule::Twice),
         (Mutation::LanUnshared, |rule| *rule == Rule::DeclineUnderHolder),
         (Mutation::LanUnshared, |rule| *rule == Rule::Pace),
+        (Mutation::LossAccepted, |rule| *rule == Rule::Bare),
         (Mutation::UnmakeForgotten, |rule| *rule == Rule::Wired),
     ];
     let next = AtomicUsize::new(0);

@@ -81,6 +81,8 @@ pub(crate) enum Mutation {
     ClaimantsForgiven,
     /// Addresses are declined without end.
     DeclinesUncounted,
+    /// Nobody looks for another lease after one is lost, unless a caller waits for it.
+    LossAccepted,
     /// Each attachment seems to be on its own LAN: nobody has its addresses, and it meets nobody there.
     LanUnshared,
     /// Links that were made for Docker are never deleted.
@@ -273,6 +275,11 @@ impl Subject {
                 let question = arp_of(&frame).filter(|arp| arp.request && is_nobodys(arp.target));
                 self.controls.extend(question.map(|question| (exchange, question)));
                 Some(Effect::Send { op, exchange, frame, over })
+            }
+            (Mutation::LossAccepted, Effect::Send { frame, .. })
+                if kind_of(&frame) == Some(Kind::Discover) && self.adds.is_empty() =>
+            {
+                None
             }
             (Mutation::DeclinesUncounted, Effect::Send { op, exchange, frame, over })
                 if kind_of(&frame) == Some(Kind::Decline) =>
