@@ -4,11 +4,11 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{Answer, Call, Failure, RequestId, Row};
 use leasehold_core::event as journal;
 use leasehold_core::grant::policy::OnChange;
 use leasehold_core::identity::{Attachment, ClientId};
+use leasehold_core::record::{Record, RecordState};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model;
 
@@ -170,7 +170,7 @@ impl World {
             return self.not_adopted(index);
         };
         let Some(lease) = &row.lease else {
-            if actor.excused && self.is_offered_anothers(actor, rows) {
+            if actor.excused && self.is_offered_anothers(actor) {
                 return self.stats.count("live at the end without an address, as it is offered what another has");
             }
             return self
@@ -211,13 +211,22 @@ impl World {
         }
     }
 
-    /// Returns whether servers have offered a client something lately, and nothing but what another attachment has or a station uses.
-    fn is_offered_anothers(&self, actor: &Actor, rows: &[Row]) -> bool {
-        let has = |row: &Row, address| {
-            row.attachment != actor.attachment && row.lease.as_ref().map(Lease::ip) == Some(address)
+    /// Returns whether servers have offered a client something lately, and nothing but what another attachment has or carries, or a
+    /// station uses.
+    pub(super) fn is_offered_anothers(&self, actor: &Actor) -> bool {
+        let holds = |record: &Record, address| {
+            let held = record.state == RecordState::Bound && record.lease.ip() == address;
+            held && record.attachment != actor.attachment
         };
+        // By choice (`onChange: keep`) an interface may carry an address to which it has no right any more.
+        let carries = |other: &Actor, address| {
+            let wire = other.at.and_then(|at| self.kernel.link(at));
+            (other.lan, true) == (actor.lan, wire.is_some_and(|wire| wire.has(address)))
+        };
+        let others = || self.actors.iter().filter(|other| other.attachment != actor.attachment);
         let is_anothers = |address| {
-            let is_held = rows.iter().any(|row| has(row, address));
+            let is_held = self.store.durable.values().any(|record| holds(record, address));
+            let is_held = is_held || others().any(|other| carries(other, address));
             is_held || self.is_elsewhere(actor.lan, address) || self.is_claimed(actor.lan, address)
         };
         // One that acknowledges nothing offers what nobody ever has.
@@ -254,9 +263,11 @@ impl World {
     /// Excuses an actor whose lease has ended at its server, if that can happen.
     pub(super) fn excuse_lapsed(&mut self, index: usize) {
         let actor = &self.actors[index];
-        let told = actor.told.as_ref().map(Lease::ip);
-        let lapsed = told.is_some_and(|address| self.has_lapsed(actor.lan, address, &actor.client_id));
-        let changed = self.segments[actor.lan].changed.is_some_and(|changed| changed + MINUTE > actor.told_at);
+        let told = actor.told.as_ref();
+        let lapsed = told.is_some_and(|lease| self.has_lapsed(actor.lan, lease.ip(), &actor.client_id));
+        // What is told while all servers are silent was granted long before.
+        let said = told.map_or(actor.told_at, |lease| actor.told_at.min(self.world_time(lease.start)));
+        let changed = self.segments[actor.lan].changed.is_some_and(|changed| changed + MINUTE > said);
         self.actors[index].excused |= lapsed && self.may_lapse || changed;
     }
 

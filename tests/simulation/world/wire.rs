@@ -150,8 +150,8 @@ impl World {
     }
 
     /// Returns whether a frame goes where a station was before it moved, from a link that is deaf to the ARP answer which would
-    /// have said so, or whose address was taken off and that asks nobody: a lease that was not extended since then, such as one
-    /// without end, names no other way. Or it leaves where no station hears it, as no port could be made.
+    /// have said so, or for an address that was taken off, which is never named in ARP: a lease that was not extended since then,
+    /// such as one without end, names no other way. Or it leaves where no station hears it, as no port could be made.
     pub(super) fn strays(&self, exchange: ExchangeId, frame: &[u8]) -> bool {
         let Some(sock) = self.socks.get(&exchange) else { return false };
         if self.plan.beside && is_direct(&sock.link) && self.portless.contains(&(sock.lan, sock.link.mac())) {
@@ -159,8 +159,10 @@ impl World {
         }
         let deaf = is_direct(&sock.link) && !self.plan.promiscuous && !self.plan.ipvlan;
         let has = |at: At, address| self.kernel.link(at).is_some_and(|wire| wire.has(address));
-        let own = message_of(frame).map(|message| message.ciaddr);
-        let is_off = sock.link.in_netns().zip(own).is_some_and(|(at, address)| !has(at, address));
+        let is_off = message_of(frame).is_some_and(|message| match sock.link.in_netns() {
+            Some(at) => !has(at, message.ciaddr),
+            None => self.actors.iter().any(|actor| actor.meddled && actor.client_key() == message.key()),
+        });
         let Some(to) = frame.get(..6).filter(|to| (deaf || is_off) && *to != BROADCAST) else { return false };
         !self.segments[sock.lan].stations.iter().any(|station| station.mac() == *to)
     }

@@ -49,8 +49,10 @@ fn is_hindered(world: &World) -> bool {
     let faults = plan.link_faults > 0 || plan.store_faults > 0 || plan.loss > LOSSY || plan.missed > 0;
     // Others may have whatever is offered.
     let others = !plan.squatters.is_empty() || plan.proxy || plan.claimer > 0 || plan.overlap;
+    // Another's interface may keep it, and its server offers it again and again: the pauses grow to ten minutes.
+    let kept = plan.stubborn && plan.on_change == OnChange::Keep;
     let twins = plan.knows != Knows::ClientId || plan.sharers > 1;
-    host || faults || others || twins
+    host || faults || others || kept || twins
 }
 
 /// Returns whether a container runs that the daemon knows, and has no lease.
