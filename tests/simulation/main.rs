@@ -203,7 +203,6 @@ fn must_have_happened(stats: &Stats) {
         "links moved back from containers",
         "links moved into containers",
         "links of VLANs deleted",
-        "links of another store listed",
         "links of endpoints deleted",
         "links set down",
         "live at the end",
