@@ -105,7 +105,11 @@ impl World {
         };
         let end = self.now + (2 * lease + 900) * SECOND;
         self.note(|| "QUIET".to_owned());
-        self.until(end, |_| false) && self.comes_to_rest()
+        if !self.until(end, |_| false) || !self.comes_to_rest() {
+            return false;
+        }
+        self.show(&Seen::Idle);
+        self.breach.is_none()
     }
 
     /// Waits for a moment without an open exchange or work: a lease that was just granted belongs to nobody until it is durable.

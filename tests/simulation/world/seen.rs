@@ -98,6 +98,8 @@ pub(super) enum Seen<'a> {
     Listed(&'a [Row]),
     /// The same, and nobody may hold anything for an attachment whose ADD was cancelled.
     Dropped(&'a Attachment, &'a [Row]),
+    /// All is quiet, and nothing goes on.
+    Idle,
     /// All is quiet: whatever runs is as it should be.
     Quiet(&'a [Row]),
     /// All is gone, and nothing may be left.

@@ -16,7 +16,7 @@ pub(super) fn sockets(world: &World, seen: &Seen<'_>, says: &mut Says) {
             judge_sockets(world, says);
             judge_rest(world, says);
         }
-        Seen::Quiet(_) => {
+        Seen::Idle => {
             let open = world.effects.open_exchanges();
             if open > 0 {
                 says.broken(Rule::IdleSockets, format!("{open} exchanges are open in quiet: {:?}", world.socks));
