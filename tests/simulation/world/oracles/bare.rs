@@ -48,7 +48,8 @@ fn is_hindered(world: &World) -> bool {
     let host = world.daemon.is_none() || world.disk_full || world.kernel.unseen.is_some();
     let faults = plan.link_faults > 0 || plan.store_faults > 0 || plan.loss > LOSSY || plan.missed > 0;
     // Others may have whatever is offered.
-    let others = !plan.squatters.is_empty() || plan.proxy || plan.claimer > 0 || plan.overlap;
+    let claimed = plan.claimer > 0 || world.claims_heard() > 0;
+    let others = claimed || !plan.squatters.is_empty() || plan.proxy || plan.overlap;
     // Another's interface may keep it, and its server offers it again and again: the pauses grow to ten minutes.
     let kept = plan.stubborn && plan.on_change == OnChange::Keep;
     let twins = plan.knows != Knows::ClientId || plan.sharers > 1;
