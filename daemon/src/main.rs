@@ -56,6 +56,8 @@ fn main() -> ExitCode {
             Ok(verdict) => verdict.code().into(),
             Err(error) => said(Err(error.into())),
         },
+        cli::Command::Install(args) => said(cli::install(&args, &mut io::stdout().lock()).map_err(Into::into)),
+        cli::Command::Uninstall(args) => said(cli::uninstall(&args, &mut io::stdout().lock()).map_err(Into::into)),
         cli::Command::List(args) => said(cli::list(&args).map_err(Into::into).and_then(|text| print(&text))),
     }
 }

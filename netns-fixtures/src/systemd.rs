@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::{Signal, kill};
@@ -43,11 +43,26 @@ const START: &str = r#"
         systemd --system --unit="$1"
 "#;
 
+/// Does so in another root directory, where packages bring its units. What may be started there is for tests to say.
+const START_AT: &str = r#"
+    cd "$0"
+    mount --rbind /dev dev
+    mount --rbind /sys sys
+    mount -t cgroup2 none sys/fs/cgroup
+    mount -t proc proc proc
+    mount --rbind /run run
+    mount --bind /dev/null dev/console
+    rm -f usr/sbin/policy-rc.d
+    exec env -i PATH="$PATH" container=sandbox NOTIFY_SOCKET="$NOTIFY_SOCKET" chroot . systemd --system --unit="$1"
+"#;
+/// Where packages and an administrator's commands put units that are enabled.
+const ENABLED: &str = "etc/systemd/system";
+
 /// Returns the text of a unit of ours as it is installed, for the daemon that is built here.
 pub fn installed_unit(name: &str) -> Result<String, Error> {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist")).join(name);
     let text = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
-    Ok(text.replace("/usr/local/bin/leasehold", &binary("leasehold")?.to_string_lossy()))
+    Ok(text.replace("/usr/bin/leasehold", &binary("leasehold")?.to_string_lossy()))
 }
 
 /// systemd, running.
@@ -62,11 +77,7 @@ pub struct Systemd {
 impl Systemd {
     /// Starts systemd with these units, by name and text; returns when each is up, has done its work or has failed.
     pub fn start(host: &Netns, units: &[(&str, String)]) -> Result<Self, Error> {
-        let dir = host.sandbox().dir("systemd")?;
-        let cgroup = format!("leasehold-{}", host.sandbox().keeper());
-        let ready = dir.join("ready");
-        let listener: UnixDatagram = listen(&ready)?;
-        let mut systemd = Self { units: dir, cgroup, process: None };
+        let mut systemd = Self::new(host, host.sandbox().dir("systemd")?);
         for target in TARGETS {
             systemd.write(target, "[Unit]\nDefaultDependencies=no\n")?;
         }
@@ -76,12 +87,44 @@ impl Systemd {
             all.push_str(&format!("Wants={name}\n"));
         }
         systemd.write(ALL, &all)?;
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "slave", "sh", "-ec", ENTER, START]).arg(&systemd.cgroup);
-        command.arg(&systemd.units).arg(ALL).env("NOTIFY_SOCKET", &ready);
-        let process = systemd.process.insert(Process::start(host, "systemd", command)?);
-        until_ready(process, &listener, DEADLINE)?;
+        let units = systemd.units.clone();
+        systemd.boot(host, START, &units)?;
         Ok(systemd)
+    }
+
+    /// Starts systemd on a Debian of its own: the machine's files and packages, where what is written stays unseen by the
+    /// machine, and no service but those that are installed from now on. Returns that root directory too.
+    pub fn debian(host: &Netns) -> Result<(Self, PathBuf), Error> {
+        let dir = host.sandbox().dir("debian")?;
+        let [upper, work, root] = ["upper", "work", "root"].map(|name| dir.join(name));
+        for path in [&upper, &work, &root] {
+            fs::create_dir(path).doing(|| format!("make {}", path.display()))?;
+        }
+        let options = format!("lowerdir=/,upperdir={},workdir={}", upper.display(), work.display());
+        host.run_command("mount", &["-t", "overlay", "overlay", "-o", &options, &root.to_string_lossy()], "")?;
+        let units = root.join(ENABLED);
+        fs::remove_dir_all(&units).doing(|| format!("empty {}", units.display()))?;
+        fs::create_dir(&units).doing(|| format!("make {}", units.display()))?;
+        let mut systemd = Self::new(host, units);
+        systemd.write(ALL, "[Unit]\nDefaultDependencies=no\n")?;
+        systemd.boot(host, START_AT, &root)?;
+        Ok((systemd, root))
+    }
+
+    fn new(host: &Netns, units: PathBuf) -> Self {
+        let cgroup = format!("leasehold-{}", host.sandbox().keeper());
+        Self { units, cgroup, process: None }
+    }
+
+    /// Runs a script that becomes systemd; the directory is its first argument.
+    fn boot(&mut self, host: &Netns, script: &str, directory: &Path) -> Result<(), Error> {
+        let ready = host.sandbox().dir("ready")?.join("ready");
+        let listener: UnixDatagram = listen(&ready)?;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "slave", "sh", "-ec", ENTER, script]).arg(&self.cgroup);
+        command.arg(directory).arg(ALL).env("NOTIFY_SOCKET", &ready);
+        let process = self.process.insert(Process::start(host, "systemd", command)?);
+        until_ready(process, &listener, DEADLINE)
     }
 
     /// Returns the processes of a service.
@@ -106,16 +149,24 @@ impl Systemd {
     /// # Errors
     /// [`Error::Failed`] with all its output if it ends with a code other than 0.
     pub fn control(&self, args: &[&str]) -> Result<String, Error> {
+        self.run("systemctl", args)
+    }
+
+    /// Runs any program so, and returns what it printed.
+    ///
+    /// # Errors
+    /// As [`Systemd::control`].
+    pub fn run(&self, program: &str, args: &[&str]) -> Result<String, Error> {
         let own = first("systemd", &self.of_group("init.scope"))?;
         // By its number here: no sandbox shows another's processes.
         let mut command = Command::new("nsenter");
-        command.args(["--target", &own.to_string(), "--mount", "--pid", "--cgroup", "systemctl"]).args(args);
-        let output = command.output().doing(|| "run systemctl".to_owned())?;
+        command.args(["--target", &own.to_string(), "--mount", "--net", "--pid", "--cgroup", "--root", "--wd=/"]);
+        let output = command.arg(program).args(args).output().doing(|| format!("run {program}"))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match output.status.success() {
             true => Ok(text(&output.stdout)),
             false => Err(Error::Failed {
-                command: format!("systemctl {}", args.join(" ")),
+                command: format!("{program} {}", args.join(" ")),
                 status: output.status,
                 said: text(&output.stdout) + &text(&output.stderr),
             }),

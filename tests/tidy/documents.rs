@@ -159,6 +159,8 @@ fn every_flag_and_variable_is_documented() {
         ("struct CaptureArgs {", "## `leasehold capture`"),
         ("struct LogArgs {", "## `leasehold log`"),
         ("struct ProbeArgs {", "## `leasehold probe`"),
+        ("struct InstallArgs {", "## `leasehold install`"),
+        ("struct UninstallArgs {", "## `leasehold uninstall`"),
     ] {
         let body = code.split_once(arguments).and_then(|(_, rest)| rest.split_once("\n}")).expect("the arguments").0;
         let fields = body.split("#[arg(").skip(1).filter_map(|field| {

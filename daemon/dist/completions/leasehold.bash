@@ -31,6 +31,9 @@ _leasehold() {
             leasehold,help)
                 cmd="leasehold__subcmd__help"
                 ;;
+            leasehold,install)
+                cmd="leasehold__subcmd__install"
+                ;;
             leasehold,list)
                 cmd="leasehold__subcmd__list"
                 ;;
@@ -39,6 +42,9 @@ _leasehold() {
                 ;;
             leasehold,probe)
                 cmd="leasehold__subcmd__probe"
+                ;;
+            leasehold,uninstall)
+                cmd="leasehold__subcmd__uninstall"
                 ;;
             leasehold__subcmd__help,capture)
                 cmd="leasehold__subcmd__help__subcmd__capture"
@@ -55,6 +61,9 @@ _leasehold() {
             leasehold__subcmd__help,help)
                 cmd="leasehold__subcmd__help__subcmd__help"
                 ;;
+            leasehold__subcmd__help,install)
+                cmd="leasehold__subcmd__help__subcmd__install"
+                ;;
             leasehold__subcmd__help,list)
                 cmd="leasehold__subcmd__help__subcmd__list"
                 ;;
@@ -64,6 +73,9 @@ _leasehold() {
             leasehold__subcmd__help,probe)
                 cmd="leasehold__subcmd__help__subcmd__probe"
                 ;;
+            leasehold__subcmd__help,uninstall)
+                cmd="leasehold__subcmd__help__subcmd__uninstall"
+                ;;
             *)
                 ;;
         esac
@@ -71,7 +83,7 @@ _leasehold() {
 
     case "${cmd}" in
         leasehold)
-            opts="-h -V --help --version daemon list events doctor capture log probe help"
+            opts="-h -V --help --version daemon list events doctor capture log probe install uninstall help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -245,7 +257,7 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__help)
-            opts="daemon list events doctor capture log probe help"
+            opts="daemon list events doctor capture log probe install uninstall help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -328,6 +340,20 @@ _leasehold() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        leasehold__subcmd__help__subcmd__install)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         leasehold__subcmd__help__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -363,6 +389,42 @@ _leasehold() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        leasehold__subcmd__help__subcmd__uninstall)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        leasehold__subcmd__install)
+            opts="-h --cni-bin-dir --host-local --force --update --systemd --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --cni-bin-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -438,6 +500,28 @@ _leasehold() {
                     return 0
                     ;;
                 --cni-conf-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        leasehold__subcmd__uninstall)
+            opts="-h --cni-bin-dir --systemd --root --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --cni-bin-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -33,6 +33,8 @@ complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "doctor" -d 'Che
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "probe" -d 'Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "install" -d 'Put the plugin where this host\'s runtimes look for it'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "uninstall" -d 'Take the plugin out again, and put back what it replaced'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l socket -d 'The socket that the shim asks; not used when systemd passes one' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l docker-plugin-dir -d 'Docker\'s directory of plugins (/run/docker/plugins), in which to offer the drivers leasehold and leasehold-ipvlan' -r -F
@@ -87,11 +89,24 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l network -d
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l cni-conf-dir -d 'Where CNI networks are configured' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l json -d 'Print all that was found as one JSON object, at the end'
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "daemon" -d 'Hold leases until told to stop'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "list" -d 'Show all leases'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "events" -d 'Show what happened to leases: the last 10,000 events'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "doctor" -d 'Check this host as an installer would: one line for each thing, and the way out of each fault'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "probe" -d 'Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l cni-bin-dir -d 'The directory for CNI plugins, instead of those that the host\'s runtimes use; made if it is missing' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l root -d 'The root directory of the host, for a container or an image' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l host-local -d 'Install the plugin host-local too'
+complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l force -d 'Replace plugins of others, and keep them for `leasehold uninstall`'
+complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l update -d 'Only replace what was installed before, as after an upgrade'
+complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l systemd -d 'Install and start the daemon as a service of systemd'
+complete -c leasehold -n "__fish_leasehold_using_subcommand install" -s h -l help -d 'Print help'
+complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -l cni-bin-dir -d 'The directory for CNI plugins, instead of those that the host\'s runtimes use' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -l root -d 'The root directory of the host, for a container or an image' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -l systemd -d 'Stop the service of systemd and remove it'
+complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -s h -l help -d 'Print help'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "daemon" -d 'Hold leases until told to stop'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "list" -d 'Show all leases'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "events" -d 'Show what happened to leases: the last 10,000 events'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "doctor" -d 'Check this host as an installer would: one line for each thing, and the way out of each fault'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "probe" -d 'Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "install" -d 'Put the plugin where this host\'s runtimes look for it'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "uninstall" -d 'Take the plugin out again, and put back what it replaced'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -40,6 +40,10 @@ pub(crate) enum Command {
     /// Exit codes: 0 if a server offers an address that the daemon would take, 3 if none answered, 4 if there were answers but
     /// none that the daemon would take, 1 if nothing could be asked.
     Probe(ProbeArgs),
+    /// Put the plugin where this host's runtimes look for it
+    Install(InstallArgs),
+    /// Take the plugin out again, and put back what it replaced
+    Uninstall(UninstallArgs),
 }
 
 /// How the daemon runs.
@@ -237,6 +241,43 @@ pub(crate) struct ProbeArgs {
     /// Print all that was found as one JSON object, at the end
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What is installed, and where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InstallArgs {
+    /// The directory for CNI plugins, instead of those that the host's runtimes use; made if it is missing
+    #[arg(long, env = "LEASEHOLD_CNI_BIN_DIR", value_name = "DIR,…", value_delimiter = ',')]
+    pub(crate) cni_bin_dir: Vec<PathBuf>,
+    /// Install the plugin host-local too
+    #[arg(long)]
+    pub(crate) host_local: bool,
+    /// Replace plugins of others, and keep them for `leasehold uninstall`
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Only replace what was installed before, as after an upgrade
+    #[arg(long)]
+    pub(crate) update: bool,
+    /// Install and start the daemon as a service of systemd
+    #[arg(long)]
+    pub(crate) systemd: bool,
+    /// The root directory of the host, for a container or an image
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+}
+
+/// What is taken out again.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UninstallArgs {
+    /// The directory for CNI plugins, instead of those that the host's runtimes use
+    #[arg(long, env = "LEASEHOLD_CNI_BIN_DIR", value_name = "DIR,…", value_delimiter = ',')]
+    pub(crate) cni_bin_dir: Vec<PathBuf>,
+    /// Stop the service of systemd and remove it
+    #[arg(long)]
+    pub(crate) systemd: bool,
+    /// The root directory of the host, for a container or an image
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
 }
 
 /// Reads a directory, which may be empty: clap's own parser refuses an empty path.

@@ -7,6 +7,7 @@ mod capture;
 mod docker;
 mod doctor;
 mod home;
+mod install;
 mod life;
 mod limits;
 mod log;

@@ -1,0 +1,234 @@
+//! `leasehold install` and `leasehold uninstall`: the shim where the host's runtimes look for CNI plugins, and systemd's units.
+//!
+//! Nothing is remembered between the two: what is ours says so itself, and what it replaced lies beside it. So each may be
+//! run again after whatever stopped it.
+
+mod directories;
+mod dpkg;
+mod place;
+mod units;
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use leasehold_api::SHIM_MARK;
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access, chroot};
+
+use super::args::{InstallArgs, UninstallArgs};
+use place::{Found, Place};
+
+/// The plugins that the shim serves, by the names under which runtimes look for them.
+const DHCP: &str = "dhcp";
+const HOST_LOCAL: &str = "host-local";
+
+/// Where packages and the image have the shim, from the directory of the daemon's program.
+const BESIDE: [&str; 2] = ["dhcp", "../libexec/leasehold/dhcp"];
+
+/// Why something is not installed, or is still there.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InstallError {
+    /// The shim is not where it is shipped.
+    #[error("the plugin `dhcp` is not beside this program, nor in {}: build or unpack both", .0.display())]
+    NoShim(PathBuf),
+    /// There is nowhere to put it.
+    #[error("no runtime on this host has a directory for CNI plugins: say which it is with --cni-bin-dir")]
+    NoDirectory,
+    /// Files of others are in the way.
+    #[error("{}: not leasehold's. --force replaces it, and `leasehold uninstall` puts it back", paths(.0))]
+    NotOurs(Vec<PathBuf>),
+    /// A runtime's configuration cannot be read.
+    #[error("{} cannot be understood: mend it, or say where plugins are with --cni-bin-dir", .path.display())]
+    Configuration {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<toml::de::Error>,
+    },
+    /// A file cannot be read or changed.
+    #[error("cannot {doing} {}", .path.display())]
+    File {
+        /// What was tried: `read`, `write`.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// A program of the host failed.
+    #[error("`{command}` failed: {said}")]
+    Command {
+        /// The whole command.
+        command: String,
+        /// What it printed.
+        said: String,
+    },
+    /// What was done cannot be printed.
+    #[error("cannot print")]
+    Print(#[source] io::Error),
+}
+
+fn paths(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Adds to an error what was tried with which file.
+trait Doing<T> {
+    fn doing(self, doing: &'static str, path: &Path) -> Result<T, InstallError>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, doing: &'static str, path: &Path) -> Result<T, InstallError> {
+        self.map_err(|source| InstallError::File { doing, path: path.to_owned(), source })
+    }
+}
+
+/// Puts the shim into the host's CNI directories, and says what it did, a line for each file.
+///
+/// Nothing is changed if a file of others is in the way anywhere.
+pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
+    let (shim, program) = (shim()?, own_program()?);
+    enter(&args.root)?;
+    let named = (!args.cni_bin_dir.is_empty()).then_some(args.cni_bin_dir.as_slice());
+    let names: &[&str] = if args.host_local { &[DHCP, HOST_LOCAL] } else { &[DHCP] };
+    let mut places = Vec::new();
+    for directory in writable(directories(named)?, out)? {
+        places.extend(names.iter().map(|name| plugin(directory.join(name), &shim)));
+    }
+    if places.is_empty() {
+        return Err(InstallError::NoDirectory);
+    }
+    if args.systemd {
+        places.extend(units::places(&program));
+    }
+    let mut found = places.into_iter().map(|place| Ok((place.look()?, place))).collect::<Result<Vec<_>, _>>()?;
+    if args.update {
+        found.retain(|(found, _)| matches!(found, Found::Same(_) | Found::Ours(_)));
+    }
+    let in_the_way =
+        |(found, place): &(Found, Place)| matches!(found, Found::Foreign { package: None }).then(|| place.path.clone());
+    let in_the_way: Vec<_> = found.iter().filter_map(in_the_way).collect();
+    if !in_the_way.is_empty() && !args.force {
+        return Err(InstallError::NotOurs(in_the_way));
+    }
+    for (found, place) in found {
+        say(out, &place.path, &place.put(&found)?)?;
+    }
+    if args.systemd { units::start(out) } else { Ok(()) }
+}
+
+/// Takes the shim out again, puts back what it replaced, and says what it did. Leases and running containers stay.
+pub(crate) fn uninstall(args: &UninstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
+    enter(&args.root)?;
+    if args.systemd {
+        units::stop(out)?;
+    }
+    let named = (!args.cni_bin_dir.is_empty()).then_some(args.cni_bin_dir.as_slice());
+    let plugins = directories(named)?
+        .into_iter()
+        .flat_map(|directory| [DHCP, HOST_LOCAL].map(|name| plugin(directory.join(name), &[])));
+    let units = args.systemd.then(|| units::places(&units::Program::none()));
+    for place in plugins.chain(units.into_iter().flatten()) {
+        if let Found::Same(_) | Found::Ours(_) = place.look()? {
+            say(out, &place.path, &place.take()?)?;
+        }
+    }
+    if args.systemd { units::forget() } else { Ok(()) }
+}
+
+/// Returns the place of a plugin in a CNI directory.
+fn plugin(path: PathBuf, contents: &[u8]) -> Place {
+    Place { path, contents: contents.to_owned(), mode: 0o755, version: shim_version }
+}
+
+/// Returns the version of the shim whose program file this is; `None` for any other file.
+fn shim_version(file: &[u8]) -> Option<String> {
+    // The daemon's own program has the mark too, without a version.
+    memchr_all(file, SHIM_MARK.as_bytes()).find_map(|at| {
+        let line = file[at + SHIM_MARK.len()..].iter().take(32).take_while(|byte| **byte != b'\n');
+        let version: String = line.map(|byte| char::from(*byte)).collect();
+        let is_version =
+            version.starts_with(|c: char| c.is_ascii_digit()) && version.chars().all(|c| c.is_ascii_graphic());
+        is_version.then_some(version)
+    })
+}
+
+/// Returns where `word` stands in `file`.
+fn memchr_all<'a>(file: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    file.windows(word.len()).enumerate().filter(move |(_, window)| *window == word).map(|(at, _)| at)
+}
+
+/// Returns the contents of the shim that came with this program.
+fn shim() -> Result<Vec<u8>, InstallError> {
+    let own = env::current_exe().doing("find", Path::new("/proc/self/exe"))?;
+    let beside = own.parent().unwrap_or(Path::new("/"));
+    let found = BESIDE.iter().filter_map(|path| fs::read(beside.join(path)).ok());
+    let is_ours = |file: &Vec<u8>| shim_version(file).is_some();
+    found.into_iter().find(is_ours).ok_or_else(|| InstallError::NoShim(beside.join(BESIDE[1])))
+}
+
+/// Returns this program: its path, and its file's contents.
+fn own_program() -> Result<units::Program, InstallError> {
+    let exe = Path::new("/proc/self/exe");
+    let path = env::current_exe().doing("find", exe)?;
+    Ok(units::Program { path, contents: fs::read(exe).doing("read", exe)? })
+}
+
+/// Makes the host's root directory this process's own, so that links and programs in there mean what they mean to the host.
+fn enter(root: &Path) -> Result<(), InstallError> {
+    if root == Path::new("/") {
+        return Ok(());
+    }
+    chroot(root).map_err(io::Error::from).doing("change the root directory to", root)?;
+    env::set_current_dir("/").doing("enter", Path::new("/"))
+}
+
+/// Returns the directories that are named, or else those of the host's runtimes.
+fn directories(named: Option<&[PathBuf]>) -> Result<Vec<PathBuf>, InstallError> {
+    match named {
+        Some(named) => Ok(named.to_owned()),
+        None => directories::of_the_host(),
+    }
+}
+
+/// Returns the directories without those on file systems that are read-only, such as the `/usr` of an image.
+fn writable(directories: Vec<PathBuf>, out: &mut dyn Write) -> Result<Vec<PathBuf>, InstallError> {
+    let mut writable = Vec::new();
+    for directory in directories {
+        match access(&directory, AccessFlags::W_OK) {
+            Err(Errno::EROFS) => say(out, &directory, "left out: the file system is read-only")?,
+            _ => writable.push(directory),
+        }
+    }
+    Ok(writable)
+}
+
+fn say(out: &mut dyn Write, path: &Path, what: &str) -> Result<(), InstallError> {
+    match writeln!(out, "{}: {what}", path.display()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(InstallError::Print(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns which file this is, whatever its name.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// Runs a program of the host, and returns what it printed; `None` if there is no such program.
+fn run(program: &str, args: &[&OsStr]) -> Result<Option<String>, InstallError> {
+    let output = match std::process::Command::new(program).args(args).env("LC_ALL", "C").output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        ran => ran.doing("run", Path::new(program))?,
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() {
+        return Ok(Some(text(&output.stdout)));
+    }
+    let command = args.iter().fold(program.to_owned(), |all, arg| all + " " + &arg.to_string_lossy());
+    Err(InstallError::Command { command, said: text(&output.stderr) })
+}

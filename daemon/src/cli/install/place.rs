@@ -1,0 +1,142 @@
+//! One file that is installed: what is there, putting ours in its place, and the way back.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::{Doing, InstallError, dpkg};
+
+/// What the name of a replaced file ends in.
+const KEPT: &str = ".before-leasehold";
+
+/// Where a file of ours goes.
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    pub(super) contents: Vec<u8>,
+    /// Its permissions.
+    pub(super) mode: u32,
+    /// Returns the version of a file's contents, if they are ours.
+    pub(super) version: fn(&[u8]) -> Option<String>,
+}
+
+/// What is at a place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    /// What is to be put there, with its version.
+    Same(String),
+    /// Another version of it.
+    Ours(String),
+    /// Somebody else's file. One that a Debian package owns may be diverted: it is not replaced then, only renamed.
+    Foreign {
+        package: Option<String>,
+    },
+}
+
+impl Place {
+    /// Returns what is there.
+    pub(super) fn look(&self) -> Result<Found, InstallError> {
+        let file = match fs::read(&self.path) {
+            Ok(file) => file,
+            // A link to nowhere is somebody's.
+            Err(error) if error.kind() == ErrorKind::NotFound => match fs::symlink_metadata(&self.path) {
+                Err(_) => return Ok(Found::Nothing),
+                Ok(_) => Vec::new(),
+            },
+            Err(error) => return Err(error).doing("read", &self.path),
+        };
+        Ok(match (self.version)(&file) {
+            Some(version) if file == self.contents => Found::Same(version),
+            Some(version) => Found::Ours(version),
+            None => Found::Foreign { package: dpkg::owner(&self.path)? },
+        })
+    }
+
+    /// Puts the file there, in one step for whoever runs what is there meanwhile, and returns what was done.
+    pub(super) fn put(&self, found: &Found) -> Result<String, InstallError> {
+        let version = (self.version)(&self.contents).unwrap_or_default();
+        let kept = self.kept();
+        let done = match found {
+            Found::Same(version) => return Ok(format!("is version {version} already")),
+            Found::Nothing => format!("installed, version {version}"),
+            Found::Ours(before) if *before == version => format!("replaced by another build of version {version}"),
+            Found::Ours(before) => format!("version {before} replaced by {version}"),
+            Found::Foreign { package: None } => {
+                format!("installed, version {version}; what was there is kept as {}", kept.display())
+            }
+            Found::Foreign { package: Some(package) } => format!(
+                "installed, version {version}; the file of the package {package} is diverted to {}",
+                kept.display()
+            ),
+        };
+        if let Found::Foreign { package } = found {
+            self.keep(&kept)?;
+            if package.is_some() {
+                dpkg::divert(&self.path, &kept)?;
+            }
+        }
+        self.write()?;
+        Ok(done)
+    }
+
+    /// Takes the file away, puts back what it replaced, and returns what was done.
+    pub(super) fn take(&self) -> Result<String, InstallError> {
+        let kept = self.kept();
+        let done = match fs::rename(&kept, &self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                fs::remove_file(&self.path).doing("remove", &self.path)?;
+                "removed".to_owned()
+            }
+            renamed => {
+                renamed.doing("put back", &self.path)?;
+                "removed, and what was there before is back".to_owned()
+            }
+        };
+        dpkg::restore(&self.path)?;
+        Ok(done)
+    }
+
+    fn kept(&self) -> PathBuf {
+        with_suffix(&self.path, KEPT)
+    }
+
+    /// Gives what is there a second name, so that its own is never missing. A link is kept as a link.
+    fn keep(&self, kept: &Path) -> Result<(), InstallError> {
+        let new = with_suffix(kept, ".new");
+        remove_if_there(&new).doing("remove", &new)?;
+        fs::hard_link(&self.path, &new).doing("keep", &self.path)?;
+        fs::rename(&new, kept).doing("write", kept)
+    }
+
+    fn write(&self) -> Result<(), InstallError> {
+        let new = with_suffix(&self.path, ".leasehold-new");
+        remove_if_there(&new).doing("remove", &new)?;
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        let write = || {
+            fs::create_dir_all(directory)?;
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(self.mode).open(&new)?;
+            // Whatever the umask is.
+            file.set_permissions(fs::Permissions::from_mode(self.mode))?;
+            file.write_all(&self.contents)?;
+            file.sync_all()
+        };
+        write().doing("write", &new)?;
+        fs::rename(&new, &self.path).doing("write", &self.path)?;
+        File::open(directory).and_then(|directory| directory.sync_all()).doing("sync", directory)
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,92 @@
+//! The daemon as a service of systemd, for a host that has it from no package.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::place::Place;
+use super::{InstallError, run, say};
+
+const UNITS: [(&str, &str); 2] = [
+    ("leasehold.socket", include_str!("../../../dist/leasehold.socket")),
+    ("leasehold.service", include_str!("../../../dist/leasehold.service")),
+];
+
+/// Where an administrator's units are.
+const DIRECTORY: &str = "/etc/systemd/system";
+
+/// Where a package has put them, with the daemon.
+const PACKAGED: &str = "/usr/lib/systemd/system";
+
+/// Where the units look for the daemon of a package, and where one goes that comes from none.
+const OF_A_PACKAGE: &str = "/usr/bin/leasehold";
+const PROGRAM: &str = "/usr/local/bin/leasehold";
+
+/// The daemon's program file.
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    pub(super) contents: Vec<u8>,
+}
+
+impl Program {
+    /// Stands for a program that is only to be removed.
+    pub(super) fn none() -> Self {
+        Self { path: PathBuf::new(), contents: Vec::new() }
+    }
+}
+
+/// Returns where the program and its units go. The units come last: what they start is there by then.
+pub(super) fn places(program: &Program) -> Vec<Place> {
+    if are_in(PACKAGED) {
+        return Vec::new();
+    }
+    let copy = Place { path: PROGRAM.into(), contents: program.contents.clone(), mode: 0o755, version };
+    let units = UNITS.map(|(name, text)| Place {
+        path: Path::new(DIRECTORY).join(name),
+        contents: text.replace(OF_A_PACKAGE, PROGRAM).into(),
+        mode: 0o644,
+        version,
+    });
+    // It may be running from there.
+    let copy = (program.path != Path::new(PROGRAM)).then_some(copy);
+    copy.into_iter().chain(units).collect()
+}
+
+/// Units and the daemon's program name leasehold, and nobody else's files at these places do. They have no version of their own.
+fn version(file: &[u8]) -> Option<String> {
+    let word = b"leasehold";
+    file.windows(word.len()).any(|window| window == word).then(|| env!("CARGO_PKG_VERSION").to_owned())
+}
+
+/// Has systemd read the units, start them now and at each boot.
+pub(super) fn start(out: &mut dyn Write) -> Result<(), InstallError> {
+    control(&["daemon-reload"])?;
+    let started = control(&["enable", "--now", UNITS[0].0, UNITS[1].0])?;
+    // Once more for a daemon of an earlier version; one that has just started loses nothing by it.
+    control(&["try-restart", UNITS[1].0])?;
+    let done = if started { "enabled and started" } else { "systemctl is not here: enable it yourself" };
+    say(out, Path::new(UNITS[1].0), done)
+}
+
+/// Stops the daemon, and has it started no more. Containers keep their addresses, and the store its leases.
+pub(super) fn stop(out: &mut dyn Write) -> Result<(), InstallError> {
+    if (are_in(DIRECTORY) || are_in(PACKAGED)) && control(&["disable", "--now", UNITS[0].0, UNITS[1].0])? {
+        say(out, Path::new(UNITS[1].0), "stopped; running containers keep their addresses until their leases end")?;
+    }
+    Ok(())
+}
+
+/// Has systemd forget units whose files are gone.
+pub(super) fn forget() -> Result<(), InstallError> {
+    control(&["daemon-reload"]).map(drop)
+}
+
+fn are_in(directory: &str) -> bool {
+    UNITS.iter().any(|(name, _)| Path::new(directory).join(name).exists())
+}
+
+/// Returns whether there is a systemctl to run.
+fn control(args: &[&str]) -> Result<bool, InstallError> {
+    let args: Vec<&OsStr> = args.iter().map(|arg| OsStr::new(*arg)).collect();
+    Ok(run("systemctl", &args)?.is_some())
+}

@@ -1,0 +1,241 @@
+//! `leasehold install` and `leasehold uninstall` on hosts that are directories.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use leasehold_api::SHIM_MARK;
+use tempfile::TempDir;
+
+use super::home::*;
+
+/// A directory that stands for a host's root, and the daemon's program with a plugin beside it.
+struct Host {
+    dir: TempDir,
+}
+
+impl Host {
+    /// `None` if this is not root and namespaces cannot be made.
+    fn new() -> Option<Self> {
+        // It says so itself.
+        Home::new()?;
+        let host = Self { dir: TempDir::new().unwrap() };
+        fs::create_dir_all(host.dir.path().join("shipped")).unwrap();
+        fs::copy(LEASEHOLD, host.dir.path().join("shipped/leasehold")).unwrap();
+        host.ship("0.1.0");
+        Some(host)
+    }
+
+    /// Has the program come with a plugin of this version.
+    fn ship(&self, version: &str) {
+        fs::write(self.dir.path().join("shipped/dhcp"), shim(version)).unwrap();
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join("root").join(path)
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    fn names(&self, directory: &str) -> Vec<String> {
+        let names = fs::read_dir(self.path(directory)).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn try_run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user"]).arg(self.dir.path().join("shipped/leasehold"));
+        command.args(args).arg("--root").arg(self.dir.path().join("root")).output().unwrap()
+    }
+
+    /// Runs a command that succeeds, and returns what it printed.
+    fn run(&self, args: &[&str]) -> String {
+        let output = self.try_run(args);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a command that fails, and returns why.
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.try_run(args);
+        assert!(!output.status.success(), "{output:?}");
+        assert_eq!(output.stdout, b"");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+/// Returns what stands for the plugin's program of a version.
+fn shim(version: &str) -> String {
+    format!("\x7fELF {SHIM_MARK}of another kind {SHIM_MARK}{version}\nmore")
+}
+
+#[test]
+fn the_plugin_goes_wherever_the_hosts_runtimes_look_and_out_again() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/macvlan", "");
+    host.write("usr/libexec/cni/macvlan", "");
+    host.write("data/plugins/macvlan", "");
+    host.write("etc/containerd/config.toml", "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = '/data/plugins'");
+    // Two names of one directory.
+    host.write("etc/crio/crio.conf.d/10-x.conf", "[crio.network]\nplugin_dirs = ['/var/lib/cni/bin', '/not/there']");
+    fs::create_dir_all(host.path("var/lib/cni")).unwrap();
+    symlink("/opt/cni/bin", host.path("var/lib/cni/bin")).unwrap();
+
+    let printed = host.run(&["install"]);
+    let lines = ["/data/plugins/dhcp", "/var/lib/cni/bin/dhcp", "/usr/libexec/cni/dhcp"];
+    assert_eq!(printed, lines.map(|path| format!("{path}: installed, version 0.1.0\n")).concat());
+    for directory in ["data/plugins", "opt/cni/bin", "usr/libexec/cni"] {
+        assert_eq!(host.names(directory), ["dhcp", "macvlan"]);
+        assert_eq!(host.read(&format!("{directory}/dhcp")), shim("0.1.0"));
+        let mode = fs::metadata(host.path(directory).join("dhcp")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755);
+    }
+    let printed = host.run(&["install"]);
+    assert_eq!(printed, lines.map(|path| format!("{path}: is version 0.1.0 already\n")).concat());
+
+    let printed = host.run(&["uninstall"]);
+    assert_eq!(printed, lines.map(|path| format!("{path}: removed\n")).concat());
+    assert_eq!(host.names("opt/cni/bin"), ["macvlan"]);
+    assert_eq!(host.run(&["uninstall"]), "");
+}
+
+#[test]
+fn a_file_of_others_stays_unless_force_says_otherwise_and_comes_back() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/dhcp", "the incumbent");
+    host.write("usr/lib/cni/macvlan", "");
+    fs::set_permissions(host.path("opt/cni/bin/dhcp"), fs::Permissions::from_mode(0o700)).unwrap();
+
+    let said = host.refused(&["install"]);
+    assert!(said.contains("/opt/cni/bin/dhcp: not leasehold's. --force replaces it"), "{said}");
+    assert_eq!(host.names("usr/lib/cni"), ["macvlan"], "all or nothing");
+
+    let printed = host.run(&["install", "--force"]);
+    assert!(printed.contains("what was there is kept as /opt/cni/bin/dhcp.before-leasehold\n"), "{printed}");
+    assert_eq!(host.names("opt/cni/bin"), ["dhcp", "dhcp.before-leasehold"]);
+    host.ship("0.2.0");
+    let printed = host.run(&["install"]);
+    assert!(printed.contains("/opt/cni/bin/dhcp: version 0.1.0 replaced by 0.2.0\n"), "{printed}");
+
+    let printed = host.run(&["uninstall"]);
+    assert!(printed.contains("/opt/cni/bin/dhcp: removed, and what was there before is back\n"), "{printed}");
+    assert_eq!(host.read("opt/cni/bin/dhcp"), "the incumbent");
+    assert_eq!(host.names("opt/cni/bin"), ["dhcp"]);
+    assert_eq!(fs::metadata(host.path("opt/cni/bin/dhcp")).unwrap().permissions().mode() & 0o7777, 0o700);
+    assert_eq!(host.run(&["uninstall"]), "", "it is not ours");
+}
+
+#[test]
+fn a_link_is_replaced_not_what_it_leads_to() {
+    let Some(host) = Host::new() else { return };
+    host.write("data/k3s", "all plugins in one");
+    fs::create_dir_all(host.path("opt/cni/bin")).unwrap();
+    symlink("/data/k3s", host.path("opt/cni/bin/dhcp")).unwrap();
+    symlink("nowhere", host.path("opt/cni/bin/host-local")).unwrap();
+    host.refused(&["install"]);
+    host.run(&["install", "--force", "--host-local"]);
+    assert_eq!(host.read("data/k3s"), "all plugins in one");
+    assert_eq!(host.read("opt/cni/bin/dhcp"), host.read("opt/cni/bin/host-local"));
+    host.run(&["uninstall"]);
+    for (name, to) in [("dhcp", "/data/k3s"), ("host-local", "nowhere")] {
+        assert_eq!(fs::read_link(host.path("opt/cni/bin").join(name)).unwrap(), Path::new(to));
+    }
+}
+
+#[test]
+fn host_local_is_installed_only_when_asked() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/macvlan", "");
+    host.run(&["install"]);
+    assert_eq!(host.names("opt/cni/bin"), ["dhcp", "macvlan"]);
+    host.run(&["install", "--host-local"]);
+    assert_eq!(host.names("opt/cni/bin"), ["dhcp", "host-local", "macvlan"]);
+    host.run(&["uninstall"]);
+    assert_eq!(host.names("opt/cni/bin"), ["macvlan"]);
+}
+
+#[test]
+fn an_update_touches_only_what_was_installed() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/dhcp", &shim("0.0.9"));
+    host.write("usr/lib/cni/dhcp", "the incumbent");
+    host.write("usr/libexec/cni/macvlan", "");
+    assert_eq!(host.run(&["install", "--update"]), "/opt/cni/bin/dhcp: version 0.0.9 replaced by 0.1.0\n");
+    assert_eq!(host.read("usr/lib/cni/dhcp"), "the incumbent");
+    assert_eq!(host.names("usr/libexec/cni"), ["macvlan"]);
+}
+
+#[test]
+fn a_directory_that_is_named_is_made_and_no_other_is_touched() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/macvlan", "");
+    let named = ["--cni-bin-dir", "/a/b,/c"];
+    host.run(&[&["install"], &named[..]].concat());
+    assert_eq!((host.names("a/b"), host.names("c")), (vec!["dhcp".to_owned()], vec!["dhcp".to_owned()]));
+    assert_eq!(host.names("opt/cni/bin"), ["macvlan"]);
+    host.run(&[&["uninstall"], &named[..]].concat());
+    assert_eq!(host.names("a/b"), [""; 0]);
+}
+
+#[test]
+fn what_stops_it_is_named_with_the_way_out() {
+    let Some(host) = Host::new() else { return };
+    fs::create_dir_all(host.path("etc")).unwrap();
+    let said = host.refused(&["install"]);
+    assert!(
+        said.contains("no runtime on this host has a directory for CNI plugins") && said.contains("--cni-bin-dir"),
+        "{said}"
+    );
+    host.write("etc/containerd/config.toml", "[plugins");
+    let said = host.refused(&["install"]);
+    assert!(said.contains("/etc/containerd/config.toml cannot be understood: mend it, or say"), "{said}");
+    fs::write(host.dir.path().join("shipped/dhcp"), "another's").unwrap();
+    let said = host.refused(&["install"]);
+    assert!(said.contains("the plugin `dhcp` is not beside this program"), "{said}");
+}
+
+/// Each of its steps leaves what the next try needs.
+#[test]
+fn what_an_installation_that_was_cut_short_left_is_taken_up() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/dhcp", "the incumbent");
+    for left in ["dhcp.leasehold-new", "dhcp.before-leasehold.new", "dhcp.before-leasehold"] {
+        host.write(&format!("opt/cni/bin/{left}"), "half of");
+    }
+    host.run(&["install", "--force"]);
+    assert_eq!(host.read("opt/cni/bin/dhcp"), shim("0.1.0"));
+    host.run(&["uninstall"]);
+    assert_eq!(host.read("opt/cni/bin/dhcp"), "the incumbent");
+    assert_eq!(host.names("opt/cni/bin"), ["dhcp"]);
+}
+
+#[test]
+fn units_are_installed_with_the_program_that_they_start() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/macvlan", "");
+    let printed = host.run(&["install", "--systemd"]);
+    assert!(printed.contains("systemctl is not here"), "{printed}");
+    assert_eq!(host.names("etc/systemd/system"), ["leasehold.service", "leasehold.socket"]);
+    let unit = host.read("etc/systemd/system/leasehold.service");
+    assert!(unit.contains("ExecStart=/usr/local/bin/leasehold daemon\n"), "{unit}");
+    assert_eq!(fs::read(host.path("usr/local/bin/leasehold")).unwrap(), fs::read(LEASEHOLD).unwrap());
+    host.run(&["uninstall", "--systemd"]);
+    assert_eq!(host.names("etc/systemd/system"), [""; 0]);
+    assert_eq!(host.names("usr/local/bin"), [""; 0]);
+
+    // Those of a package are as good.
+    host.write("usr/lib/systemd/system/leasehold.service", "ExecStart=/usr/bin/leasehold daemon");
+    host.run(&["install", "--systemd"]);
+    assert_eq!(host.names("etc/systemd/system"), [""; 0]);
+}
