@@ -29,7 +29,7 @@ impl Host {
         let lab = Lab::without_daemon(sandbox)?;
         let dir = sandbox.dir("plugin")?;
         let mut build = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist/docker-plugin/build"));
-        build.arg(&dir).arg(binary("leasehold")?);
+        build.arg(&dir).arg("amd64").env("BINARIES", binary("leasehold")?.with_file_name(""));
         let built = lab.lan.host.output(build, b"")?;
         assert!(built.status.success(), "{built:?}");
         let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;

@@ -57,6 +57,20 @@ impl Engine for Containerd {
 }
 
 impl Containerd {
+    /// Takes an image from a file, and returns its name.
+    pub fn import(&self, file: &Path) -> Result<String, Error> {
+        let said = self.ctr(&["images", "import", &file.to_string_lossy()])?;
+        // `unpacking NAME (DIGEST)...done`
+        let name = said.split_whitespace().nth(1).unwrap_or_default();
+        Ok(name.to_owned())
+    }
+
+    /// Runs its client, and returns what that printed.
+    pub fn ctr(&self, args: &[&str]) -> Result<String, Error> {
+        let socket = self.dir.join("sock");
+        self.host.run_command("ctr", &[&["--address", &socket.to_string_lossy()], args].concat(), "")
+    }
+
     /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.process.id()

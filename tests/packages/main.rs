@@ -1,0 +1,66 @@
+//! What users install, as it is shipped: packages, the image, Kubernetes' manifests.
+
+mod debian;
+mod engines;
+mod image;
+mod kubernetes;
+mod rpm;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use netns_fixtures::{Error, Need, Netns, binary};
+
+/// Where the scripts that make all this are.
+const DIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist");
+
+/// What packages are made with.
+const PACKAGING: [Need; 3] = [Need::RealRoot, Need::Program("cargo-deb"), Need::Program("cargo-generate-rpm")];
+
+/// The programs that are built here, without their symbols as they are shipped, and room for what is made of them.
+struct Shipped {
+    host: Netns,
+    target: PathBuf,
+    programs: PathBuf,
+}
+
+impl Shipped {
+    fn new(host: &Netns) -> Result<Self, Error> {
+        let target = host.sandbox().dir("shipped")?;
+        // As Cargo has it: its tools find programs by that.
+        let programs = target.join("x86_64-unknown-linux-gnu/release");
+        fs::create_dir_all(&programs).expect("an empty directory takes more");
+        for name in ["leasehold", "dhcp"] {
+            let (from, to) = (binary(name)?, programs.join(name));
+            host.run_command("strip", &["-o", &to.to_string_lossy(), &from.to_string_lossy()], "")?;
+        }
+        Ok(Self { host: host.clone(), target, programs })
+    }
+
+    /// Runs a script of daemon/dist for these programs, and returns what it printed.
+    fn make(&self, script: &str, args: &[&str], env: &[(&str, &str)]) -> Result<String, Error> {
+        let mut command = Command::new("env");
+        command.arg(format!("CARGO_TARGET_DIR={}", self.target.display()));
+        command.arg(format!("BINARIES={}", self.programs.display()));
+        command.args(env.iter().map(|(name, value)| format!("{name}={value}")));
+        let args = command.arg(Path::new(DIST).join(script)).args(args).get_args();
+        let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+        self.host.run_command("env", &args.iter().map(String::as_str).collect::<Vec<_>>(), "")
+    }
+
+    /// Makes packages in these formats, and returns their directory.
+    fn packages(&self, revision: &str, formats: &str) -> Result<PathBuf, Error> {
+        let dir = self.target.join(revision);
+        let env = [("REVISION", revision), ("FORMATS", formats)];
+        self.make("packages/build", &[&dir.to_string_lossy(), "amd64"], &env)?;
+        Ok(dir)
+    }
+
+    /// Returns the one file in a directory whose name ends so.
+    fn file(dir: &Path, end: &str) -> String {
+        let names = fs::read_dir(dir).expect("it was made").map(|entry| entry.expect("it can be read").path());
+        let file = names.into_iter().find(|path| path.to_string_lossy().ends_with(end));
+        file.unwrap_or_else(|| panic!("no {end} in {}", dir.display())).to_string_lossy().into_owned()
+    }
+}

@@ -1,0 +1,39 @@
+//! The package for Fedora and its kin, with rpm's own checks and its scripts.
+
+use std::fs;
+
+use netns_fixtures::{Error, Lan, Need, Systemd, sandbox};
+
+use super::{PACKAGING, Shipped};
+
+#[test]
+fn a_package_is_checked_installed_upgraded_and_removed_by_rpm() -> Result<(), Error> {
+    let needs = [&PACKAGING[..], &[Need::Program("systemd"), Need::Program("rpm")]].concat();
+    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let lan = Lan::new(&sandbox)?;
+    let shipped = Shipped::new(&lan.host)?;
+    let [first, second] = ["1", "2"].map(|revision| shipped.packages(revision, "rpm"));
+    let [first, second] = [first?, second?].map(|dir| Shipped::file(&dir, ".rpm"));
+    let (host, root) = Systemd::debian(&lan.host)?;
+    // No package of rpm's is there, so none that this one requires.
+    let rpm = |args: &[&str]| host.run("rpm", &[&["--nodeps"], args].concat());
+
+    host.run("rpm", &["--checksig", "--nosignature", &first])?;
+    rpm(&["--install", &first])?;
+    rpm(&["--verify", "leasehold"])?;
+    fs::create_dir_all(root.join("opt/cni/bin")).expect("a root takes a directory");
+    let said = host.run("leasehold", &["install", "--systemd", "--cni-bin-dir", "/opt/cni/bin"])?;
+    assert!(said.contains("/opt/cni/bin/dhcp: installed"), "{said}");
+    let [daemon] = host.processes("leasehold.service")[..] else { panic!("no daemon, or several") };
+
+    rpm(&["--upgrade", &second])?;
+    let [next] = host.processes("leasehold.service")[..] else { panic!("no daemon, or several") };
+    assert_ne!(daemon, next, "the daemon is that of the new package");
+
+    let said = rpm(&["--erase", "leasehold"])?;
+    assert!(said.contains("leases are kept in /var/lib/leasehold"), "{said}");
+    assert!(host.processes("leasehold.service").is_empty());
+    assert!(!root.join("opt/cni/bin/dhcp").exists(), "it is where runtimes look");
+    assert!(root.join("var/lib/leasehold/leases.redb").exists());
+    Ok(())
+}
