@@ -123,10 +123,10 @@ pub struct Event {
     pub kind: String,
     /// The address that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<Ipv4Net>,
+    pub address: Option<IpNet>,
     /// The server that it came from or goes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<Ipv4Addr>,
+    pub server: Option<IpAddr>,
     /// Why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,

@@ -31,7 +31,7 @@ impl Oracle for Pace {
                     let Some(actor) = world.actors.iter().find(|actor| actor.attachment == event.attachment) else {
                         continue;
                     };
-                    match event.address {
+                    match event.v4() {
                         // An address counts as in use, with or without a DECLINE on the wire.
                         Some(address) if event.kind == EventKind::Declined => {
                             self.declined.insert((actor.lan, address.addr()));

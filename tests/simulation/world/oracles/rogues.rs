@@ -81,7 +81,7 @@ impl Rogues {
             let detail = format!("{}: {} {} µs after its REQUEST", event.attachment, event.cause, world.now - asked);
             says.broken(Rule::Rogue, detail);
         }
-        if let (false, Some(address)) = (world.calm, event.address) {
+        if let (false, Some(address)) = (world.calm, event.v4()) {
             says.excuse(who.0, address.addr(), "refused by a rogue");
         }
     }

@@ -29,7 +29,7 @@ impl Oracle for Squatted {
 impl Squatted {
     /// Records who has got which address.
     fn note(&mut self, world: &World, event: &Event) {
-        let Some(address) = event.address.filter(|_| is_another(event)) else { return };
+        let Some(address) = event.v4().filter(|_| is_another(event)) else { return };
         self.watched.remove(&event.attachment);
         let plan = &world.plan;
         if plan.link_faults == 0 && plan.flapping == 0 && plan.blindness == 0 {

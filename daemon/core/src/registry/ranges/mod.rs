@@ -10,8 +10,6 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ipnet::{IpNet, Ipv4Net};
-
 use self::networks::Compared;
 pub(super) use self::networks::Ranges;
 use super::Registry;
@@ -189,13 +187,9 @@ impl Registry {
     }
 }
 
-/// Returns the event of an attachment's addresses.
+/// Returns the event of an attachment's addresses, which bears the first of them.
 pub(super) fn range_event(now: Now, attachment: &Attachment, kind: EventKind, given: &[Given], cause: &str) -> Change {
-    let v4 = |given: &Given| match given.address {
-        IpNet::V4(address) => Some(address),
-        IpNet::V6(_) => None,
-    };
-    let address: Option<Ipv4Net> = given.iter().find_map(v4);
+    let address = given.first().map(|given| given.address);
     let (attachment, cause) = (attachment.clone(), cause.to_owned());
     Change::Note(Box::new(Event { wall: now.wall, attachment, kind, address, server: None, cause, run: None }))
 }

@@ -9,6 +9,7 @@ use super::super::*;
 use crate::effect::{
     Call, Failure, FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RequestId, StoreCause,
 };
+use crate::event::Event;
 use crate::identity::ClientId;
 use crate::link::{Cookie, KernelEvent};
 use crate::network::OwnLinks;
@@ -34,6 +35,7 @@ struct Host {
     requests: u64,
     /// After how many effects the daemon is killed.
     killed_after: Option<usize>,
+    events: Vec<Event>,
 }
 
 impl Host {
@@ -52,6 +54,7 @@ impl Host {
             answers: BTreeMap::new(),
             requests: 0,
             killed_after: None,
+            events: Vec::new(),
         };
         host.start();
         host
@@ -131,7 +134,7 @@ impl Host {
             match change {
                 Change::Range(RangeChange::Put(record)) => _ = self.stored.insert(record.attachment.clone(), *record),
                 Change::Range(RangeChange::Remove(attachment)) => _ = self.stored.remove(&attachment),
-                Change::Note(_) => {}
+                Change::Note(event) => self.events.push(*event),
                 other => panic!("nothing else is written: {other:?}"),
             }
         }
@@ -264,6 +267,18 @@ fn a_container_has_an_address_of_each_set_until_its_del() {
     assert!(!host.check("a"));
     assert_eq!((host.filed(), host.stored.len()), (vec!["10.0.0.3 b".to_owned(), "fd00::3 b".to_owned()], 1));
     assert_eq!(host.given(add("c", 3, &BOTH)), Ok("10.0.0.4/29 fd00::4/125".into()), "round robin");
+}
+
+#[test]
+fn events_bear_an_address_of_either_family() {
+    for (subnets, address) in [(&SMALL[..], "10.0.0.2/29"), (&["fd00::/125"], "fd00::2/125"), (&BOTH, "10.0.0.2/29")] {
+        let mut host = Host::new();
+        host.given(add("a", 1, subnets)).expect("there are some");
+        host.del("a");
+        let told: Vec<_> = host.events.iter().map(|event| (event.kind.name(), event.address)).collect();
+        let address = Some(address.parse().expect("an address"));
+        assert_eq!(told, [("acquired", address), ("released", address)]);
+    }
 }
 
 #[test]
