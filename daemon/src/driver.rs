@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use leasehold_core::effect::{Adoptee, Answer, Call, Effect, Input, Outcome, RequestId};
 use leasehold_core::record::{BindingId, DockerRecord, Record};
-use leasehold_core::registry::{Config, Registry};
+use leasehold_core::{Config, Core};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -200,7 +200,7 @@ enum Phase {
 }
 
 struct Driver {
-    registry: Registry,
+    core: Core,
     net: Net,
     store: Store,
     publisher: Publisher,
@@ -254,11 +254,11 @@ impl Driver {
             signals,
             accepting,
         };
-        let registry = Registry::new(Config::default(), seed());
+        let core = Core::new(Config::default(), seed());
         let (open, late) = (HashMap::new(), Vec::new());
         let phase = Phase::Running;
         let driver =
-            Self { registry, net, store, publisher, doors, places, spool, listeners, open, late, phase, ended: None };
+            Self { core, net, store, publisher, doors, places, spool, listeners, open, late, phase, ended: None };
         Ok((driver, sources))
     }
 
@@ -294,14 +294,14 @@ impl Driver {
         info!("stopped; leases are kept");
         match self.ended {
             Some(task) => Err(StartError::Ended(task)),
-            None => Ok(self.registry.adopting()),
+            None => Ok(self.core.adopting()),
         }
     }
 
     /// Loops until stopped.
     async fn turn(&mut self, sources: &mut Sources) {
         while !matches!(self.phase, Phase::Stopped) {
-            let due = self.registry.poll_timeout();
+            let due = self.core.poll_timeout();
             let grace = self.grace_over();
             let wake = sources.next(due.map(|(at, _why)| at), grace).await;
             self.wake(wake);
@@ -345,7 +345,7 @@ impl Driver {
             Wake::Hungry => service::feed(),
             Wake::Look => {
                 // The wall clock may have been set.
-                self.registry.handle_timeout(Clock::now());
+                self.core.handle_timeout(Clock::now());
                 if matches!(self.phase, Phase::Running) {
                     self.look();
                 }
@@ -427,22 +427,22 @@ impl Driver {
 
     fn feed(&mut self, input: Input<'_>) {
         trace::input(&input);
-        self.registry.handle(Clock::now(), input);
+        self.core.handle(Clock::now(), input);
     }
 
     fn on_clock(&mut self) {
         let now = Clock::now();
-        if let Some((at, why)) = self.registry.poll_timeout()
+        if let Some((at, why)) = self.core.poll_timeout()
             && at <= now.boot
         {
             debug!(?why, late_us = now.boot.saturating_since(at).as_micros() as u64, "timeout");
-            self.registry.handle_timeout(now);
+            self.core.handle_timeout(now);
         }
     }
 
     /// Carries out all effects. Answers go first, and out at once: a caller waits for nothing that does not wait for it.
     async fn drain(&mut self) {
-        let effects: Vec<_> = iter::from_fn(|| self.registry.poll_effect()).inspect(trace::effect).collect();
+        let effects: Vec<_> = iter::from_fn(|| self.core.poll_effect()).inspect(trace::effect).collect();
         let (answers, others): (Vec<_>, Vec<_>) =
             effects.into_iter().partition(|effect| matches!(effect, Effect::Reply { .. }));
         let are_callers_waiting = !answers.is_empty();

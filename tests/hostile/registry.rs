@@ -19,10 +19,10 @@ use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Sought, Target};
 use leasehold_core::profile::Profile;
 use leasehold_core::record::BindingId;
-use leasehold_core::registry::{Config, Registry};
 use leasehold_core::silence::Survey;
 use leasehold_core::time::{BootId, Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
+use leasehold_core::{Config, Core};
 use netns_fixtures::model::{self, Server, Station};
 
 use self::docker::{Own, of_docker};
@@ -67,7 +67,7 @@ enum Doing {
 
 struct Life<'a> {
     script: Script<'a>,
-    registry: Registry,
+    core: Core,
     now: Duration,
     requests: u64,
     unanswered: BTreeSet<RequestId>,
@@ -85,7 +85,7 @@ impl<'a> Life<'a> {
         let server = model::Config { lease: u32::from(script.u16() % 600), ..model::Config::new(subnet) };
         let station = Station::with_server([2, 0, 0, 0, 0, 1], Ipv4Addr::new(192, 0, 2, 1), Server::unjudged(server));
         let mut life = Self {
-            registry: Registry::new(config, script.u8().into()),
+            core: Core::new(config, script.u8().into()),
             now: Duration::from_secs(100_000),
             requests: 0,
             unanswered: BTreeSet::new(),
@@ -157,7 +157,7 @@ impl<'a> Life<'a> {
 
     /// Hands in an input, and takes out its effects.
     fn input(&mut self, input: Input<'_>) {
-        self.registry.handle(self.at(), input);
+        self.core.handle(self.at(), input);
         self.drain();
     }
 
@@ -169,7 +169,7 @@ impl<'a> Life<'a> {
     /// Takes out the effects. They are carried out only when the script says so, except for those that report nothing.
     fn drain(&mut self) -> usize {
         let mut drained = 0;
-        while let Some(effect) = self.registry.poll_effect() {
+        while let Some(effect) = self.core.poll_effect() {
             drained += 1;
             assert!(drained < 200, "one input, and no end of effects: {effect:?}");
             match effect {
@@ -278,7 +278,7 @@ impl<'a> Life<'a> {
         let exchange = ExchangeId(1 << 40);
         let bytes = self.script.bytes();
         let cause = self.link_cause();
-        let before = (self.registry.unknown_ids(), self.registry.poll_timeout());
+        let before = (self.core.unknown_ids(), self.core.poll_timeout());
         let input = match self.script.u8() % 7 {
             0 => Input::Done { op, outcome: Outcome::Persisted(Ok(())) },
             1 => Input::Done { op, outcome: Outcome::Opened(Err(cause)) },
@@ -288,9 +288,9 @@ impl<'a> Life<'a> {
             5 => Input::Unsent { exchange, cause },
             _ => Input::Broken { exchange, cause },
         };
-        self.registry.handle(self.at(), input);
+        self.core.handle(self.at(), input);
         assert_eq!(self.drain(), 0, "an unknown id does something");
-        assert_eq!((self.registry.unknown_ids(), self.registry.poll_timeout()), (before.0 + 1, before.1));
+        assert_eq!((self.core.unknown_ids(), self.core.poll_timeout()), (before.0 + 1, before.1));
     }
 
     /// A frame: the server's answer, whole or damaged, or any bytes.
@@ -314,7 +314,7 @@ impl<'a> Life<'a> {
     }
 
     fn until_timeout(&mut self) {
-        if let Some((at, _)) = self.registry.poll_timeout() {
+        if let Some((at, _)) = self.core.poll_timeout() {
             self.now = self.now.max(at.since_boot());
         }
     }
@@ -322,14 +322,14 @@ impl<'a> Life<'a> {
     /// Wakes the registry until no past time-out is left.
     fn serve(&mut self) {
         for _ in 0..64 {
-            self.registry.handle_timeout(self.at());
+            self.core.handle_timeout(self.at());
             self.drain();
-            match self.registry.poll_timeout() {
+            match self.core.poll_timeout() {
                 Some((at, _)) if at.since_boot() <= self.now => {}
                 _ => return,
             }
         }
-        panic!("{:?} at {:?} has come and stays", self.registry.poll_timeout(), self.now);
+        panic!("{:?} at {:?} has come and stays", self.core.poll_timeout(), self.now);
     }
 
     /// Every wait has an end: whatever fails from now on, each request is answered.
@@ -348,7 +348,7 @@ impl<'a> Life<'a> {
             self.until_timeout();
             self.serve();
         }
-        panic!("never answered: {:?}, next {:?}", self.unanswered, self.registry.poll_timeout());
+        panic!("never answered: {:?}, next {:?}", self.unanswered, self.core.poll_timeout());
     }
 
     fn open_socket(&mut self) -> Option<ExchangeId> {
@@ -405,7 +405,7 @@ impl<'a> Life<'a> {
             wanted: self.script.flag().then_some(wanted),
             profile: self.profile(),
             timeout: Duration::from_secs(u64::from(self.script.u8()) + 1),
-            pool: None,
+            limits: None,
         }))
     }
 

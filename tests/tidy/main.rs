@@ -82,22 +82,27 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 22] = [
+const LAYERS: [(&str, &str); 26] = [
+    ("core", "docker registry outbox effect time"),
+    (
+        "docker",
+        "docker registry outbox timers backoff grant dhcpv4 effect limits record network pool identity link wire time",
+    ),
     (
         "registry",
-        "registry binding interface outbox backoff conflict profile grant dhcpv4 wire effect silence event record network pool identity link time",
+        "registry binding interface outbox timers backoff conflict profile grant dhcpv4 wire effect limits silence event record network pool identity link time",
     ),
     (
         "binding",
-        "binding interface outbox backoff plan conflict profile grant dhcpv4 wire effect silence event record pool identity link time",
+        "binding interface outbox backoff plan conflict profile grant dhcpv4 wire effect limits silence event record identity link time",
     ),
     ("interface", "interface plan backoff grant effect identity link record wire time"),
     ("outbox", "outbox dhcpv4 wire effect event record network identity link time"),
     ("plan", "grant link"),
     ("profile", "dhcpv4 grant"),
     ("grant", ""),
-    ("failure", "dhcpv4 wire silence identity link network pool"),
-    ("effect", "failure profile grant dhcpv4 wire silence record network pool identity link time"),
+    ("failure", "dhcpv4 wire silence identity limits link network pool"),
+    ("effect", "failure limits profile grant dhcpv4 wire silence record network pool identity link time"),
     ("event", "identity time"),
     ("silence", "identity"),
     ("record", "profile grant dhcpv4 event network pool identity link time"),
@@ -107,7 +112,9 @@ const LAYERS: [(&str, &str); 22] = [
     ("link", "wire network identity"),
     ("identity", "wire"),
     ("wire", "wire"),
-    ("pool", "profile identity time"),
+    ("limits", ""),
+    ("timers", "effect time"),
+    ("pool", "limits profile identity time"),
     ("network", "wire identity time"),
     ("time", ""),
     ("backoff", ""),

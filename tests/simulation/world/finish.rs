@@ -17,7 +17,7 @@ use super::ledger::is_leaving;
 use super::{Event, SECOND, World};
 use crate::subject::key_of;
 use crate::watch::Rule;
-use leasehold_core::registry::Kept;
+use leasehold_core::Kept;
 
 /// How long until all callers are done, an absent daemon is back, and pending starts have happened.
 const SETTLE: Duration = Duration::from_secs(3 * 3600);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use leasehold_core::Config;
 use leasehold_core::effect::{ExchangeId, Row};
 use leasehold_core::event::Event;
 use leasehold_core::record::{Record, RecordState};
-use leasehold_core::registry::Config;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, ClientKey, Kind, arp};
