@@ -254,7 +254,13 @@ impl World {
         let ours = lease.map(|lease| actor.as_told(lease).address);
         let there = wire.addresses();
         let wanted: BTreeSet<_> = ours.into_iter().chain(actor.foreign.iter().copied()).collect();
-        let there: BTreeSet<_> = there.into_iter().collect();
+        // An address of others in the lease's subnet goes with that one. A change that is cut short leaves a /32 in its place.
+        let stands_in = |there: &Ipv4Net| {
+            let cut_short = self.stats.crashes > 0 || self.links_fail;
+            let shorter = actor.foreign.iter().find(|own| own.addr() == there.addr() && there.prefix_len() == 32);
+            shorter.filter(|own| cut_short && !wire.addresses().contains(own)).copied()
+        };
+        let there: BTreeSet<_> = there.into_iter().map(|there| stands_in(&there).unwrap_or(there)).collect();
         let metric = actor.metric(&self.plan);
         let routes = lease.map(|lease| routes_of(&actor.as_told(lease), metric)).unwrap_or_default();
         let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
