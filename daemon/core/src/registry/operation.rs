@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 
-use crate::binding::without;
 use crate::effect::{Add, Failure, OpId, RequestId};
+use crate::grant::policy::{OnChange, OnExpiry};
 use crate::identity::Identity;
 use crate::link::{Link, LinkCause, LinkView, Place, Step, Target};
+use crate::plan;
 use crate::record::BindingId;
 use crate::time::{Instant, whole_millis};
 use crate::wire::Mac;
@@ -145,8 +146,13 @@ impl Admission {
 
     /// Returns the steps that take off the interface what its container ran with before, if that is not held by anybody.
     pub(super) fn leavings(&self, view: &LinkView) -> Vec<Step> {
-        let there = self.ran_with.filter(|_| !self.cleared);
-        there.map(|address| without(address.into(), &view.addresses, &self.add.profile.policy)).unwrap_or_default()
+        let policy = &self.add.profile.policy;
+        let stays = policy.on_expiry == OnExpiry::Keep || policy.on_change == OnChange::Keep;
+        let there = self.ran_with.map(IpNet::V4).filter(|address| view.addresses.contains(address));
+        match there.filter(|_| !self.cleared && !stays) {
+            Some(address) => plan::without(address, &view.addresses),
+            None => Vec::new(),
+        }
     }
 
     pub(super) fn identity(&self, view: &LinkView) -> Identity {
