@@ -112,7 +112,7 @@ impl Store {
         let extended = matches!(event.kind, EventKind::Renewed | EventKind::Rebound);
         let last = self.events[first..].iter().rfind(|other| other.attachment == event.attachment) == Some(event);
         let records: Vec<_> = self.durable.values().filter(|record| record.attachment == event.attachment).collect();
-        let is_there = records.iter().any(|record| Some(record.lease.address) == event.address);
+        let is_there = records.iter().any(|record| Some(record.lease.address.into()) == event.address);
         let held = records.iter().any(|record| record.state == RecordState::Bound);
         last && !is_there && (new || extended && held)
     }

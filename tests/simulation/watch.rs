@@ -8,7 +8,8 @@ use leasehold_core::effect::{
 };
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::link::{Hears, Link, Place, Sockets, Target};
-use leasehold_core::record::{BindingId, Change, DockerKey, DockerRecord, RecordState};
+use leasehold_core::record::{BindingId, Change, DockerKey, DockerRecord, Record, RecordState};
+use leasehold_core::tenure::Tenure;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Violation, code};
 
@@ -422,13 +423,13 @@ impl Watch {
             (Call::Add(add), Answer::Leased { .. }) if asked.overtaken => {
                 Some(breach(Rule::DelOvertaken, format!("{} was leased after its DEL", add.attachment)))
             }
-            (Call::Add(add), Answer::Leased { lease, .. }) => {
+            (Call::Add(add), Answer::Leased { tenures }) => {
                 let durable = store.known().any(|record| {
                     let bound = record.attachment == add.attachment && record.state == RecordState::Bound;
                     // Times are not in the answer: an extension may wait for the store.
-                    bound && record.lease.grants_the_same(lease)
+                    bound && tenures.iter().all(|told| is_of(record, add, told))
                 });
-                (!durable).then(|| breach(Rule::NotDurable, format!("{}: {lease:?}", add.attachment)))
+                (!durable).then(|| breach(Rule::NotDurable, format!("{}: {tenures:?}", add.attachment)))
             }
             (Call::Network(NetworkCall::CreateEndpoint(request)), Answer::Network(NetworkAnswer::Endpoint(record))) => {
                 let key = DockerKey::Endpoint(request.id.clone());
@@ -457,6 +458,11 @@ impl Watch {
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
         }
     }
+}
+
+/// Returns whether a record is what the caller of an ADD was told.
+pub(crate) fn is_of(record: &Record, add: &Add, told: &Tenure) -> bool {
+    record.lease.tenure(&add.profile.policy).told().grants_the_same(told)
 }
 
 /// Returns whether sockets may be a conflict window's, which come in addition to others. Those of a RELEASE look the same, and

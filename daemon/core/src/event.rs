@@ -3,9 +3,9 @@
 //! The store numbers events and keeps the latest; the names of kinds are for programs and stay as they are.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Attachment;
@@ -25,10 +25,10 @@ pub struct Event {
     pub kind: EventKind,
     /// The address that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<Ipv4Net>,
+    pub address: Option<IpNet>,
     /// The server that it came from, or goes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<Ipv4Addr>,
+    pub server: Option<IpAddr>,
     /// Why. Text from the wire is escaped in it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,
@@ -47,6 +47,14 @@ pub struct Run {
 }
 
 impl Event {
+    /// Returns its address, if that is of IPv4.
+    pub fn v4(&self) -> Option<Ipv4Net> {
+        match self.address? {
+            IpNet::V4(net) => Some(net),
+            IpNet::V6(_) => None,
+        }
+    }
+
     /// Returns whether the next event of the same attachment may stand for this one too: it says that a lease was extended
     /// without change. These never end, but the journal does.
     pub fn may_run(&self) -> bool {
@@ -171,7 +179,7 @@ mod tests {
             attachment: Attachment::cni("lan", "c", "eth0"),
             kind,
             address: Some("10.0.0.7/24".parse().unwrap()),
-            server: Some(Ipv4Addr::new(10, 0, 0, 1)),
+            server: Some([10, 0, 0, 1].into()),
             cause: text("renewal at T1"),
             run: None,
         }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold_core::effect::{Answer, Call, Failure, RequestId};
+use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::effect::{Answer, Call, Failure, NetworkAnswer, RequestId};
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Cookie;
 
@@ -79,18 +80,16 @@ impl World {
             return self.wiring_answered(lan, &asked.call, Some(&answer));
         }
         // A lease for which no IPAM driver was asked comes with its endpoint.
-        let answer = match (asked.role == Role::Add, asked.lease.take()) {
-            (true, Some(lease)) => Answer::Leased { lease: Box::new(lease), grant: Box::default() },
-            _ => answer,
-        };
-        self.stats.count_many("endpoints whose lease was gone", usize::from(is_without_lease(&asked.role, &answer)));
+        let lease = asked.lease.take();
+        let is_without_lease = lease.is_none() && is_without_lease(&asked.role, &answer);
+        self.stats.count_many("endpoints whose lease was gone", usize::from(is_without_lease));
         let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
         match asked.role {
-            Role::Add if self.actors[index].phase == Phase::Adding && is_without_lease(&asked.role, &answer) => {
+            Role::Add if self.actors[index].phase == Phase::Adding && is_without_lease => {
                 self.end_by_del(index);
             }
-            Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, &asked, answer),
-            Role::Again if self.actors[index].phase == Phase::Live => self.added_again(index, answer),
+            Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, &asked, answer, lease),
+            Role::Again if self.actors[index].phase == Phase::Live => self.added_again(index, answer, lease),
             Role::Del if self.actors[index].phase == Phase::Ending => self.deleted(index, answer),
             Role::Check if self.actors[index].phase == Phase::Live => self.checked(index, answer),
             Role::Endpoint | Role::Join | Role::Unmake => self.endpoint_answered(index, &asked.role, Some(answer)),
@@ -122,16 +121,16 @@ impl World {
         }
     }
 
-    fn added(&mut self, index: usize, asked: &Asked, answer: Answer) {
+    fn added(&mut self, index: usize, asked: &Asked, answer: Answer, lease: Option<Lease>) {
         self.an_add_ends();
         match answer {
-            Answer::Leased { lease, .. } => {
+            Answer::Leased { .. } | Answer::Network(NetworkAnswer::Endpoint(_)) if let Some(lease) = lease => {
                 self.stats.count("ADD leased");
                 let lan = self.actors[index].lan;
                 self.judge_rogue(lan, Some(lease.server));
-                self.actors[index].told = Some((*lease).clone());
+                self.actors[index].told = Some(lease.clone());
                 self.actors[index].told_at = self.now;
-                let lease = Box::new(self.actors[index].as_told(&lease));
+                let lease = self.actors[index].as_told(&lease);
                 let actor = &self.actors[index];
                 if !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac) {
                     self.actors[index].excused = true;
@@ -162,6 +161,7 @@ impl World {
                 self.explain(index, asked, &failure);
                 self.end_by_del(index);
             }
+            Answer::Leased { .. } => {}
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
             Answer::Pool { .. }
             | Answer::PoolReleased
@@ -253,19 +253,21 @@ impl World {
         others.any(|(_, other)| lives(other) && known(other) == own)
     }
 
-    fn added_again(&mut self, index: usize, answer: Answer) {
+    fn added_again(&mut self, index: usize, answer: Answer, lease: Option<Lease>) {
         self.excuse_lapsed(index);
         let actor = &self.actors[index];
         let Some(told) = actor.told.clone() else { return };
         match answer {
-            Answer::Leased { lease, .. } if lease.address == told.address || actor.excused => {
+            Answer::Leased { .. }
+                if let Some(lease) = lease.filter(|lease| lease.address == told.address || actor.excused) =>
+            {
                 self.stats.count("ADD again leased");
                 // A lease that had ended took its address off the link; main plugins put on what they are told.
                 if let Some(at) = actor.at {
                     self.actors[index].meddled |= lease.address != told.address;
                     self.plug(at, &lease);
                 }
-                self.actors[index].told = Some(*lease);
+                self.actors[index].told = Some(lease);
                 self.actors[index].told_at = self.now;
             }
             // What failed ends with a DEL.

@@ -17,7 +17,7 @@ use netns_fixtures::model::{Arp, ClientKey, Message, arp, code};
 use super::actor::{Actor, Form, Phase};
 use super::wire::answer_to;
 use super::{MILLI, Micros, SECOND, World};
-use crate::subject::{add_of, arp_of, is_nobodys};
+use crate::subject::{add_of, arp_of, granted, is_nobodys};
 use crate::watch::Rule;
 
 /// How many DECLINEs an ADD may send, and how many addresses of a LAN in a row before new tries are held back (RFC 5227 §1.1).
@@ -250,8 +250,8 @@ impl World {
             }
             return;
         }
-        let leased = if let Answer::Leased { lease, .. } = answer { Some(lease.ip()) } else { None };
-        self.add_ends(index, leased);
+        let leased = if let Answer::Leased { tenures } = answer { granted(tenures) } else { None };
+        self.add_ends(index, leased.map(|(address, _)| address));
     }
 
     /// The core has a link made for an endpoint, whose ADD has ended with that. What it hears from here on is about a lease that is

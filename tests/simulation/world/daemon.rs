@@ -14,7 +14,7 @@ use super::ledger::Excuse;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
 use crate::plan::{CrashPoint, EffectKind, Wires, happens};
-use crate::subject::{Subject, add_of, is_collected, key_of, message_of};
+use crate::subject::{Subject, add_of, granted, is_collected, key_of, message_of};
 use crate::trace::Brief;
 use crate::watch::{Holder, Rule};
 
@@ -321,9 +321,9 @@ impl World {
     /// Returns who is told of a lease by an effect.
     fn new_holder(&self, effect: &Effect) -> Option<(Attachment, Holder)> {
         let Effect::Reply { id, answer } = effect else { return None };
-        let lease = match answer {
-            Answer::Leased { lease, .. } => &**lease,
-            answer => &self.lease_of(answer)?,
+        let (address, server) = match answer {
+            Answer::Leased { tenures } => granted(tenures)?,
+            answer => self.lease_of(answer).map(|lease| (lease.ip(), lease.server))?,
         };
         // An intruder goes as soon as it has its answer, or none.
         let asked = self.requests.get(id).filter(|asked| !matches!(asked.role, Role::Intruder(_)))?;
@@ -337,8 +337,7 @@ impl World {
         let to_come = actor.docker && here && actor.netns.is_some();
         let mac = link.map(|wire| wire.mac).or(to_come.then_some(actor.mac))?;
         let lan = self.segments.iter().position(|segment| segment.lan == add.lan)?;
-        let holder =
-            Holder { lan, mac, client_id: add.client_id.resolve(mac), address: lease.ip(), server: lease.server };
+        let holder = Holder { lan, mac, client_id: add.client_id.resolve(mac), address, server };
         Some((add.attachment.clone(), holder))
     }
 

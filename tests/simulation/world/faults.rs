@@ -279,7 +279,7 @@ impl World {
             let detail = format!("{}: {} {} µs after its REQUEST", event.attachment, event.cause, self.now - asked);
             self.fail(Rule::Rogue, detail);
         }
-        if let (false, Some(address)) = (self.calm, event.address) {
+        if let (false, Some(address)) = (self.calm, event.v4()) {
             self.excuse(who.0, address.addr(), "refused by a rogue");
         }
     }

@@ -117,7 +117,7 @@ impl World {
         let is_left = |event: &&Event| ["not given back", "was kept"].iter().any(|why| event.cause.starts_with(why));
         let told = self.store.events[first..].iter().filter(is_left);
         let is_it = |record: &Record, event: &Event| {
-            record.attachment == event.attachment && Some(record.lease.address) == event.address
+            record.attachment == event.attachment && Some(record.lease.address.into()) == event.address
         };
         let past = told.filter_map(|event| self.store.past.values().chain(going).find(|record| is_it(record, event)));
         for record in past.cloned().collect::<Vec<_>>() {

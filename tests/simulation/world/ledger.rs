@@ -3,19 +3,19 @@
 //! A grant is entered under the name that its client uses. A server that knows its clients in another way has one lease for all
 //! that it does not tell apart: whichever of them holds the address has it.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{BindingState, ExchangeId, Row};
-use leasehold_core::identity::ClientId;
+use leasehold_core::identity::{ClientId, Lan};
 use leasehold_core::record::Record;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Knows, Message, Purpose, code};
 
 use super::actor::Actor;
 use super::{SECOND, World};
-use crate::subject::{key_of, message_of};
+use crate::subject::{granted, key_of, message_of};
 use crate::watch::Rule;
 
 /// A lease as its server knows it: LAN, server identifier, address, client.
@@ -264,11 +264,9 @@ impl World {
             for server in segment.honest().iter().filter_map(|station| station.server()) {
                 for (address, lease) in server.leases(now) {
                     let holds = |row: &&Row| {
-                        self.known_as(&row.identity.client_id, row.identity.chaddr) == lease.client
-                            && row
-                                .lease
-                                .as_ref()
-                                .is_some_and(|held| (held.ip(), held.server) == (address, server.config().id))
+                        let by = row.identity.as_ref().map(|by| self.known_as(&by.client_id, by.chaddr));
+                        let held = row.tenure.as_ref().and_then(|tenure| granted(std::slice::from_ref(tenure)));
+                        by == Some(lease.client.clone()) && held == Some((address, server.config().id))
                     };
                     if !rows.iter().any(|row| holds(&row)) {
                         found.push((lan, server.config().id, address, lease.name.clone()));
@@ -302,17 +300,21 @@ impl World {
 
     /// Checks that no two attachments of a LAN hold one address, whatever servers gave them.
     pub(super) fn examine_shared(&mut self, rows: &[Row]) {
-        let held = |row: &&Row| !is_leaving(row) && row.expires != Some(Duration::ZERO);
-        let held = rows.iter().filter(held).filter_map(|row| Some((row, row.lease.as_ref()?.ip())));
+        let held = |row: &&Row| !is_leaving(row) && row.ends != Some(Duration::ZERO);
+        let held = rows.iter().filter(held).filter_map(|row| Some((row, row.tenure.as_ref()?.ip())));
         let held = held.collect::<Vec<_>>();
         for (at, (row, address)) in held.iter().enumerate() {
-            let same = |(o, a): &&(&Row, Ipv4Addr)| a == address && o.identity.lan == row.identity.lan;
+            let same = |(other, a): &&(&Row, IpAddr)| a == address && lan_of(other) == lan_of(row);
             if let Some((other, _)) = held[at + 1..].iter().find(same) {
                 let detail = format!("{} and {} both hold {address}", row.attachment, other.attachment);
                 return self.fail(Rule::Twice, detail);
             }
         }
     }
+}
+
+fn lan_of(row: &Row) -> Option<&Lan> {
+    row.identity.as_ref().map(|identity| &identity.lan)
 }
 
 /// Returns whether a binding is on its way back, or kept in case its container returns.

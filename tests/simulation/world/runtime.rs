@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{Call, RequestId};
 use leasehold_core::link::{KernelEvent, Place};
@@ -202,10 +202,10 @@ impl World {
         }
         match self.rng.u32(..100) {
             0..20 => {
-                let expected = self.actors[index].told.iter().map(|lease| lease.address).collect();
+                let expected = self.actors[index].told.iter().map(|lease| lease.address.into()).collect();
                 self.ask_check(index, Role::Check, expected);
             }
-            20..25 => self.ask_check(index, Role::WrongCheck, vec![WRONG]),
+            20..25 => self.ask_check(index, Role::WrongCheck, vec![WRONG.into()]),
             25..35 => {
                 self.ask_again(index);
                 self.stay(index);
@@ -299,7 +299,7 @@ impl World {
         self.ask(index, Role::Intruder(cookie), Call::Add(Box::new(add)), self.now);
     }
 
-    fn ask_check(&mut self, index: usize, role: Role, expected: Vec<Ipv4Net>) {
+    fn ask_check(&mut self, index: usize, role: Role, expected: Vec<IpNet>) {
         let attachment = self.actors[index].attachment.clone();
         self.ask(index, role, Call::Check { attachment, expected }, self.now);
         self.stay(index);

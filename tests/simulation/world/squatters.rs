@@ -10,6 +10,7 @@ use leasehold_core::event::EventKind;
 use leasehold_core::grant::policy::Detection;
 use leasehold_core::identity::Attachment;
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::tenure::Tenure;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, Kind, arp, code};
@@ -104,14 +105,14 @@ impl World {
             }
             if event.kind == EventKind::Declined {
                 let lan = self.actors.iter().find(|actor| actor.attachment == *who).map(|actor| actor.lan);
-                declined.extend(lan.zip(event.address.map(|address| address.addr())));
+                declined.extend(lan.zip(event.v4().map(|address| address.addr())));
             }
             let another = match event.kind {
                 EventKind::Acquired | EventKind::Adopted => true,
                 EventKind::Changed => ["new lease", "address was"].iter().any(|cause| event.cause.contains(cause)),
                 _ => false,
             };
-            if let Some(address) = event.address.filter(|_| another) {
+            if let Some(address) = event.v4().filter(|_| another) {
                 self.squatted.watched.remove(who);
                 ended.extend(self.actors.iter().find(|actor| actor.attachment == *who).map(|actor| actor.lan));
                 if hears {
@@ -129,7 +130,7 @@ impl World {
             return;
         }
         for row in rows.iter().filter(|row| !is_leaving(row)) {
-            let Some(address) = row.lease.as_ref().map(|lease| lease.ip()) else { continue };
+            let Some(address) = row.tenure.as_ref().and_then(Tenure::v4).map(|net| net.addr()) else { continue };
             let lives = |actor: &&Actor| actor.phase == Phase::Live && actor.attachment == row.attachment;
             let Some(actor) = self.actors.iter().find(lives) else { continue };
             let Some(squatter) = self.squatted.squatters.get(&(actor.lan, address)) else { continue };

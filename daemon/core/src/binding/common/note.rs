@@ -48,8 +48,8 @@ impl Common {
         cx: &Cx<'_>,
     ) -> Event {
         // A lease of which only the address is known has no server yet.
-        let server = Some(lease.server).filter(|server| !server.is_unspecified());
-        let (attachment, address) = ((*self.attachment).clone(), Some(lease.address));
+        let server = Some(lease.server).filter(|server| !server.is_unspecified()).map(Into::into);
+        let (attachment, address) = ((*self.attachment).clone(), Some(lease.address.into()));
         Event { wall: cx.now.wall, attachment, kind, address, server, cause: cause.to_string(), run: None }
     }
 
