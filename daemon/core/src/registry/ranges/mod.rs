@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::networks::Compared;
 pub(super) use self::networks::Ranges;
+use self::networks::{Compared, Missing};
 use super::Registry;
 use crate::effect::{FileChange, FoundFile, Outcome, RangeAdd};
 use crate::event::{Event, EventKind};
@@ -165,18 +165,33 @@ impl Registry {
         }
     }
 
-    /// Concludes what a look at an attachment's namespace says. What is missing is gone only where another is seen.
+    /// Concludes what a look at an attachment's namespace says. What is missing is gone only where another is seen then, and it is
+    /// still missing after that.
     pub(super) fn saw_namespace(&mut self, now: Now, attachment: &Attachment, netns: &Path, life: Life) {
         let directory = directory_of(netns);
         match life {
             Life::Lives(_) => {
-                let missing = self.ranges.sight.saw(directory);
+                let missing = self.ranges.sight.saw(directory, attachment);
                 self.look_at_ranges(|attachment| missing.contains(attachment));
             }
-            Life::Missing if self.ranges.sight.misses(directory, &Arc::new(attachment.clone())) => {
-                self.range_ends(now, attachment, "its namespace is gone");
+            Life::Missing if self.ranges.held(attachment).is_some() => {
+                match self.ranges.sight.misses(directory, &Arc::new(attachment.clone())) {
+                    Missing::Gone => self.range_ends(now, attachment, "its namespace is gone"),
+                    Missing::Doubted => self.look_at_another(directory),
+                    Missing::DoubtedStill => {}
+                }
             }
             Life::Missing | Life::Unclear => {}
+        }
+    }
+
+    /// Looks at a namespace in a directory where one is missing, to see whether any is seen there.
+    fn look_at_another(&mut self, directory: &Path) {
+        let sight = &self.ranges.sight;
+        let is_one = |by: &Attachment, netns: &Path| directory_of(netns) == directory && !sight.doubts(directory, by);
+        let other = self.ranges.all_held().find(|(by, held)| !held.is_leaving && is_one(by, &held.record.netns));
+        if let Some(other) = other.map(|(by, _)| by.clone()) {
+            self.look_at_ranges(|attachment| *attachment == *other);
         }
     }
 

@@ -50,11 +50,23 @@ pub(in crate::registry) struct Held {
     pub(in crate::registry) is_leaving: bool,
 }
 
-/// Which namespaces are missing where others are seen.
+/// Which namespaces are missing, and where that is believed: what a daemon once saw says nothing of what it sees now.
 #[derive(Debug, Default)]
 pub(super) struct Sight {
-    seen: BTreeSet<PathBuf>,
     missing: BTreeMap<PathBuf, BTreeSet<Arc<Attachment>>>,
+    /// Those whose next look counts: another namespace of their directory was seen since the last.
+    vouched: BTreeSet<Arc<Attachment>>,
+}
+
+/// What it means that a namespace is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// It is gone.
+    Gone,
+    /// It may be out of sight, which a look at another in its directory decides.
+    Doubted,
+    /// The same, as before.
+    DoubtedStill,
 }
 
 #[derive(Debug, Default)]
@@ -71,19 +83,39 @@ struct Network {
 }
 
 impl Sight {
-    /// A namespace was seen. Returns the attachments whose namespaces are missing in the same directory.
-    pub(super) fn saw(&mut self, directory: &Path) -> BTreeSet<Arc<Attachment>> {
-        self.seen.insert(directory.to_owned());
-        self.missing.remove(directory).unwrap_or_default()
+    /// A namespace was seen. Returns the attachments whose namespaces are missing in the same directory: they are looked at once
+    /// more, and that counts.
+    pub(super) fn saw(&mut self, directory: &Path, attachment: &Attachment) -> BTreeSet<Arc<Attachment>> {
+        self.vouched.remove(attachment);
+        let mut missing = self.missing.remove(directory).unwrap_or_default();
+        missing.remove(attachment);
+        self.vouched.extend(missing.iter().cloned());
+        missing
     }
 
-    /// A namespace is missing. Returns whether it is gone, rather than out of sight.
-    pub(super) fn misses(&mut self, directory: &Path, attachment: &Arc<Attachment>) -> bool {
-        let is_gone = self.seen.contains(directory);
-        if !is_gone {
-            self.missing.entry(directory.to_owned()).or_default().insert(attachment.clone());
+    /// A namespace is missing.
+    pub(super) fn misses(&mut self, directory: &Path, attachment: &Arc<Attachment>) -> Missing {
+        if self.vouched.remove(attachment) {
+            return Missing::Gone;
         }
-        is_gone
+        match self.missing.entry(directory.to_owned()).or_default().insert(attachment.clone()) {
+            true => Missing::Doubted,
+            false => Missing::DoubtedStill,
+        }
+    }
+
+    /// Returns whether an attachment's namespace is missing.
+    pub(super) fn doubts(&self, directory: &Path, attachment: &Attachment) -> bool {
+        self.missing.get(directory).is_some_and(|missing| missing.contains(attachment))
+    }
+
+    /// Forgets an attachment that has nothing any more.
+    fn forget(&mut self, attachment: &Attachment) {
+        self.vouched.remove(attachment);
+        self.missing.retain(|_, missing| {
+            missing.remove(attachment);
+            !missing.is_empty()
+        });
     }
 }
 
@@ -239,11 +271,13 @@ impl Ranges {
     /// Forgets what an attachment has. Its addresses are free already.
     pub(in crate::registry) fn drop_held(&mut self, attachment: &Attachment) {
         self.held.remove(attachment);
+        self.sight.forget(attachment);
     }
 
     /// Forgets what an attachment has, and returns it. Its addresses are free.
     pub(in crate::registry) fn release(&mut self, attachment: &Attachment) -> Option<RangeRecord> {
         let Held { record, .. } = self.held.remove(attachment)?;
+        self.sight.forget(attachment);
         let addresses: Vec<_> = record.given.iter().map(|given| given.address.addr()).collect();
         self.vacate(attachment, &addresses);
         if let (Some(id), Attachment::Cni { network, .. }) = (&record.returns_as, attachment) {

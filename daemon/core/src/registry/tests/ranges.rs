@@ -406,6 +406,22 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() {
     );
 }
 
+/// Somebody unmounts the directory of the namespaces under a daemon that has seen them: nothing tells that one ended.
+#[test]
+fn a_daemon_that_sees_no_namespace_any_more_gives_nothing_back() {
+    let mut host = Host::new();
+    host.given(add("a", 1, &SMALL)).expect("an address");
+    host.given(add("b", 2, &SMALL)).expect("an address");
+    let live = std::mem::take(&mut host.live);
+    host.input(Input::Kernel(KernelEvent::Missed));
+    assert!(host.check("a") && host.check("b"), "it saw them before, but sees nothing now");
+    host.live = live;
+    host.input(Input::Kernel(KernelEvent::Missed));
+    host.live.remove(&path(2));
+    host.input(Input::Kernel(KernelEvent::Missed));
+    assert_eq!(["a", "b"].map(|container| host.check(container)), [true, false]);
+}
+
 /// A shim asks the next daemon again if the one before it was killed before its answer.
 #[test]
 fn an_add_that_was_not_answered_is_answered_by_the_next_daemon() {
