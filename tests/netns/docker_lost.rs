@@ -86,7 +86,9 @@ fn outlive(loss: Loss) -> Result<(), Error> {
         "no lease was lost:\n{seen}"
     );
     let rows = lab.daemon().list()?;
-    assert!(rows.len() == 3 && rows.iter().all(|row| row["state"] == "BOUND"), "{rows:?}");
+    // With a T1 of five seconds one of them may just be extending its lease.
+    let is_held = |row: &serde_json::Value| ["BOUND", "RENEWING"].iter().any(|state| row["state"] == *state);
+    assert!(rows.len() == 3 && rows.iter().all(is_held), "{rows:?}");
     let refused = docker.run(&theirs, "aux", RunPlan { address: Some(aux), ..RunPlan::default() });
     assert!(refused.is_err_and(|error| error.to_string().contains("reserved")), "it is reserved still");
 
