@@ -1,8 +1,8 @@
 //! Which offer a client asks for, and what it does when that comes to nothing.
 //!
 //! The first offer is as good as any, except one of an unwanted address, or one from a server that has failed the client since
-//! its caller began to wait: such a server never acknowledges, refuses what it offers, or offers what is in use, and it often
-//! answers first. These offers wait a moment for a better one. An offer that comes while another is being requested is kept
+//! its caller began to wait, or with DECLINEs in a row, after which the pauses grow: such a server never acknowledges, refuses
+//! what it offers, or offers what is in use, and it often answers first. These offers wait a moment for a better one. An offer that comes while another is being requested is kept
 //! until that is granted.
 
 use std::net::Ipv4Addr;
@@ -144,9 +144,9 @@ impl Client {
         true
     }
 
-    /// Makes the offers of a server wait for those of others, as long as a caller waits.
+    /// Makes the offers of a server wait for those of others, as long as that matters.
     pub(super) fn shun(&mut self, server: Ipv4Addr) {
-        if self.waited_for {
+        if self.minds_failures() {
             let shunned = &mut self.count().shunned;
             shunned.retain(|earlier| *earlier != server);
             if shunned.len() == MOST_SHUNNED {
@@ -154,6 +154,11 @@ impl Client {
             }
             shunned.push(server);
         }
+    }
+
+    /// Returns whether the next try may come too late: a caller waits, or the pause has grown with DECLINEs in a row.
+    pub(super) fn minds_failures(&self) -> bool {
+        self.waited_for || self.declines > 0
     }
 
     fn shuns(&self, server: Ipv4Addr) -> bool {

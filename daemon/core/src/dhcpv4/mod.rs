@@ -352,6 +352,7 @@ impl Client {
     /// Tells the client that no other station uses its address: the next conflict is the first in a row.
     pub fn is_free(&mut self) {
         self.declines = 0;
+        self.forget_failures();
     }
 
     /// Tells the client whether the leased address is on the interface. If not, no server can answer to it (nobody answers ARP
@@ -411,9 +412,10 @@ impl Client {
         tally.last_unsent = Some(cause);
     }
 
-    /// Begins to count anew. Which servers failed the waiting caller is kept.
+    /// Begins to count anew. Which servers failed the client is kept as long as that matters.
     fn begin_tally(&mut self, naks: u32) {
-        let shunned = self.tally.take().filter(|_| self.waited_for).map_or_else(Vec::new, |tally| tally.shunned);
+        let minds = self.minds_failures();
+        let shunned = self.tally.take().filter(|_| minds).map_or_else(Vec::new, |tally| tally.shunned);
         let is_new = naks == 0 && shunned.is_empty();
         self.tally = (!is_new).then(|| Box::new(Tally { naks, shunned, ..Tally::default() }));
     }
@@ -425,8 +427,14 @@ impl Client {
     /// Tells the client that no caller is waiting any more: it may take its time.
     pub fn not_waited_for(&mut self) {
         self.waited_for = false;
-        self.tally.iter_mut().for_each(|tally| tally.shunned.clear());
-        self.tally.take_if(|tally| **tally == UNTRIED);
+        self.forget_failures();
+    }
+
+    fn forget_failures(&mut self) {
+        if !self.minds_failures() {
+            self.tally.iter_mut().for_each(|tally| tally.shunned.clear());
+            self.tally.take_if(|tally| **tally == UNTRIED);
+        }
     }
 
     /// Returns the lease that, as far as is known, a server holds for this client: the one held, or else the last one that a

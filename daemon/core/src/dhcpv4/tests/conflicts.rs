@@ -52,19 +52,30 @@ fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_so
 
 #[test]
 fn a_server_that_offers_what_is_in_use_twice_in_a_row_waits_for_anothers_offer() {
-    let (mut stage, mut xid) = requesting();
-    for round in 1..=2 {
-        let now = stage.deadline().0 - Duration::from_millis(500);
-        stage.signal(now, CONFLICT);
-        assert_declined(&stage.answer(now, &Reply::new(ACK, xid, 600)));
-        let (now, output) = stage.next(Timer::Discover, &["DISCOVER"]);
-        xid = sent(&output.frames[0]).xid();
-        let offered = stage.answer(now, &Reply::new(OFFER, xid, 600));
-        assert_eq!(names(&offered).is_empty(), round == 2, "an address that is in use does not make a bad server");
+    for waited_for in [true, false] {
+        let (mut stage, mut xid) = requesting();
+        if !waited_for {
+            stage.client.not_waited_for();
+        }
+        for round in 1..=2 {
+            let now = stage.deadline().0 - Duration::from_millis(500);
+            stage.signal(now, CONFLICT);
+            assert_declined(&stage.answer(now, &Reply::new(ACK, xid, 600)));
+            let (now, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+            xid = sent(&output.frames[0]).xid();
+            let offered = stage.answer(now, &Reply::new(OFFER, xid, 600));
+            assert_eq!(names(&offered).is_empty(), round == 2, "an address that is in use does not make a bad server");
+        }
+        let now = stage.deadline().0 - Duration::from_millis(1);
+        let good = Reply { yiaddr: [192, 0, 2, 60].into(), ..Reply::new(OFFER, xid, 600) }.with(54, &[192, 0, 2, 9]);
+        assert_eq!(sent(&stage.answer(now, &good).frames[0]).option(54), Some(&[192, 0, 2, 9][..]));
+        stage.answer(
+            now,
+            &Reply { yiaddr: [192, 0, 2, 60].into(), ..Reply::new(ACK, xid, 600) }.with(54, &[192, 0, 2, 9]),
+        );
+        stage.client.is_free();
+        assert_eq!(stage.client.tally().declined, None, "a client that holds a lease remembers nothing of that");
     }
-    let now = stage.deadline().0 - Duration::from_millis(1);
-    let good = Reply { yiaddr: [192, 0, 2, 60].into(), ..Reply::new(OFFER, xid, 600) }.with(54, &[192, 0, 2, 9]);
-    assert_eq!(sent(&stage.answer(now, &good).frames[0]).option(54), Some(&[192, 0, 2, 9][..]));
 }
 
 #[test]
@@ -141,7 +152,10 @@ fn an_address_that_is_free_makes_the_next_conflict_the_first() {
         assert_eq!(stage.deadline(), (at(now) + Duration::from_secs(pause), Timer::Discover));
         let (due, output) = stage.next(Timer::Discover, &["DISCOVER"]);
         let xid = sent(&output.frames[0]).xid();
-        stage.answer(due, &Reply::new(OFFER, xid, 600));
+        let offered = stage.answer(due, &Reply::new(OFFER, xid, 600));
+        // Its server waits for another from the second on.
+        let waits = offered.frames.is_empty();
+        let due = if waits { stage.next(Timer::Choose, &["REQUEST"]).0 } else { due };
         stage.answer(due, &Reply::new(ACK, xid, 600));
     }
     stage.client.is_free();
