@@ -473,7 +473,9 @@ impl Registry {
         sandbox: &str,
     ) -> Result<NetworkAnswer, NetworkFault> {
         self.docker.endpoints.enter(endpoint, sandbox)?;
-        self.joined(now, network, endpoint)
+        let answer = self.joined(now, network, endpoint)?;
+        self.begin_stray_again(now, endpoint);
+        Ok(answer)
     }
 
     /// Returns what Docker should do with the link. It is told only the routes that the default route needs: a route that is

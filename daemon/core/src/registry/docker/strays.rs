@@ -197,6 +197,17 @@ impl Registry {
         self.time_strays();
     }
 
+    /// Lets the wait for a container begin anew: Docker is about to move the link of this endpoint. The host may have slept since it
+    /// was made.
+    pub(super) fn begin_stray_again(&mut self, now: Now, id: &DockerId) {
+        let endpoint = self.docker.endpoints.by_id.get_mut(id);
+        if let Some(since) = endpoint.and_then(|endpoint| endpoint.stray.as_mut()) {
+            *since = now.boot;
+            self.time_strays();
+            self.await_container(now, id);
+        }
+    }
+
     /// Handles a restart of dockerd: links that wait for a container of the previous one wait one minute more.
     pub(super) fn abandon_strays(&mut self, now: Now) {
         for endpoint in self.docker.endpoints.by_id.values_mut().filter(|endpoint| !endpoint.abandoned) {

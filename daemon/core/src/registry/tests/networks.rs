@@ -89,7 +89,7 @@ impl Rig {
         self.network_call(NetworkCall::DeleteEndpoint(id(name)))
     }
 
-    fn join(&mut self, name: &str) -> Answer {
+    pub(super) fn join(&mut self, name: &str) -> Answer {
         let call = NetworkCall::Join { network: id("n1"), endpoint: id(name), sandbox: String::new() };
         let join = self.network_call(call);
         self.answers[&join].clone()

@@ -55,6 +55,20 @@ fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
     }
 }
 
+/// A host that slept meanwhile has Docker go on where it was.
+#[test]
+fn a_join_lets_the_wait_for_a_container_begin_anew() {
+    let mut rig = with_network();
+    rig.create_endpoint("e1", OWN);
+    let began = rig.at.as_secs_f64();
+    rig.run_until(began + STRAY - 0.002);
+    assert!(matches!(rig.join("e1"), Answer::Network(NetworkAnswer::Joined { .. })));
+    rig.run_until(began + STRAY + 500.0);
+    assert_eq!((rig.wired.links.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0));
+    rig.run_until(began + 2.0 * STRAY + 10.0);
+    assert_eq!((rig.wired.links.len(), rig.wired.endpoints.len(), rig.sends(7)), (0, 0, 1));
+}
+
 /// dockerd was killed after the first had its container, and has forgotten it: that is nowhere any more.
 #[test]
 fn a_forgotten_endpoint_does_not_hurry_the_container_that_is_to_have_its_lease() {
