@@ -20,6 +20,10 @@ pub(super) struct Bare {
 
 impl Oracle for Bare {
     fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
+        if matches!(seen, Seen::Started) {
+            // Without a daemon nobody asked for one.
+            self.since.clear();
+        }
         if !matches!(seen, Seen::Passed) || world.now < self.next {
             return;
         }
