@@ -34,7 +34,7 @@ const KEYS: [(&str, &str); 5] = [
 ];
 
 /// Where runtimes look unless they are told otherwise: containerd, CRI-O, podman; k3s since 2024; MicroK8s; OpenShift's Multus.
-const WELL_KNOWN: [&str; 8] = [
+pub(crate) const WELL_KNOWN: [&str; 8] = [
     "/opt/cni/bin",
     "/usr/libexec/cni",
     "/usr/lib/cni",

@@ -20,6 +20,7 @@ use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, chroot};
 
 use super::args::{InstallArgs, UninstallArgs};
+pub(crate) use directories::WELL_KNOWN;
 use place::{Found, Place};
 
 /// The plugins that the shim serves, by the names under which runtimes look for them.
@@ -146,7 +147,7 @@ fn plugin(path: PathBuf, contents: &[u8]) -> Place {
 }
 
 /// Returns the version of the shim whose program file this is; `None` for any other file.
-fn shim_version(file: &[u8]) -> Option<String> {
+pub(crate) fn shim_version(file: &[u8]) -> Option<String> {
     // The daemon's own program has the mark too, without a version.
     memchr_all(file, SHIM_MARK.as_bytes()).find_map(|at| {
         let line = file[at + SHIM_MARK.len()..].iter().take(32).take_while(|byte| **byte != b'\n');
@@ -231,4 +232,17 @@ fn run(program: &str, args: &[&OsStr]) -> Result<Option<String>, InstallError> {
     }
     let command = args.iter().fold(program.to_owned(), |all, arg| all + " " + &arg.to_string_lossy());
     Err(InstallError::Command { command, said: text(&output.stderr) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_plugin_is_known_by_what_its_file_says() {
+        let file = |version: &str| format!("x{SHIM_MARK}y{SHIM_MARK}{version}\nz").into_bytes();
+        assert_eq!(shim_version(&file("1.2.3")).as_deref(), Some("1.2.3"));
+        assert_eq!(shim_version(&file("")), None);
+        assert_eq!(shim_version(b"another"), None);
+    }
 }
