@@ -2,11 +2,12 @@
 //!
 //! What nobody says anything of counts as there: an address that is free in truth is missed less than one that is given twice.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use leasehold_api::cni::Holder;
+use leasehold_core::link::directory_of;
 use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, statfs};
 
 use crate::clock::Clock;
@@ -36,11 +37,20 @@ impl Gone {
 
     /// Returns what is known of a network's containers.
     pub(super) fn of(&self, network: &str) -> Known {
-        let lives = |attached: Attached| {
-            let netns = attached.netns.as_deref().and_then(|netns| is_there(&self.host_prefix, netns));
-            ((attached.container, attached.ifname), netns)
+        let look = |attached: Attached| {
+            let lives = attached.netns.as_deref().and_then(|netns| is_there(&self.host_prefix, netns));
+            (attached, lives)
         };
-        let cached = cni_cache::attached(&self.caches, &self.host_prefix, network).map(lives).collect();
+        let looked: Vec<_> = cni_cache::attached(&self.caches, &self.host_prefix, network).map(look).collect();
+        let directory = |attached: &Attached| attached.netns.as_deref().map(|netns| directory_of(netns).to_owned());
+        let seen = looked.iter().filter(|(_, lives)| *lives == Some(true));
+        let seen: HashSet<_> = seen.map(|(attached, _)| directory(attached)).collect();
+        // Where none is seen, it may be that this process cannot see them.
+        let believed = |(attached, lives): (Attached, Option<bool>)| {
+            let lives = lives.filter(|_| seen.contains(&directory(&attached)));
+            ((attached.container, attached.ifname), lives)
+        };
+        let cached = looked.into_iter().map(believed).collect();
         let now = SystemTime::now();
         Known { cached, boot: now - Clock::now().boot.since_boot(), now }
     }
@@ -110,6 +120,30 @@ mod tests {
                 assert_eq!(known.is_gone(by.as_ref(), written), gone, "{by:?} {written:?}");
             }
         }
+    }
+
+    /// As in a container of its own to which the host's namespaces are not shown.
+    #[test]
+    fn where_no_namespace_is_seen_a_missing_one_is_not_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("results");
+        std::fs::create_dir(&cache).unwrap();
+        let attached = |container: &str, netns: &str| {
+            let file = serde_json::json!({
+                "containerId": container, "ifName": "eth0", "networkName": "lan", "netns": netns,
+            });
+            std::fs::write(cache.join(container), file.to_string()).unwrap();
+        };
+        let missing = dir.path().join("none");
+        attached("ended", missing.to_str().unwrap());
+        let gone = Gone::new(Path::new("/"), std::slice::from_ref(&cache));
+        let by = Holder { container: "ended".to_owned(), ifname: None };
+        assert!(!gone.of("lan").is_gone(Some(&by), SystemTime::now()), "nothing is seen there");
+        assert!(gone.of("lan").is_gone(Some(&by), SystemTime::UNIX_EPOCH), "it is from before the boot");
+        let runs = dir.path().join("runs");
+        std::os::unix::fs::symlink("/proc/self/ns/net", &runs).unwrap();
+        attached("runs", runs.to_str().unwrap());
+        assert!(gone.of("lan").is_gone(Some(&by), SystemTime::now()), "another is seen in the same directory");
     }
 
     #[test]
