@@ -51,6 +51,7 @@
 mod backoff;
 mod binding;
 pub mod conflict;
+pub mod counts;
 pub mod dhcpv4;
 pub mod effect;
 pub mod event;

@@ -33,7 +33,7 @@ use self::life::{Living, Next, SAME};
 
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{ExchangeId, Outcome, Row, StoreCause, Why};
+use crate::effect::{BindingState, ExchangeId, Outcome, Row, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::{Interfaces, News, Presence};
 use crate::link::{Link, LinkCause, LinkRoute, LinkView, Step};
@@ -138,6 +138,17 @@ impl Binding {
         }
     }
 
+    /// Returns the binding's state.
+    pub(crate) fn state(&self) -> BindingState {
+        self.life.get().state()
+    }
+
+    /// Returns when the lease that is held ends, if no server has extended or confirmed it although it was asked.
+    pub(crate) fn ends_unextended(&self, now: Instant) -> Option<Instant> {
+        let client = &self.held_now()?.client;
+        client.lease().filter(|_| client.asks_in_vain(now)).and_then(Lease::expires)
+    }
+
     /// Returns the binding as `list` shows it.
     pub(crate) fn row(&self, now: Instant) -> Row {
         let lease = self.lease(now);
@@ -147,7 +158,7 @@ impl Binding {
         Row {
             attachment: (*self.attachment).clone(),
             identity: self.identity.clone(),
-            state: self.life.get().state(),
+            state: self.state(),
             told: self.answered,
             lease: lease.cloned(),
             t1: times[0],
@@ -242,7 +253,7 @@ impl Binding {
     pub(crate) fn on_unreadable(&mut self, exchange: ExchangeId, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
         match self.common.exchange.is_open(exchange) {
             true => self.happens(cx, |life, common, cx| life.on_unreadable(common, cause, from, cx)),
-            false => cx.out.refused(&cause),
+            false => cx.out.counts.refused(cause.name()),
         }
     }
 

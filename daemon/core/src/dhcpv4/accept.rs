@@ -118,6 +118,30 @@ pub enum Refusal {
     ShortLease(u32),
 }
 
+impl Refusal {
+    /// Returns the cause's name, which is for programs and stays as it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OtherXid => "other_xid",
+            Self::OtherChaddr => "other_chaddr",
+            Self::OtherPort(_) => "other_port",
+            Self::OtherClientId => "other_client_id",
+            Self::Unexpected { .. } => "unexpected_type",
+            Self::NoServerId => "no_server_id",
+            Self::Untrusted(_) => "server_not_allowed",
+            Self::OtherServer { .. } => "other_server",
+            Self::BadAddress(_) => "bad_address",
+            Self::NetworkAddress(_) => "network_address",
+            Self::OfServer(_) => "address_of_server",
+            Self::OfRelay(_) => "address_of_relay",
+            Self::OtherAddress { .. } => "other_address",
+            Self::NoLeaseTime => "no_lease_time",
+            Self::Ended => "lease_ended",
+            Self::ShortLease(_) => "short_lease",
+        }
+    }
+}
+
 /// Which answers are ours.
 pub(crate) struct Expect<'a> {
     pub(crate) xid: u32,

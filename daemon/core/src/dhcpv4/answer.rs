@@ -28,6 +28,17 @@ pub enum Refused {
     Unbelieved(#[from] Refusal),
 }
 
+impl Refused {
+    /// Returns the cause's name, which is for programs and stays as it is.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Unreadable(cause) => cause.name(),
+            Self::Malformed(cause) => cause.name(),
+            Self::Unbelieved(cause) => cause.name(),
+        }
+    }
+}
+
 impl<'a> From<&'a Frame<'a>> for Signal<'a> {
     fn from(frame: &'a Frame<'a>) -> Self {
         match frame {

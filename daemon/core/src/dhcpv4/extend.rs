@@ -5,13 +5,25 @@ use std::time::Duration;
 use super::extension::{Attempt, Extension};
 use super::message::Hop;
 use super::resolve::{Resolver, Search};
-use super::state::State;
+use super::state::{Silence, State};
 use super::timing::{self, Phase};
 use super::{Client, Line, Loss, Output};
 use crate::time::Instant;
 use crate::wire::Mac;
 
 impl Client {
+    /// Returns whether no server has extended, or confirmed, the lease that is held although it was asked.
+    pub fn asks_in_vain(&self, now: Instant) -> bool {
+        match &self.state {
+            State::Renewing { extension, .. } => extension.had_no_answer(now),
+            State::Rebinding { .. } => true,
+            State::InitReboot { silence, .. } | State::Rebooting { silence, .. } => {
+                *silence == Silence::Keep && self.tally().in_vain > 0
+            }
+            State::Init { .. } | State::Selecting { .. } | State::Requesting { .. } | State::Bound { .. } => false,
+        }
+    }
+
     /// Moves a held lease through T1, T2 and its end (RFC 2131 §4.4.5).
     pub(super) fn on_lease_clock(&mut self, now: Instant, out: &mut Output) {
         loop {

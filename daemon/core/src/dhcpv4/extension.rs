@@ -68,6 +68,16 @@ impl Extension {
         (self.attempt, self.turn) = (Attempt::Due(at), false);
     }
 
+    /// Returns whether a REQUEST is out.
+    pub(super) fn is_out(&self) -> bool {
+        matches!(self.attempt, Attempt::Sent { .. })
+    }
+
+    /// Returns whether a try had its time and no answer.
+    pub(super) fn had_no_answer(&self, now: Instant) -> bool {
+        self.sent > 1 || self.sent == 1 && !matches!(self.attempt, Attempt::Sent { until, .. } if now < until)
+    }
+
     /// Returns whether all tries that may be made before T1 have had their time to be answered.
     pub(super) fn was_in_vain(&self, now: Instant) -> bool {
         self.sent >= timing::MAX_EARLY && matches!(self.attempt, Attempt::Sent { until, .. } if now >= until)

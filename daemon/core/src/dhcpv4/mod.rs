@@ -9,6 +9,7 @@ mod answer;
 mod choice;
 mod extend;
 mod extension;
+pub mod form;
 pub mod inquiry;
 pub mod lease;
 pub mod message;
@@ -32,6 +33,7 @@ use ipnet::Ipv4Net;
 pub use self::answer::Refused;
 pub use self::choice::{Miss, Missed};
 use self::extension::Extension;
+use self::form::{Fate, Form};
 use self::lease::Lease;
 use self::message::Sender;
 use self::profile::Wanted;
@@ -87,6 +89,8 @@ pub struct Output {
     pub refused: Option<Refused>,
     /// What was dropped from the ACK behind a verdict.
     pub dropped: Vec<DroppedOption>,
+    /// The message whose fate is known now.
+    pub settled: Option<(Form, Fate)>,
     /// Whether to close the open sockets first: what comes next goes over others.
     pub anew: bool,
 }
@@ -277,6 +281,7 @@ impl Client {
     /// Handles a signal.
     pub fn handle(&mut self, now: Instant, signal: Signal<'_>) -> Output {
         let mut out = Output::default();
+        let before = (self.state.name(), form::out(&self.state));
         match signal {
             Signal::Clock => {}
             Signal::Opened => self.line = Line::Open,
@@ -291,6 +296,7 @@ impl Client {
             Signal::Conflict { by } => self.on_conflict(now, by, &mut out),
         }
         self.advance(now, &mut out);
+        out.settled = form::settled(before, &self.state, &out);
         out.listen = self.state.listens(now);
         self.line = match (out.listen, self.line) {
             (true, Line::Closed) => Line::Opening,

@@ -80,6 +80,27 @@ pub enum Call {
     Ranges(RangeCall),
 }
 
+impl Call {
+    /// Returns the call's name, which is for programs and stays as it is.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Add(_) => "add",
+            Self::Del { .. } => "del",
+            Self::Check { .. } => "check",
+            Self::Collect { .. } => "gc",
+            Self::Status { .. } => "status",
+            Self::List => "list",
+            Self::RequestPool(_) => "request_pool",
+            Self::ReleasePool { .. } => "release_pool",
+            Self::Reserve { .. } => "reserve_address",
+            Self::ReleaseAddress { .. } => "release_address",
+            Self::Network(call) => call.name(),
+            Self::Ranges(RangeCall::Add(_)) => "add_from_ranges",
+            Self::Ranges(RangeCall::List) => "list_ranges",
+        }
+    }
+}
+
 /// What is asked about a Docker network of our own driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkCall {
@@ -104,6 +125,20 @@ pub enum NetworkCall {
         /// What Docker calls the container's namespace, or nothing.
         sandbox: String,
     },
+}
+
+impl NetworkCall {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Started => "capabilities",
+            Self::Create(_) => "create_network",
+            Self::Delete(_) => "delete_network",
+            Self::Find(_) => "find_network",
+            Self::CreateEndpoint(_) => "create_endpoint",
+            Self::DeleteEndpoint(_) => "delete_endpoint",
+            Self::Join { .. } => "join",
+        }
+    }
 }
 
 /// The endpoint that is asked for.
@@ -228,8 +263,8 @@ pub enum Answer {
         not_adopted: Vec<(Attachment, String)>,
         /// Links in the host's namespace that daemons with another store made.
         strangers: Vec<String>,
-        /// How often input was refused, by cause; causes beyond a bound are counted together.
-        refused: BTreeMap<String, u64>,
+        /// How often input was refused, by cause.
+        refused: BTreeMap<&'static str, u64>,
     },
     /// To `RequestPool`: the pool, durable.
     Pool {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 pub(crate) use self::journal::Stake;
 use self::journal::{Journal, Ready};
+use crate::counts::Counts;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, FileChange, OpId, RequestId, StoreCause};
 use crate::event::Event;
@@ -164,7 +165,7 @@ pub(crate) struct Outbox {
     aside: BTreeMap<ExchangeId, BindingId>,
     last_op: u64,
     last_exchange: u64,
-    refusals: BTreeMap<String, u64>,
+    pub(crate) counts: Counts,
     /// Attachments whose name servers may have changed during the input at hand.
     pub(crate) resolvers: BTreeSet<Arc<Attachment>>,
     journal: Journal,
@@ -174,9 +175,6 @@ pub(crate) struct Outbox {
 
 /// How many effects the queue keeps room for. A start has ten thousand at once, and never again.
 const ROOM: usize = 256;
-
-/// How many causes are counted apart; some bear a number that a packet chose.
-const MAX_CAUSES: usize = 64;
 
 impl Outbox {
     pub(crate) fn pop(&mut self) -> Option<Effect> {
@@ -252,11 +250,12 @@ impl Outbox {
 
     /// Notes an event without a write of its binding.
     pub(crate) fn note_alone(&mut self, binding: BindingId, event: Event) {
-        self.journal.note(binding, event, Stake::Nothing);
+        self.note(binding, event, Stake::Nothing);
     }
 
     /// Notes an event about a binding, for the store's journal: see [`Outbox::write_notes`].
     pub(crate) fn note(&mut self, binding: BindingId, event: Event, stake: Stake) {
+        self.counts.event(event.kind);
         self.journal.note(binding, event, stake);
     }
 
@@ -426,16 +425,6 @@ impl Outbox {
         self.effects.push_back(Effect::Reply { id, answer });
     }
 
-    /// Counts refused input by its cause: the text before the first colon. The rest is the value, which a sender may choose.
-    pub(crate) fn refused(&mut self, refused: &dyn std::error::Error) {
-        let text = refused.to_string();
-        let mut cause = text.split(": ").next().unwrap_or_default().to_owned();
-        if self.refusals.len() >= MAX_CAUSES && !self.refusals.contains_key(&cause) {
-            cause = "other causes".to_owned();
-        }
-        *self.refusals.entry(cause).or_default() += 1;
-    }
-
     /// Returns how much is under way, by kind.
     pub(crate) fn sizes(&self) -> [(&'static str, usize); 5] {
         [
@@ -445,11 +434,6 @@ impl Outbox {
             ("exchanges", self.exchanges.len()),
             ("links made for exchanges", self.aside.len()),
         ]
-    }
-
-    /// Returns how often input was refused, by cause.
-    pub(crate) fn refusals(&self) -> &BTreeMap<String, u64> {
-        &self.refusals
     }
 
     pub(crate) fn report(&mut self, binding: BindingId, report: Report) {

@@ -23,6 +23,7 @@ mod check;
 mod clocks;
 mod delete;
 mod docker;
+mod holdings;
 mod index;
 mod jobs;
 mod kept;
@@ -54,6 +55,7 @@ use fastrand::Rng;
 use self::add::Spare;
 use self::adopt::Adoptions;
 use self::docker::Docker;
+pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
 use self::jobs::Jobs;
 pub use self::kept::Kept;
@@ -256,7 +258,7 @@ impl Registry {
         let mut rows: Vec<_> = self.bindings.iter().map(|binding| binding.row(now.boot)).collect();
         rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
         let not_adopted = self.adoptions.failures();
-        let refused = self.out.refusals().clone();
+        let refused = self.out.counts.refusals().clone();
         let pools = self.docker.ipam.pools();
         let strangers = self.strangers();
         Answer::Bindings { rows, pools, not_adopted, strangers, refused }
@@ -334,7 +336,7 @@ impl Registry {
             Ok(frame) => self.with(now, id, |binding, cx| binding.on_frame(exchange, &frame, cx)),
             Err(cause) => match frame::ipv4_source(bytes) {
                 Some(from) => self.with(now, id, |binding, cx| binding.on_unreadable(exchange, cause, from, cx)),
-                None => self.out.refused(&cause),
+                None => self.out.counts.refused(cause.name()),
             },
         }
     }

@@ -144,6 +144,33 @@ pub enum BadFrame {
     UdpChecksum,
 }
 
+impl BadFrame {
+    /// Returns the cause's name, which is for programs and stays as it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TooShort => "frame_too_short",
+            Self::TooLong => "frame_too_long",
+            Self::Vlan(_) => "frame_of_another_vlan",
+            Self::Tagged => "frame_with_inner_tag",
+            Self::GroupSource(_) => "frame_from_group_address",
+            Self::EtherType(_) => "frame_ethertype",
+            Self::ArpTooShort => "arp_too_short",
+            Self::ArpFamily => "arp_family",
+            Self::ArpOperation(_) => "arp_operation",
+            Self::Ipv4TooShort => "ipv4_too_short",
+            Self::IpVersion(_) => "ipv4_version",
+            Self::Ipv4HeaderLength(_) => "ipv4_header_length",
+            Self::Ipv4TotalLength(_) => "ipv4_total_length",
+            Self::Ipv4Checksum => "ipv4_checksum",
+            Self::Fragment => "ipv4_fragment",
+            Self::Protocol(_) => "ipv4_protocol",
+            Self::UdpTooShort => "udp_too_short",
+            Self::UdpLength(_) => "udp_length",
+            Self::UdpChecksum => "udp_checksum",
+        }
+    }
+}
+
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_ARP: u16 = 0x0806;
 /// 802.1Q, 802.1ad, and the stacking tag from before 802.1ad.

@@ -249,6 +249,29 @@ pub enum BadOption {
     NoRoute,
 }
 
+impl BadOption {
+    /// Returns the cause's name, which is for programs and stays as it is.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Truncated => "option_cut_short",
+            Self::Length(_) => "option_length",
+            Self::Misplaced => "option_overload_misplaced",
+            Self::Overload(_) => "option_overload",
+            Self::Mask(_) => "option_mask",
+            Self::NotAHost(_) => "option_address",
+            Self::TooMany(_) => "option_too_long",
+            Self::Mtu(_) => "option_mtu",
+            Self::MtuForIpv6(_) => "option_mtu_for_ipv6",
+            Self::Name(_) => "option_name",
+            Self::Compression => "option_compressed_name",
+            Self::RouteWidth(_) => "option_route_prefix",
+            Self::RouteTruncated => "option_route_cut_short",
+            Self::Destination(_) => "option_route_destination",
+            Self::NoRoute => "option_no_route",
+        }
+    }
+}
+
 /// What was dropped so far.
 #[derive(Debug, Default)]
 struct Dropped(Vec<DroppedOption>);

@@ -73,7 +73,7 @@ impl Common {
     fn tell_of(&mut self, (from, mac): From, output: &Output, cx: &mut Cx<'_>) {
         let (attachment, from) = (&self.attachment, from.map(tracing::field::display));
         if let Some(refused) = &output.refused {
-            cx.out.refused(refused);
+            cx.out.counts.refused(refused.name());
             if is_noise(refused) || !self.warnings.is_new(&refused.to_string()) {
                 tracing::debug!(%attachment, from, %mac, cause = %refused, "answer refused");
             } else {
@@ -81,7 +81,7 @@ impl Common {
             }
         }
         for dropped in &output.dropped {
-            cx.out.refused(dropped);
+            cx.out.counts.refused(dropped.cause.name());
             if self.warnings.is_new(&dropped.to_string()) {
                 tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped, the rest is used");
             }

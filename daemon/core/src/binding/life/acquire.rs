@@ -10,6 +10,7 @@ mod decline;
 mod durable;
 mod failed;
 mod offers;
+mod pace;
 mod queue;
 mod sizing;
 mod survey;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 pub(crate) use self::begin::Known;
 use self::offers::Misses;
+use self::pace::Pace;
 use self::survey::Reason;
 use crate::binding::common::guard::Waits;
 use crate::binding::common::tenancy::{claim_of, claim_of_user};
@@ -29,6 +31,7 @@ use crate::binding::common::warnings;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::conflict;
+use crate::dhcpv4::form::Fate;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Loss, Output, Signal, Verdict};
@@ -101,6 +104,8 @@ pub(crate) struct Acquire {
     limits: Option<Box<Limits>>,
     /// What it was offered in vain.
     misses: Misses,
+    /// How fast it went.
+    pace: Pace,
     /// Whether its LAN lets it try the next address that it is offered.
     may_try: bool,
     /// How far it is.
@@ -182,7 +187,9 @@ impl Acquire {
         let from = warnings::sender(&signal);
         let mut output = self.client.handle(cx.now.boot, signal);
         self.queue_no_more(common, cx);
+        cx.out.counts.settled(output.settled);
         common.tell_refused(from, &output, cx);
+        self.pace.goes_on(output.settled, cx.now.boot);
         if self.judge(common, &mut output, cx)? {
             return SAME;
         }
@@ -321,6 +328,7 @@ impl Acquire {
             Stage::Over => {}
             Stage::AwaitingPermit | Stage::Exchanging | Stage::Probing => {
                 self.stage = Stage::Over;
+                cx.out.counts.settled(self.client.out().map(|form| (form, Fate::Unanswered)));
                 cx.out.report(common.id, Report::ExchangeOver);
                 match runs_on {
                     true => common.close(cx),

@@ -17,6 +17,7 @@ use crate::binding::common::tenancy::{claim_of, decline_foreign};
 use crate::binding::common::warnings;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
+use crate::dhcpv4::form::Fate;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Client, Loss, Output, Signal, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
@@ -204,6 +205,7 @@ impl Hold {
         common.keep_if_free(&mut self.client, cx);
         let mut output = self.client.handle(cx.now.boot, signal);
         common.tell_refused(from, &output, cx);
+        count(&output, cx);
         let loss = self.refuses(common, &mut output, before.used, cx);
         let (asked, last) = (self.client.requesting(), self.last.clone());
         common.guard_request(asked, &mut output.frames, cx);
@@ -571,5 +573,16 @@ impl Living for Hold {
         }
         common.permit = Permit::Held;
         self.signal(common, Signal::Clock, cx)
+    }
+}
+
+/// Counts what became of the client's message, and how long it took if that extended the lease.
+fn count(output: &Output, cx: &mut Cx<'_>) {
+    cx.out.counts.settled(output.settled);
+    if let (Some(Verdict::Won(lease) | Verdict::Kept(lease)), Some((form, Fate::Answered))) =
+        (&output.verdict, output.settled)
+        && form.extends()
+    {
+        cx.out.counts.extended(form, cx.now.boot.saturating_since(lease.start));
     }
 }

@@ -526,7 +526,7 @@ impl Living for Release {
     }
 
     fn on_unreadable(&mut self, _common: &mut Common, cause: BadFrame, _from: Mac, cx: &mut Cx<'_>) -> Next {
-        cx.out.refused(&cause);
+        cx.out.counts.refused(cause.name());
         SAME
     }
 

@@ -219,10 +219,10 @@ impl Stage {
         let declines = output.frames.iter().all(|frame| name(frame) == "DECLINE");
         assert!(declines, "sent over the sockets of before");
         self.listening = true;
-        let Output { mut frames, verdict, refused, dropped, anew, missed, .. } = output;
+        let Output { mut frames, verdict, refused, dropped, anew, missed, settled, .. } = output;
         let opened = self.client.handle(now, Signal::Opened);
         frames.extend(opened.frames);
-        Output { frames, verdict, refused, dropped, anew, missed, listen: opened.listen }
+        Output { frames, verdict, refused, dropped, anew, missed, settled, listen: opened.listen }
     }
 
     /// Delivers an answer.

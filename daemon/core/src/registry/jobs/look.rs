@@ -197,11 +197,11 @@ impl Looking {
         match frame::decode(bytes, meta) {
             Ok(Frame::Udp(udp)) => match inquiry.on_udp(now.boot, &udp) {
                 Ok(sight) => return self.end(core, now, id, Ok(sight)),
-                Err(refused) => core.out.refused(&refused),
+                Err(refused) => core.out.counts.refused(refused.name()),
             },
             Ok(Frame::Arp(_)) => {}
             Err(cause) => {
-                core.out.refused(&cause);
+                core.out.counts.refused(cause.name());
                 inquiry.on_unreadable(cause);
             }
         }

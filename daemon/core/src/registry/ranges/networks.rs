@@ -373,6 +373,19 @@ impl Ranges {
         self.networks.iter().filter_map(rows_of).flatten().collect()
     }
 
+    /// Returns how many addresses the ranges of each network have, and how many of these are taken.
+    pub(in crate::registry) fn sizes(&self) -> BTreeMap<String, (u64, u64)> {
+        let sizes = |(name, network): (&String, &Network)| {
+            let usage = network.allocator.as_ref()?.usage();
+            let of = |usage: crate::range::Usage<'_>| {
+                (u64::try_from(usage.size).unwrap_or(u64::MAX), usage.taken.len() as u64)
+            };
+            let all = usage.map(of).fold((0_u64, 0), |sum, range| (sum.0.saturating_add(range.0), sum.1 + range.1));
+            Some((name.clone(), all))
+        };
+        self.networks.iter().filter_map(sizes).collect()
+    }
+
     /// Returns how many of a network's addresses belong to containers whose namespace lives.
     pub(in crate::registry) fn running(&self, attachment: &Attachment) -> usize {
         let Attachment::Cni { network: name, .. } = attachment else { return 0 };

@@ -7,6 +7,7 @@ mod change;
 mod check;
 mod clock;
 mod conflict;
+mod counts;
 mod docker;
 mod docker_aside;
 mod docker_fit;

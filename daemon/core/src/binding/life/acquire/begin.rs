@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use super::{Acquire, Misses, Reason, Stage};
+use super::{Acquire, Misses, Pace, Reason, Stage};
 use crate::binding::Holder;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
@@ -97,6 +97,7 @@ impl Acquire {
             trusted: false,
             limits: limits.map(Box::new),
             misses: Misses::default(),
+            pace: Pace::default(),
             may_try: false,
             stage: Stage::AwaitingPermit,
         }

@@ -19,6 +19,7 @@ impl Acquire {
             return self.seek_another(common, None, cx);
         }
         self.stage = Stage::Persisting { aborted: false };
+        self.pace.writes(cx.now.boot);
         // A lease of another address under this identity goes back once this one is held.
         let own = self.client.lease().map(Lease::ip);
         let claim = |id: &BindingId| cx.holders.standing(*id).and_then(|standing| standing.claim);
@@ -61,6 +62,7 @@ impl Acquire {
         cx: &mut Cx<'_>,
     ) -> Next {
         if result.is_ok() {
+            self.pace.has_written(cx.now.boot);
             cx.out.report(common.id, Report::Replaced(std::mem::take(&mut self.replaces)));
         }
         match (result, aborted) {
@@ -112,6 +114,7 @@ impl Acquire {
             return None;
         }
         log_acquired(&common.attachment, &lease);
+        self.count_phases(cx);
         let mut client = self.client.clone();
         client.not_waited_for();
         client.set_station(common.station());

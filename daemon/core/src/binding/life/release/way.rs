@@ -12,6 +12,7 @@ use super::{Owed, Release, Stage, Way};
 use crate::backoff::jittered;
 use crate::binding::{Common, Cx, Task, Waiter};
 use crate::conflict::stations::{Action, Question};
+use crate::dhcpv4::form::{Fate, Form};
 use crate::dhcpv4::release as dhcp;
 use crate::dhcpv4::release::ReleaseStep;
 use crate::event::EventKind;
@@ -277,6 +278,8 @@ impl Release {
     /// Tries another way for what the link did not take.
     pub(in crate::binding) fn on_sent(&mut self, common: &mut Common, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
         common.exchange.close(cx);
+        let fate = if result.is_ok() { Fate::Sent } else { Fate::Unsent };
+        cx.out.counts.settled(Some((Form::Release, fate)));
         match result {
             Ok(()) => self.released(common, cx),
             Err(cause) => self.no_way(common, cause, cx),

@@ -1,0 +1,153 @@
+//! What the core counts: what became of messages, what was refused, how long leases took.
+//!
+//! Counts only grow, from the daemon's start on, and cost nothing at rest: there are as many as there are names for what happens,
+//! and none for a lease or a container. What is held at a moment is counted when somebody asks
+//! ([`crate::registry::Registry::holdings`]).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::dhcpv4::form::{Fate, Form};
+use crate::event::EventKind;
+
+/// All counts since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    refused: BTreeMap<&'static str, u64>,
+    events: BTreeMap<EventKind, u64>,
+    messages: BTreeMap<(Form, Fate), u64>,
+    phases: BTreeMap<Phase, Histogram>,
+    extensions: BTreeMap<Form, Histogram>,
+}
+
+impl Counts {
+    /// Counts an input that was refused, or a part of one, by the cause's name.
+    pub(crate) fn refused(&mut self, cause: &'static str) {
+        *self.refused.entry(cause).or_default() += 1;
+    }
+
+    pub(crate) fn event(&mut self, kind: EventKind) {
+        *self.events.entry(kind).or_default() += 1;
+    }
+
+    /// Counts a message whose fate is known now, if there is one.
+    pub(crate) fn settled(&mut self, message: Option<(Form, Fate)>) {
+        message.into_iter().for_each(|message| *self.messages.entry(message).or_default() += 1);
+    }
+
+    /// Counts a phase of an ADD that got its lease.
+    pub(crate) fn phase(&mut self, phase: Phase, took: Duration) {
+        self.phases.entry(phase).or_default().observe(took);
+    }
+
+    /// Counts an extended lease, by the message that did it.
+    pub(crate) fn extended(&mut self, by: Form, took: Duration) {
+        self.extensions.entry(by).or_default().observe(took);
+    }
+
+    /// Returns how often input, or a part of it, was refused, by the name of the cause.
+    pub fn refusals(&self) -> &BTreeMap<&'static str, u64> {
+        &self.refused
+    }
+
+    /// Returns how many events there were, by kind, whether or not the store took them.
+    pub fn events(&self) -> &BTreeMap<EventKind, u64> {
+        &self.events
+    }
+
+    /// Returns what became of the messages that leases took. Not counted: what is asked about a LAN without taking a lease, and
+    /// DECLINEs, each of which is an event.
+    pub fn messages(&self) -> &BTreeMap<(Form, Fate), u64> {
+        &self.messages
+    }
+
+    /// Returns how long the phases of ADDs took that got their lease from a server.
+    pub fn phases(&self) -> &BTreeMap<Phase, Histogram> {
+        &self.phases
+    }
+
+    /// Returns how long it took to extend leases that are held, from the first message of the phase to the ACK.
+    pub fn extensions(&self) -> &BTreeMap<Form, Histogram> {
+        &self.extensions
+    }
+}
+
+/// A phase of an ADD, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Other ADDs of its LAN went first.
+    Queue,
+    /// From its first DISCOVER to the offer that was taken. An ADD that asks for an earlier lease has no such phase.
+    Offer,
+    /// From there to the ACK.
+    Ack,
+    /// From there to the record on disk.
+    Store,
+}
+
+impl Phase {
+    /// Returns its name, which is for programs and stays as it is.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Offer => "offer",
+            Self::Ack => "ack",
+            Self::Store => "store",
+        }
+    }
+}
+
+/// How many durations there were up to each of some bounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Those up to each bound and above the one before; then those above all bounds.
+    counts: [u64; Self::BOUNDS.len() + 1],
+    sum: Duration,
+}
+
+impl Histogram {
+    /// The bounds, in microseconds: from a look at the disk to the longest patience of a runtime.
+    pub const BOUNDS: [u64; 14] = [
+        500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000,
+        30_000_000,
+    ];
+
+    /// Counts a duration.
+    pub fn observe(&mut self, took: Duration) {
+        let at = Self::BOUNDS.partition_point(|bound| u128::from(*bound) < took.as_micros());
+        self.counts[at] += 1;
+        self.sum += took;
+    }
+
+    /// Returns the bounds in seconds, the last of which is infinite, each with the number of durations up to it and above the one
+    /// before.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+        let seconds = Self::BOUNDS.iter().map(|bound| *bound as f64 / 1e6).chain([f64::INFINITY]);
+        seconds.zip(self.counts)
+    }
+
+    /// Returns how many durations there were.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the sum of all durations.
+    pub fn sum(&self) -> Duration {
+        self.sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_counts_at_the_first_bound_that_it_does_not_pass() {
+        let mut histogram = Histogram::default();
+        let micros = [0, 500, 501, 1_000, 29_999_999, 30_000_000, 30_000_001];
+        micros.into_iter().for_each(|micros| histogram.observe(Duration::from_micros(micros)));
+        let filled: Vec<_> = histogram.buckets().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(0.0005, 2), (0.001, 2), (30.0, 2), (f64::INFINITY, 1)]);
+        assert_eq!((histogram.count(), histogram.sum()), (7, Duration::from_micros(90_002_001)));
+    }
+}
