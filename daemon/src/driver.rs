@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::iter;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use leasehold_core::effect::{Adoptee, Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId};
 use leasehold_core::record::{BindingId, DockerRecord, RangeRecord, Record};
@@ -32,6 +32,7 @@ use crate::http::{self, Doors, Event, Listening, MachineId, Reply, Site, Spool};
 use crate::limits::{Shares, raise_open_files};
 use crate::listen::{self, ListenError, Place, PluginDir, Protocol};
 use crate::log;
+use crate::metrics::{Ending, Meter, Snapshot};
 use crate::net::{Net, NetConfig, NetError, NetEvent, StoreId, Visit, inherit};
 use crate::pid_file::{PidFile, PidFileError};
 use crate::publish::Publisher;
@@ -178,6 +179,14 @@ struct Known {
     adoptees: Vec<Adoptee>,
 }
 
+/// A call that is not answered yet.
+struct Open {
+    asker: Asker,
+    /// What is asked, and since when.
+    name: &'static str,
+    since: Instant,
+}
+
 /// Whom to answer, and how.
 enum Asker {
     /// A caller with an open connection.
@@ -216,12 +225,15 @@ struct Driver {
     spool: Spool,
     /// The channel of listeners. Closing it ends the accepting.
     listeners: UnboundedSender<Listening>,
-    open: HashMap<RequestId, Asker>,
+    open: HashMap<RequestId, Open>,
     /// Callers that came while stopping: they are cut off without an answer, and ask the next daemon.
     late: Vec<Reply>,
     phase: Phase,
     /// Shows frames to those who ask for them.
     tap: Tap,
+    /// What is counted here.
+    meter: Meter,
+    since: SystemTime,
     /// The task whose end ends the daemon.
     ended: Option<&'static str>,
 }
@@ -285,6 +297,8 @@ impl Driver {
             late,
             phase,
             tap,
+            meter: Meter::default(),
+            since: SystemTime::now(),
             ended: None,
         };
         Ok((driver, sources))
@@ -339,7 +353,9 @@ impl Driver {
             }
             self.on_clock();
             self.drain().await;
-            if matches!(self.phase, Phase::Stopping(_)) && !self.open.values().any(|a| matches!(a, Asker::Caller(_))) {
+            if matches!(self.phase, Phase::Stopping(_))
+                && !self.open.values().any(|open| matches!(open.asker, Asker::Caller(_)))
+            {
                 self.phase = Phase::Stopped;
             }
             // Events may keep coming: connections get their turn all the same.
@@ -361,15 +377,20 @@ impl Driver {
             Wake::Door(Event::Asked { id, call, reply })
                 if matches!(self.phase, Phase::Running) || reply.protocol().answers_to_the_end() =>
             {
-                self.open.insert(id, Asker::Caller(reply));
+                self.opens(id, Asker::Caller(reply), &call);
                 self.feed(Input::Request { id, call });
             }
             Wake::Door(Event::Asked { reply, .. }) => self.late.push(reply),
             Wake::Door(Event::HungUp(id)) => {
                 // If an answer has crossed it, the core knows what that means.
-                self.open.remove(&id);
+                if let Some(open) = self.open.remove(&id) {
+                    self.meter.call(open.name, Ending::HungUp, open.since.elapsed());
+                }
                 self.feed(Input::HungUp(id));
             }
+            // Whoever asked may be gone.
+            Wake::Door(Event::Measured(to)) => _ = to.send(Box::new(self.measure())),
+            Wake::Door(Event::Turned(to)) => _ = to.send(()),
             Wake::Files(data_dir::Event::Filed(filed)) => {
                 if let Some((op, outcome)) = self.data_dirs.filed(filed) {
                     self.feed(Input::Done { op, outcome });
@@ -383,7 +404,8 @@ impl Driver {
             // The clock is read after every wake.
             Wake::Due => {}
             Wake::Hungry => service::feed(),
-            Wake::Look => {
+            Wake::Look(due) => {
+                self.meter.lag(due.elapsed());
                 // The wall clock may have been set.
                 self.registry.handle_timeout(Clock::now());
                 if matches!(self.phase, Phase::Running) {
@@ -414,13 +436,14 @@ impl Driver {
     /// Returns when the time for open requests is over.
     fn grace_over(&self) -> Option<tokio::time::Instant> {
         let Phase::Stopping(since) = self.phase else { return None };
-        let longest = self.open.values().filter_map(Asker::protocol).map(Protocol::grace).max();
+        let longest = self.open.values().filter_map(|open| open.asker.protocol()).map(Protocol::grace).max();
         Some(since + longest.unwrap_or(Protocol::Control.grace()))
     }
 
     /// Answers the open calls that are not cut off that they failed, and takes back what they led to.
     fn refuse_open(&mut self) {
-        let is_answered = |_: &RequestId, asker: &mut Asker| asker.protocol().is_some_and(Protocol::answers_to_the_end);
+        let is_answered =
+            |_: &RequestId, open: &mut Open| open.asker.protocol().is_some_and(Protocol::answers_to_the_end);
         let refused: Vec<_> = self.open.extract_if(is_answered).collect();
         for (id, _answered_when_dropped) in refused {
             self.feed(Input::HungUp(id));
@@ -459,10 +482,28 @@ impl Driver {
         for (file, call) in self.spool.take_up() {
             let id = self.doors.mint();
             info!(request = id.0, file = %file.display(), "taking up a spooled call");
-            self.open.insert(id, Asker::Spooled(file));
+            self.opens(id, Asker::Spooled(file), &call);
             calls.push((id, call));
         }
         calls
+    }
+
+    fn opens(&mut self, id: RequestId, asker: Asker, call: &Call) {
+        self.open.insert(id, Open { asker, name: call.name(), since: Instant::now() });
+    }
+
+    /// Returns all that is counted, and what is held.
+    fn measure(&self) -> Snapshot {
+        Snapshot {
+            counts: self.registry.counts().clone(),
+            holdings: self.registry.holdings(Clock::now().boot),
+            events_dropped: self.registry.events_dropped(),
+            meter: self.meter.clone(),
+            commits: self.store.commits(),
+            watched: self.net.watched(),
+            connections: self.doors.connections(),
+            since: self.since,
+        }
     }
 
     fn feed(&mut self, input: Input<'_>) {
@@ -535,10 +576,13 @@ impl Driver {
     }
 
     fn reply(&mut self, id: RequestId, answer: Answer) {
-        match self.open.remove(&id) {
-            Some(Asker::Caller(reply)) => reply.send(answer),
-            Some(Asker::Spooled(file)) => self.spool.done(file, &answer),
-            None => debug!(request = id.0, "answer to nobody"),
+        let Some(Open { asker, name, since }) = self.open.remove(&id) else {
+            return debug!(request = id.0, "answer to nobody");
+        };
+        self.meter.call(name, Ending::of(&answer), since.elapsed());
+        match asker {
+            Asker::Caller(reply) => reply.send(answer),
+            Asker::Spooled(file) => self.spool.done(file, &answer),
         }
     }
 }
@@ -552,7 +596,7 @@ async fn closed(accepting: &mut JoinHandle<()>, doors: &mut UnboundedReceiver<Ev
             Some(event) = doors.recv() => match event {
                 Event::Asked { reply, .. } if reply.protocol().answers_to_the_end() => drop(reply),
                 Event::Asked { reply, .. } => late.push(reply),
-                Event::HungUp(_) => {}
+                Event::HungUp(_) | Event::Measured(_) | Event::Turned(_) => {}
             },
         }
     }

@@ -44,6 +44,15 @@ impl Protocol {
     /// All protocols.
     pub(crate) const ALL: [Self; 3] = [Self::Control, Self::Docker, Self::DockerIpvlan];
 
+    /// Returns its name, which is for programs and stays as it is.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::Docker => "docker",
+            Self::DockerIpvlan => "docker_ipvlan",
+        }
+    }
+
     /// Returns whether each of its calls is answered before the daemon ends: a caller whose call is cut off repeats it without its
     /// content, but one who finds no socket repeats the whole call. Else the callers are cut off, and ask the next daemon.
     pub(crate) fn answers_to_the_end(self) -> bool {

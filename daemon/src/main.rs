@@ -14,6 +14,7 @@ mod limits;
 mod listen;
 mod lock;
 mod log;
+mod metrics;
 mod net;
 mod owner;
 mod pid_file;

@@ -5,6 +5,7 @@
 //! nobody. The store holds no lease state and decides nothing. [`journal`] keeps the events that come with the records,
 //! [`ends`] what lets leases go while the file cannot be written, [`copy`] what nobody would remember if the file were lost.
 
+mod commits;
 mod copy;
 mod docker;
 mod ends;
@@ -27,6 +28,8 @@ use leasehold_core::record::{BindingId, Change, DockerRecord, RangeRecord, Recor
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
+use self::commits::CommitCounts;
+pub(crate) use self::commits::Commits;
 use self::ends::Ends;
 use self::journal::{Journal, Reading};
 use self::writer::Writer;
@@ -137,6 +140,7 @@ impl Stored {
 /// The open store.
 pub(crate) struct Store {
     jobs: mpsc::Sender<Job>,
+    commits: CommitCounts,
     journal: Journal,
     writer: JoinHandle<()>,
     id: u64,
@@ -161,7 +165,8 @@ impl Store {
         let (last_event, last) = watch::channel(file.last_event());
         let journal = Journal::new(jobs.clone(), last);
         let (id, is_whole) = (file.id(), file.is_whole());
-        let mut writer = Writer { file, ends, events, last_event };
+        let commits = CommitCounts::default();
+        let mut writer = Writer { file, ends, events, last_event, commits: commits.clone() };
         let writer = thread::Builder::new().name("store".to_owned()).spawn(move || {
             writer.file.copy.begin(id, copied);
             writer.run(&queue);
@@ -171,7 +176,7 @@ impl Store {
             path: dir.to_owned(),
             source,
         })?;
-        Ok((Self { jobs, journal, writer, id, is_whole }, stored))
+        Ok((Self { jobs, commits, journal, writer, id, is_whole }, stored))
     }
 
     /// Returns the store's name, which no other has.
@@ -187,6 +192,11 @@ impl Store {
     /// Queues a transaction. Transactions happen in the order of these calls; each is answered by one [`Persisted`].
     pub(crate) fn persist(&self, op: OpId, changes: Vec<Change>) {
         self.jobs.send(Job::Write { op, changes }).expect("the writer ends only when it is told to");
+    }
+
+    /// Returns what the store has done so far.
+    pub(crate) fn commits(&self) -> Commits {
+        self.commits.read()
     }
 
     /// Returns the journal's reading end.

@@ -18,6 +18,15 @@ pub const EVENTS: &str = "/v1/events";
 /// what it was at the start. Each answers with a [`Log`].
 pub const LOG: &str = "/v1/log";
 
+/// The daemon's URL path for all metrics (`GET`), as OpenMetrics text.
+pub const METRICS: &str = "/metrics";
+
+/// The daemon's URL path that answers 200 if its loop turns (`GET`).
+pub const HEALTH: &str = "/healthz";
+
+/// The daemon's URL path that answers 200 if an ADD could be recorded now, else 503 with the reason (`GET`).
+pub const READINESS: &str = "/readyz";
+
 /// The longest time for which the log can be changed, in seconds.
 pub const MAX_LOG_CHANGE: u64 = 86_400;
 

@@ -66,8 +66,8 @@ pub(super) enum Wake {
     Due,
     /// The service manager's watchdog wants to be fed.
     Hungry,
-    /// It is time to look at the socket's directory.
-    Look,
+    /// It is time to look at the socket's directory, since this instant.
+    Look(tokio::time::Instant),
     /// The signal that asks to stop.
     Stop(&'static str),
     /// The time for open requests is over.
@@ -106,7 +106,7 @@ impl Sources {
             Some(event) = self.files.recv() => Wake::Files(event),
             () = due => Wake::Due,
             () = hungry => Wake::Hungry,
-            _ = self.looks.tick() => Wake::Look,
+            due = self.looks.tick() => Wake::Look(due),
             signal = self.signals.next() => Wake::Stop(signal),
             () = grace => Wake::GraceOver,
             _ = &mut self.accepting => Wake::Deaf,

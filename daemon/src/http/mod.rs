@@ -2,7 +2,8 @@
 //!
 //! Holds no rule and no lease state: [`cni`] (with [`add`], [`ranges`], [`named`], [`names`], [`args`], [`client_id`],
 //! [`resolv_conf`], [`refusal`] and [`result`]), [`docker`] and [`control`] are pure conversions between the wire
-//! (`leasehold-api`) and the core, [`events`] reads the journal, [`logging`] changes what is logged, [`capture`] gives frames,
+//! (`leasehold-api`) and the core, [`events`] reads the journal, [`logging`] changes what is logged, [`capture`] gives frames, [`monitor`] answers
+//! those who watch the daemon,
 //! [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
 //!
 //! # For the driver
@@ -12,6 +13,7 @@
 //! * [`Event::HungUp`]: the caller of `id` closed its connection before its answer. Drop its `reply`, and give the core
 //!   `Input::HungUp`. It never comes before the request's `Asked`. It may cross an answer just sent, which the caller then has
 //!   not had: the core is told of that too.
+//! * [`Event::Measured`], [`Event::Turned`]: answer at once.
 //! * Dropping a `reply` unsent answers the caller "try again later".
 //!
 //! The channel needs no bound: a request holds its place among [`MAX_OPEN`] from the accept until the connection is
@@ -31,6 +33,7 @@ mod control;
 mod docker;
 mod events;
 mod logging;
+mod monitor;
 mod named;
 mod names;
 mod ranges;
@@ -60,6 +63,7 @@ use crate::capture::Frames;
 use crate::data_dir::Looks;
 use crate::listen::Protocol;
 use crate::log::Filter;
+use crate::metrics::Snapshot;
 use crate::store::journal::Journal;
 
 /// The most connections served at once at one socket; further ones wait in its backlog.
@@ -85,6 +89,10 @@ pub(crate) enum Event {
     },
     /// The caller went away before it had its answer.
     HungUp(RequestId),
+    /// A monitor wants all numbers.
+    Measured(oneshot::Sender<Box<Snapshot>>),
+    /// A monitor wants to know whether the loop turns.
+    Turned(oneshot::Sender<()>),
 }
 
 /// The way back to one caller.
@@ -121,14 +129,16 @@ pub(crate) struct Doors {
     log: Filter,
     frames: Frames,
     waiting: Arc<Semaphore>,
+    readiness: monitor::Readiness,
     next: Arc<AtomicU64>,
 }
 
 /// What the callers at one socket may have at once.
 #[derive(Debug)]
 struct Share {
-    /// Connections.
+    /// Connections, and how many of them there may be.
     places: Arc<Semaphore>,
+    most: usize,
     /// Bytes of requests that are being read.
     reading: Arc<Semaphore>,
 }
@@ -144,16 +154,24 @@ impl Doors {
     ) -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, driver) = mpsc::unbounded_channel();
         let of = |places| Arc::new(Semaphore::new(places));
-        let share = |protocol| (protocol, Share { places: of(places.clamp(1, MAX_OPEN)), reading: of(MAX_READING) });
+        let most = places.clamp(1, MAX_OPEN);
+        let share = |protocol| (protocol, Share { places: of(most), most, reading: of(MAX_READING) });
         let shares = Arc::new(Protocol::ALL.map(share).into());
         let (waiting, next) = (of(MAX_WAITING), Arc::default());
-        let doors = Self { site, events, looks, shares, journal, log, frames, waiting, next };
+        let readiness = monitor::Readiness::default();
+        let doors = Self { site, events, looks, shares, journal, log, frames, waiting, readiness, next };
         (doors, driver)
     }
 
     /// Returns what the callers of a protocol may have at once.
     fn share(&self, protocol: Protocol) -> &Share {
         &self.shares[&protocol]
+    }
+
+    /// Returns how many connections there are at each socket.
+    pub(crate) fn connections(&self) -> BTreeMap<&'static str, u64> {
+        let open = |share: &Share| share.most.saturating_sub(share.places.available_permits()) as u64;
+        self.shares.iter().map(|(protocol, share)| (protocol.name(), open(share))).collect()
     }
 
     /// Returns a new id, for spooled calls too.

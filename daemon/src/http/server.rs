@@ -30,9 +30,9 @@ use super::cni::Asked;
 use super::docker::{self, Refused};
 use super::events::Question;
 use super::refusal::undecodable;
-use super::{Doors, Event, Reply, capture, control, logging};
+use super::{Doors, Event, Reply, capture, control, logging, monitor};
 use crate::listen::Protocol;
-use crate::net;
+use crate::{metrics, net};
 
 /// The longest head of a request, in bytes: hyper keeps a buffer of that size for each waiting caller.
 const MAX_HEAD: usize = 8192;
@@ -297,6 +297,14 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         (&Method::GET, wire_control::CAPTURE) => {
             respond_capture(request.uri().query().unwrap_or_default(), caller).await
         }
+        (&Method::GET, wire_control::METRICS) => respond_metrics(caller).await,
+        (&Method::GET, wire_control::HEALTH) => {
+            let alive = monitor::is_alive(&caller.door.doors.events).await;
+            well(alive.then_some(()).ok_or_else(|| "the loop does not turn".to_owned()))
+        }
+        (&Method::GET, wire_control::READINESS) => {
+            well(monitor::is_ready(&caller.door.doors.readiness, |call| ask(call, caller)).await)
+        }
         (&Method::CONNECT, _) => refuse_go_rpc(),
         (method, path) => {
             sentence(StatusCode::NOT_FOUND, &format!("{method} {path:.64}: there is nothing here by that name"))
@@ -477,6 +485,23 @@ async fn respond_capture(query: &str, caller: &Caller) -> Response<Full<Bytes>> 
     };
     let Ok(_waits) = question.waits().then(|| waits(caller)).transpose() else { return too_many_wait() };
     json(StatusCode::OK, to_json(&question.answer(&caller.door.doors.frames).await))
+}
+
+async fn respond_metrics(caller: &Caller) -> Response<Full<Bytes>> {
+    let Some(text) = monitor::metrics(&caller.door.doors.events).await else {
+        return sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping");
+    };
+    let mut response = json(StatusCode::OK, text);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+    response
+}
+
+/// Answers a monitor that asks whether all is well.
+fn well(result: Result<(), String>) -> Response<Full<Bytes>> {
+    match result {
+        Ok(()) => json(StatusCode::OK, "{}".to_owned()),
+        Err(why) => sentence(StatusCode::SERVICE_UNAVAILABLE, &why),
+    }
 }
 
 /// Takes one of the places for those who wait for news: they must not take the last place from an ADD.

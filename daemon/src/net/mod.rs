@@ -232,6 +232,15 @@ impl News {
     }
 }
 
+/// What the kernel is heard about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Watched {
+    /// How many namespaces of containers.
+    pub(crate) namespaces: usize,
+    /// How often the kernel lost messages since the start.
+    pub(crate) lost: u64,
+}
+
 /// Returns why something that needs a descriptor could not be done.
 fn failed(doing: &'static str, error: &io::Error) -> LinkCause {
     match error.raw_os_error().map(Errno::from_raw) {
@@ -255,6 +264,7 @@ pub(crate) struct Net {
     sweep_at: usize,
     /// How many exchanges there were since memory was last given back.
     burst: usize,
+    registrar: Arc<Registrar>,
     watch: JoinHandle<()>,
 }
 
@@ -269,7 +279,7 @@ impl Net {
         let reaper = Reaper::start().map_err(NetError::Thread)?;
         let host = Host::here(config.host_prefix, Arc::clone(&registrar), reaper).map_err(NetError::OwnNamespace)?;
         let pool = Pool::start(Arc::new(host), config.workers, LIMIT).map_err(NetError::Thread)?;
-        let watch = Watch::new(registrar, pool.clone(), events.clone()).map_err(NetError::Watch)?;
+        let watch = Watch::new(Arc::clone(&registrar), pool.clone(), events.clone()).map_err(NetError::Watch)?;
         let runtime = Handle::current();
         let (alarm, ends) = (Alarm::new(WATCH, &events), events.clone());
         let watch = runtime.spawn(async move {
@@ -294,6 +304,7 @@ impl Net {
             sockets,
             sweep_at: SWEEP,
             burst: BURST,
+            registrar,
             watch,
         };
         // The start leaves as much behind.
@@ -444,6 +455,11 @@ impl Net {
             debug!(op = op.0, ?outcome, "done");
             let _ = events.send(NetEvent::Done { op, outcome });
         });
+    }
+
+    /// Returns what the kernel is heard about.
+    pub(crate) fn watched(&self) -> Watched {
+        self.registrar.watched()
     }
 
     /// Gives memory back a moment after the last of many exchanges.

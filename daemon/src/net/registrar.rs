@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use leasehold_core::link::Cookie;
@@ -24,6 +25,7 @@ use nix::libc;
 use nix::sys::socket::{SetSockOpt, sockopt};
 use tracing::warn;
 
+use super::Watched;
 use super::alias::StoreId;
 use super::netlink::encode;
 use super::paths::Paths;
@@ -42,6 +44,8 @@ pub(super) struct Registrar {
     /// store.
     pub(super) docker: Option<StoreId>,
     book: Mutex<Book>,
+    /// How often the kernel lost messages.
+    lost: AtomicU64,
 }
 
 /// Which number means which namespace.
@@ -96,7 +100,7 @@ impl Registrar {
             socket.add_membership(group)?;
         }
         let (socket, paths, book) = (Arc::new(socket), Paths::new()?, Mutex::default());
-        Ok(Arc::new(Self { socket, port, paths, docker, book }))
+        Ok(Arc::new(Self { socket, port, paths, docker, book, lost: AtomicU64::new(0) }))
     }
 
     /// Makes the watch report on the namespace whose file is `ns`, from the calling thread's next step on.
@@ -142,6 +146,17 @@ impl Registrar {
             book.asked.clear();
         }
         empty
+    }
+
+    /// Counts that the kernel lost messages, and forgets what the numbers mean.
+    pub(super) fn lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        self.book().forget();
+    }
+
+    /// Returns what the kernel is heard about.
+    pub(super) fn watched(&self) -> Watched {
+        Watched { namespaces: self.book().named.len(), lost: self.lost.load(Ordering::Relaxed) }
     }
 
     /// Returns the book; not to be held over anything that waits.

@@ -117,7 +117,7 @@ impl Watch {
                     }
                     Read::Lost(errno) => {
                         warn!(%errno, "kernel notifications were lost; looking at everything again");
-                        self.teller.registrar.book().forget();
+                        self.teller.registrar.lost();
                         deaf = Deaf::Since(0);
                     }
                     Read::Nothing => {

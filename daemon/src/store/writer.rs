@@ -3,13 +3,14 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_core::effect::{OpId, StoreCause};
 use leasehold_core::record::{self, BindingId, Change};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
+use super::commits::CommitCounts;
 use super::ends::Ends;
 use super::file::{Encoded, LeaseFile};
 use super::{Job, Persisted};
@@ -28,6 +29,8 @@ pub(super) struct Writer {
     pub(super) events: UnboundedSender<Persisted>,
     /// Where the number of the last event goes.
     pub(super) last_event: watch::Sender<u64>,
+    /// Where what it does is counted.
+    pub(super) commits: CommitCounts,
 }
 
 impl Writer {
@@ -96,7 +99,12 @@ impl Writer {
             };
             answers.push((Persisted { op, result }, ends));
         }
-        match self.file.commit(&encoded) {
+        let began = Instant::now();
+        let committed = self.file.commit(&encoded);
+        if !encoded.is_empty() {
+            self.commits.count(committed.is_ok(), began.elapsed());
+        }
+        match committed {
             Ok(()) => {
                 self.ends.recorded();
                 self.file.copy.owe(copied);

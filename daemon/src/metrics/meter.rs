@@ -1,0 +1,55 @@
+//! What the loop counts: of its callers and of itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_core::counts::Histogram;
+use leasehold_core::effect::Answer;
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Ending {
+    /// It was answered as its caller hoped.
+    Done,
+    /// It failed.
+    Failed,
+    /// Its caller went away first.
+    HungUp,
+}
+
+impl Ending {
+    /// Returns how a call ends with this answer.
+    pub(crate) fn of(answer: &Answer) -> Self {
+        if matches!(answer, Answer::Failed(_)) { Self::Failed } else { Self::Done }
+    }
+
+    /// Returns its name, which is for programs and stays as it is.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::HungUp => "hung_up",
+        }
+    }
+}
+
+/// What the loop has counted since the start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter {
+    /// How long calls took, by their names and how they ended.
+    pub(super) calls: BTreeMap<(&'static str, Ending), Histogram>,
+    /// How late the loop was for what it does every second.
+    pub(super) lag: Histogram,
+}
+
+impl Meter {
+    /// Counts a call that is over.
+    pub(crate) fn call(&mut self, name: &'static str, ending: Ending, took: Duration) {
+        self.calls.entry((name, ending)).or_default().observe(took);
+    }
+
+    /// Counts how late the loop is.
+    pub(crate) fn lag(&mut self, late: Duration) {
+        self.lag.observe(late);
+    }
+}

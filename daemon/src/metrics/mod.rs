@@ -1,0 +1,41 @@
+//! What `/metrics` shows: what the core counts and holds, and what the shell sees of itself, as OpenMetrics text.
+//!
+//! Everything is a plain number where it arises: of the loop in a [`Meter`], of the store's thread and of the watch in atomics. A
+//! [`Snapshot`] gathers them when somebody asks; [`text`] names and writes them. The labels are names that the code has, and networks,
+//! of which only so many are told apart. No label names a container or an address.
+
+mod meter;
+mod text;
+
+pub(crate) use self::meter::{Ending, Meter};
+pub(crate) use self::text::{CONTENT_TYPE, write};
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use leasehold_core::counts::Counts;
+use leasehold_core::registry::Holdings;
+
+use crate::net::Watched;
+use crate::store::Commits;
+
+/// All numbers at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    /// What the core counted.
+    pub(crate) counts: Counts,
+    /// What the core holds.
+    pub(crate) holdings: Holdings,
+    /// Events that were dropped because the store did not take them.
+    pub(crate) events_dropped: u64,
+    /// What the loop counted.
+    pub(crate) meter: Meter,
+    /// What the store did.
+    pub(crate) commits: Commits,
+    /// What the kernel is heard about.
+    pub(crate) watched: Watched,
+    /// How many connections callers have, by socket.
+    pub(crate) connections: BTreeMap<&'static str, u64>,
+    /// Since when the daemon runs.
+    pub(crate) since: SystemTime,
+}
