@@ -176,8 +176,8 @@ pub struct Client {
     state: State,
     line: Line,
     waited_for: bool,
-    /// Whether the first message is repeated soon.
-    repeats_first: bool,
+    /// Until when a first message is repeated soon.
+    repeats_first: Option<Instant>,
     /// The only address that will do, until there is a lease.
     insists: Option<Ipv4Addr>,
     /// What a server was asked to commit, as long as it may have done so unknown to us.
@@ -269,13 +269,14 @@ impl Client {
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {
         let (tally, line, addressed, declines) = (None, Line::Closed, true, 0);
-        let (repeats_first, insists, asked) = (false, None, None);
+        let (repeats_first, insists, asked) = (None, None, None);
         Self { sender, state, line, waited_for, repeats_first, insists, asked, tally, rng, addressed, declines }
     }
 
-    /// Makes the first message be repeated soon: the way to the servers may not be open yet.
-    pub fn repeat_first(&mut self) {
-        self.repeats_first = true;
+    /// Makes the first message be repeated soon, if it leaves shortly after this instant, when the link's carrier came: the way to
+    /// the servers may not be open yet.
+    pub fn repeat_first(&mut self, carrier: Instant) {
+        self.repeats_first = Some(carrier + timing::OPENS);
     }
 
     /// Handles a signal.
@@ -573,7 +574,7 @@ impl Client {
 
     /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message later.
     fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
-        let soon = before.is_none() && std::mem::take(&mut self.repeats_first);
+        let soon = before.is_none() && self.repeats_first.take().is_some_and(|until| now < until);
         let (xid, began, late, sent) =
             before.map_or_else(|| (self.rng.u32(..), now, 0, 0), |tx| (tx.xid, tx.began, tx.late, tx.sent));
         let sent = if soon { sent } else { sent + 1 };

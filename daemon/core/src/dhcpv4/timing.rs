@@ -47,6 +47,10 @@ pub(crate) const CHOICE: Duration = Duration::from_millis(200);
 /// moment after its link has carrier.
 pub(crate) const SOON: Duration = Duration::from_millis(200);
 
+/// How long after its link's carrier the way to the servers may not be open. A client that waited longer for its turn repeats
+/// nothing: a slow server, for which it waits, would work at both.
+pub(crate) const OPENS: Duration = Duration::from_secs(1);
+
 /// How long messages are sent under one xid. A lease without an offer (RFC 4039) counts from the first of them, and an answer to
 /// any may be [`LONGEST_WINDOW`] late.
 pub(crate) const LONGEST_TRANSACTION: Duration = LONGEST_WINDOW;

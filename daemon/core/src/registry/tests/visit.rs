@@ -3,7 +3,7 @@
 use super::super::*;
 use super::on_host::OWN;
 use super::rig::*;
-use crate::effect::{Failure, RequestId};
+use crate::effect::{ExchangeId, Failure, RequestId};
 use crate::identity::Lan;
 use crate::link::{Hears, Link, Place, Sockets, Step};
 use crate::profile::Profile;
@@ -203,4 +203,21 @@ fn where_carrier_came_during_an_add_its_first_message_is_repeated_soon_under_one
     (rig.server, rig.was_down) = (Server::Silent, true);
     rig.add("b", 2, "pod");
     assert_eq!(kinds(&mut rig, 1000.3), [3, 3], "INIT-REBOOT");
+}
+
+#[test]
+fn a_first_message_whose_turn_came_later_than_its_carrier_is_not_repeated_soon() {
+    let mut rig = Rig::new(1);
+    (rig.server, rig.was_down) = (Server::Silent, true);
+    rig.add("a", 1, "a");
+    rig.add("b", 2, "b");
+    let xid = |(_, frame): &(ExchangeId, Vec<u8>)| frame[46..50].to_vec();
+    let first = xid(&rig.discovers[0]);
+    let later = |rig: &Rig| rig.discovers.iter().filter(|sent| xid(sent) != first).count();
+    let turn = (1..300).map(|tenth| 1000.0 + f64::from(tenth) / 10.0).find(|at| {
+        rig.run_until(*at);
+        later(&rig) > 0
+    });
+    rig.run_until(turn.expect("its turn comes") + 0.5);
+    assert_eq!(later(&rig), 1);
 }

@@ -64,8 +64,8 @@ impl Acquire {
         };
         if adopts.is_some() {
             client.not_waited_for();
-        } else if came_up.is_some() {
-            client.repeat_first();
+        } else if let Some(carrier) = came_up {
+            client.repeat_first(carrier);
         }
         client.set_mtu(view.mtu);
         let insists = match adopts {
