@@ -436,7 +436,7 @@ impl<'a> Life<'a> {
         let which = self.script.u8();
         match which % 4 {
             0 => {
-                let expected = (0..self.script.u8() % 3).map(|_| self.net()).collect();
+                let expected = (0..self.script.u8() % 3).map(|_| self.net().into()).collect();
                 Call::Check { attachment: self.attachment(), expected }
             }
             1 => {

@@ -109,7 +109,7 @@ fn answer(request: &Request) {
             panic!("CNI has no such call: {other:?}")
         }
     }
-    let text = asked.form.answer(&Answer::leased(lease(), &Policy::default())).expect("a lease is a success");
+    let text = asked.form.answer(&Answer::leased(&lease(), &Policy::default())).expect("a lease is a success");
     assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json["cniVersion"].is_string()), "{text}");
     assert_eq!(asked.form.answer(&Answer::Deleted), Ok(String::new()));
     is_short(&asked.form.unanswered());

@@ -70,10 +70,10 @@ impl Digest {
     pub(crate) fn answer(&mut self, at: u64, id: RequestId, answer: &Answer) {
         self.line(format_args!("{at} answer {} {}", id.0, code_of(answer)));
         match answer {
-            Answer::Leased { lease, .. } => self.line(format_args!("{}", lease.address)),
+            Answer::Leased { tenures } => tenures.iter().for_each(|tenure| self.line(format_args!("{}", tenure.net()))),
             Answer::Bindings { rows, .. } => {
                 for row in rows {
-                    let address = row.lease.as_ref().map(|lease| lease.address.to_string()).unwrap_or_default();
+                    let address = row.tenure.as_ref().map(|tenure| tenure.net().to_string()).unwrap_or_default();
                     self.line(format_args!("{} {address}", container(&row.attachment)));
                 }
             }

@@ -4,18 +4,19 @@
 //! would do, seen from outside.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use leasehold_core::effect::{
     Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, ExchangeId, Failure, Input, NetworkCall, OpId,
     Outcome, RequestId, Why,
 };
-use leasehold_core::identity::{Attachment, ClientId, Lan};
+use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{KernelEvent, Link, LinkCause, Step, Target};
 use leasehold_core::network::{DockerId, LinkOwner};
 use leasehold_core::record::{Change, RecordState};
 use leasehold_core::registry::{Config, Kept, Registry};
+use leasehold_core::tenure::Tenure;
 use leasehold_core::time::{BootId, Instant, Now};
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, ClientKey, Kind, Message, Packet, arp, code, decode, udp};
@@ -248,8 +249,10 @@ impl Subject {
             if self.dropped.remove(id) {
                 return None;
             }
-            if let (Mutation::ReleaseUnderHolder, Answer::Leased { lease, .. }) = (mutation, answer) {
-                self.let_releases_go(lease.ip());
+            if let (Mutation::ReleaseUnderHolder, Answer::Leased { tenures }) = (mutation, answer)
+                && let Some(address) = tenures.iter().find_map(Tenure::v4)
+            {
+                self.let_releases_go(address.addr());
             }
         }
         match (mutation, effect) {
@@ -293,7 +296,8 @@ impl Subject {
                 Effect::Reply { id, answer: Answer::Bindings { mut rows, pools, not_adopted, strangers, refused } },
             ) => {
                 for row in &mut rows {
-                    row.identity.lan = self.lans.get(&row.identity.lan).unwrap_or(&row.identity.lan).clone();
+                    let Some(Identity { lan, .. }) = &mut row.identity else { continue };
+                    *lan = self.lans.get(lan).unwrap_or(lan).clone();
                 }
                 Some(Effect::Reply { id, answer: Answer::Bindings { rows, pools, not_adopted, strangers, refused } })
             }
@@ -421,7 +425,7 @@ impl Subject {
         let Change::Put(_, record) = change else { return };
         let waits = self.adds.iter().find(|(_, attachment)| **attachment == record.attachment);
         let Some((id, _)) = waits.filter(|_| record.state == RecordState::Bound) else { return };
-        let (id, answer) = (*id, Answer::leased(record.lease.clone(), &record.profile.policy));
+        let (id, answer) = (*id, Answer::leased(&record.lease, &record.profile.policy));
         self.adds.remove(&id);
         self.dropped.insert(id);
         self.own.push_back(Effect::Reply { id, answer });
@@ -516,5 +520,14 @@ pub(crate) fn container(attachment: &Attachment) -> &str {
     match attachment {
         Attachment::Cni { container, .. } => container,
         Attachment::Docker { endpoint, .. } => endpoint,
+    }
+}
+
+/// Returns the IPv4 address of which a caller is told, and the server that granted it.
+pub(crate) fn granted(tenures: &[Tenure]) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let tenure = tenures.iter().find(|tenure| tenure.v4().is_some())?;
+    match tenure.by.server()? {
+        IpAddr::V4(server) => Some((tenure.v4()?.addr(), server)),
+        IpAddr::V6(_) => None,
     }
 }

@@ -82,10 +82,10 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 22] = [
+const LAYERS: [(&str, &str); 23] = [
     (
         "registry",
-        "registry binding interface outbox backoff conflict profile grant dhcpv4 wire effect silence event record network pool identity link time range",
+        "registry binding interface outbox backoff conflict profile tenure grant dhcpv4 wire effect silence event record network pool identity link time range",
     ),
     (
         "binding",
@@ -96,12 +96,13 @@ const LAYERS: [(&str, &str); 22] = [
     ("plan", "grant link"),
     ("profile", "dhcpv4 grant"),
     ("grant", ""),
+    ("tenure", "grant time"),
     ("failure", "dhcpv4 wire silence identity link network pool range"),
-    ("effect", "failure profile grant dhcpv4 wire silence record network pool identity link time range"),
+    ("effect", "failure profile tenure grant dhcpv4 wire silence record network pool identity link time range"),
     ("event", "identity time"),
     ("silence", "identity"),
     ("record", "profile grant dhcpv4 event network pool identity link time range"),
-    ("dhcpv4", "dhcpv4 backoff grant wire identity time"),
+    ("dhcpv4", "dhcpv4 backoff tenure grant wire identity time"),
     ("conflict", "conflict wire identity time"),
     ("range", "identity time"),
     ("link", "wire network identity"),

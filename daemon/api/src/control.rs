@@ -242,16 +242,24 @@ pub struct Binding {
     /// Who holds the lease.
     pub attachment: Attachment,
     /// How the server knows the holder.
-    pub identity: Identity,
+    /// Absent if no server knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// The leased address with its prefix; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<Ipv4Net>,
+    pub address: Option<IpNet>,
+    /// Further addresses of the same lease.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_addresses: Vec<IpNet>,
     /// The client's state by its RFC 2131 name (`BOUND`, `RENEWING`, ...), or `KEPT` until its container returns, or
     /// `RELEASING`.
     pub state: String,
-    /// The DHCP server; absent while there is no lease.
+    /// Who granted the lease; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<Ipv4Addr>,
+    pub source: Option<Source>,
+    /// The DHCP server; absent while there is no lease, or if none granted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<IpAddr>,
     /// Until renewal (T1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_t1: Option<u64>,
@@ -276,8 +284,19 @@ pub struct Binding {
     /// The address that Docker was told. Docker hears of no later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Ipv4Net>,
-    /// Where its packets go.
-    pub link: Link,
+    /// Where its packets go; absent if it needs no interface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+}
+
+/// Who grants leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// A DHCP server.
+    Server,
+    /// A local range.
+    Range,
 }
 
 /// What a front door asked for.

@@ -69,5 +69,6 @@ pub mod range;
 pub mod record;
 pub mod registry;
 pub mod silence;
+pub mod tenure;
 pub mod time;
 pub mod wire;

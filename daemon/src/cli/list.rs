@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use leasehold_api::control::{BINDINGS, Binding, Bindings, NotAdopted, Pool, RANGES, Ranges};
+use leasehold_api::control::{BINDINGS, Binding, Bindings, Identity, NotAdopted, Pool, RANGES, Ranges, Source};
 use leasehold_core::identity::ClientId;
 
 use super::args::ListArgs;
@@ -62,7 +62,11 @@ fn held_up(bindings: &[Binding]) -> String {
 /// Returns the containers that no path leads to.
 fn pathless(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
-        escaped(&format!("{}: was at {}", binding.attachment, binding.link.netns.as_deref().unwrap_or_default()))
+        escaped(&format!(
+            "{}: was at {}",
+            binding.attachment,
+            binding.link.as_ref().and_then(|link| link.netns.as_deref()).unwrap_or_default()
+        ))
     };
     let head = "No path leads there any more; extended from the host until a DEL, a GC or the namespace's end:";
     below(head, bindings.iter().filter(|binding| binding.pathless).map(line))
@@ -121,24 +125,35 @@ fn row(binding: &Binding) -> [String; HEAD.len()] {
         (None, Some(_)) => "never".to_owned(),
         (None, None) => "-".to_owned(),
     };
+    let of_identity = |what: fn(&Identity) -> String| binding.identity.as_ref().map_or_else(|| "-".to_owned(), what);
     let cells = [
         binding.attachment.to_string(),
-        binding.identity.lan.to_string(),
-        readable(&binding.identity.client_id),
-        binding.identity.chaddr.clone(),
-        binding.address.map_or_else(|| "-".to_owned(), |address| address.to_string()),
+        of_identity(|identity| identity.lan.to_string()),
+        of_identity(|identity| readable(&identity.client_id)),
+        of_identity(|identity| identity.chaddr.clone()),
+        addresses(binding),
         match binding.seconds_to_release {
             Some(seconds) => format!("{} for {seconds} s", binding.state),
             None => binding.state.clone(),
         },
-        binding.server.map_or_else(|| "-".to_owned(), |server| server.to_string()),
+        match (binding.server, binding.source) {
+            (Some(server), _) => server.to_string(),
+            (None, Some(Source::Range)) => "range".to_owned(),
+            (None, Some(Source::Server) | None) => "-".to_owned(),
+        },
         seconds(binding.seconds_to_t1),
         seconds(binding.seconds_to_t2),
         seconds(binding.seconds_to_expiry),
-        binding.link.to_string(),
+        binding.link.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
     ];
     // Names come from callers and packets: none may move a terminal's cursor.
     cells.map(|cell| cell.escape_debug().to_string())
+}
+
+/// Returns all addresses of a lease.
+fn addresses(binding: &Binding) -> String {
+    let all: Vec<_> = binding.address.iter().chain(&binding.more_addresses).map(ToString::to_string).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join(" ") }
 }
 
 /// Shows a client identifier as the daemon's messages do.
@@ -148,7 +163,7 @@ fn readable(hex: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_api::control::{Attachment, Identity, Lan, Link};
+    use leasehold_api::control::{Attachment, Lan, Link};
 
     use super::*;
 
@@ -161,13 +176,15 @@ mod tests {
         let hex: String = format!("\0{container}/lan/eth0").bytes().map(|b| format!("{b:02x}")).collect();
         Binding {
             attachment: attachment("lan", container),
-            identity: Identity {
+            identity: Some(Identity {
                 lan: Lan::Link { parent: "eno1".to_owned(), vlan: 20 },
                 client_id: hex,
                 chaddr: "02:00:00:00:00:01".to_owned(),
-            },
+            }),
             address: Some("10.0.0.23/24".parse().unwrap()),
+            more_addresses: Vec::new(),
             state: "BOUND".to_owned(),
+            source: Some(Source::Server),
             server: Some("10.0.0.1".parse().unwrap()),
             seconds_to_t1: Some(1_795),
             seconds_to_t2: Some(3_145),
@@ -177,7 +194,11 @@ mod tests {
             held_up_by: None,
             seconds_held_up: None,
             told: None,
-            link: Link { netns: Some("/run/netns/c1".to_owned()), ifindex: 2, mac: "02:00:00:00:00:01".to_owned() },
+            link: Some(Link {
+                netns: Some("/run/netns/c1".to_owned()),
+                ifindex: 2,
+                mac: "02:00:00:00:00:01".to_owned(),
+            }),
         }
     }
 
@@ -186,6 +207,7 @@ mod tests {
         let acquiring = Binding {
             address: None,
             server: None,
+            source: None,
             state: "SELECTING".to_owned(),
             seconds_to_t1: None,
             seconds_to_t2: None,
@@ -196,12 +218,12 @@ mod tests {
         let releasing = Binding {
             state: "RELEASING".to_owned(),
             seconds_to_t1: Some(0),
-            link: Link { netns: None, ifindex: 4, mac: "02:00:00:00:00:01".to_owned() },
-            identity: Identity {
+            link: Some(Link { netns: None, ifindex: 4, mac: "02:00:00:00:00:01".to_owned() }),
+            identity: Some(Identity {
                 lan: Lan::Network { network: "lan".to_owned() },
                 client_id: "ff00010203".to_owned(),
                 chaddr: "02:00:00:00:00:04".to_owned(),
-            },
+            }),
             ..binding("c4")
         };
         let kept = Binding { state: "KEPT".to_owned(), seconds_to_release: Some(42), ..binding("c5") };

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use leasehold_api::cni::{Code, Config, Error, PrevResult, Request, Version};
 use leasehold_core::effect::{Answer, Call, RangeAnswer, RangeCall};
 
@@ -174,7 +174,7 @@ impl Form {
     /// Returns what the shim prints: a result, nothing, or an error.
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Error> {
         match answer {
-            Answer::Leased { grant, .. } => Ok(success(grant).render(self.version)),
+            Answer::Leased { tenures } => Ok(success(tenures).render(self.version)),
             Answer::Ranges(RangeAnswer::Given(given)) => {
                 let extras = self.extras.clone().unwrap_or_default();
                 Ok(extras.success(given).render(self.version))
@@ -201,14 +201,10 @@ impl Form {
     }
 }
 
-/// Returns the IPv4 addresses that the runtime believes to be on our interface.
-fn expected(config: &Config, ifname: &str) -> Result<Vec<Ipv4Net>, Error> {
+/// Returns the addresses that the runtime believes to be on our interface.
+fn expected(config: &Config, ifname: &str) -> Result<Vec<IpNet>, Error> {
     let Some(prev) = &config.prev_result else { return Ok(Vec::new()) };
     let prev: PrevResult =
         serde::Deserialize::deserialize(prev).map_err(|e: serde_json::Error| undecodable("prevResult", &e))?;
-    let v4 = |net| match net {
-        IpNet::V4(net) => Some(net),
-        IpNet::V6(_) => None,
-    };
-    Ok(prev.addresses_on(ifname).filter_map(v4).collect())
+    Ok(prev.addresses_on(ifname).collect())
 }

@@ -8,6 +8,7 @@ use leasehold_core::effect::{RangeRow, Row, TakenRow};
 use leasehold_core::identity::{Attachment, Identity, Lan};
 use leasehold_core::link::Link;
 use leasehold_core::pool::PoolRecord;
+use leasehold_core::tenure::{Grantor, Tenure};
 
 /// Writes all bindings, what could not be adopted, and counts of what was refused.
 pub(crate) fn bindings(
@@ -62,19 +63,33 @@ fn binding(row: &Row) -> control::Binding {
     let seconds = |left: Option<Duration>| left.map(|left| left.as_secs());
     control::Binding {
         attachment: attachment(&row.attachment),
-        identity: identity(&row.identity),
-        address: row.lease.as_ref().map(|lease| lease.address),
+        identity: row.identity.as_ref().map(identity),
+        address: row.tenure.as_ref().map(Tenure::net),
+        more_addresses: row
+            .tenure
+            .iter()
+            .flat_map(|tenure| &tenure.addresses[1..])
+            .map(|address| address.net)
+            .collect(),
         state: row.state.as_str().to_owned(),
-        server: row.lease.as_ref().map(|lease| lease.server),
-        seconds_to_t1: seconds(row.t1),
-        seconds_to_t2: seconds(row.t2),
-        seconds_to_expiry: seconds(row.expires),
+        source: row.tenure.as_ref().map(|tenure| source(tenure.by)),
+        server: row.tenure.as_ref().and_then(|tenure| tenure.by.server()),
+        seconds_to_t1: seconds(row.extended),
+        seconds_to_t2: seconds(row.rebound),
+        seconds_to_expiry: seconds(row.ends),
         seconds_to_release: seconds(row.kept),
         pathless: row.pathless,
         held_up_by: row.held_up.as_ref().map(|(_, what)| what.clone()),
         seconds_held_up: row.held_up.as_ref().map(|(since, _)| since.as_secs()),
         told: row.told,
-        link: link(&row.link),
+        link: row.link.as_ref().map(link),
+    }
+}
+
+fn source(by: Grantor) -> control::Source {
+    match by {
+        Grantor::Server(_) => control::Source::Server,
+        Grantor::Range => control::Source::Range,
     }
 }
 

@@ -5,27 +5,38 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use leasehold_api::cni::{Code, Dns, Ip, Route, Success};
 use leasehold_core::effect::Failure;
-use leasehold_core::grant::{self, Grant};
+use leasehold_core::grant;
 use leasehold_core::link::LinkCause;
+use leasehold_core::tenure::Tenure;
 
 use super::ranges;
 
 /// The scope of a destination on the link (`RT_SCOPE_LINK`).
 const SCOPE_LINK: u8 = 253;
 
-/// Returns a grant in a main plugin's terms.
-pub(super) fn success(grant: &Grant) -> Success {
-    let Grant { addresses, gateway, router: _, routes, dns, mtu: _ } = grant;
+/// Returns what was granted in a main plugin's terms. What the first source says of name servers counts.
+pub(super) fn success(tenures: &[Tenure]) -> Success {
+    let grants = || tenures.iter().map(|tenure| &tenure.grant);
+    let dns = grants().map(|grant| &grant.dns).find(|dns| !dns.is_empty()).cloned().unwrap_or_default();
     Success {
-        ips: addresses.iter().map(|address| Ip { address: *address, gateway: *gateway }).collect(),
-        routes: routes.iter().map(route).collect(),
+        ips: tenures.iter().flat_map(ips).collect(),
+        routes: grants().flat_map(|grant| &grant.routes).map(route).collect(),
         dns: Dns {
             nameservers: dns.servers.iter().map(ToString::to_string).collect(),
-            domain: dns.domain.clone(),
-            search: dns.search.clone(),
+            domain: dns.domain,
+            search: dns.search,
             options: Vec::new(),
         },
     }
+}
+
+/// Returns the addresses as the interface is to have them, each with the router of its subnet.
+fn ips(tenure: &Tenure) -> impl Iterator<Item = Ip> {
+    let gateway_of = |address: &IpNet| {
+        let of = tenure.addresses.iter().find(|of| of.net.addr() == address.addr())?;
+        of.gateway.filter(|_| tenure.grant.gateway.is_some())
+    };
+    tenure.grant.addresses.iter().map(move |address| Ip { address: *address, gateway: gateway_of(address) })
 }
 
 /// Writes a route. A destination on the link gets the unspecified address as `gw`, as RFC 3442 writes it and the incumbent passes

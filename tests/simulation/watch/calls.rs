@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use leasehold_core::effect::{Add, Answer, Call, NetworkAnswer, NetworkCall, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
-use leasehold_core::record::{DockerKey, DockerRecord, RecordState};
+use leasehold_core::record::{DockerKey, DockerRecord, Record, RecordState};
+use leasehold_core::tenure::Tenure;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
 
@@ -116,13 +117,13 @@ impl Calls {
             (Call::Add(add), Answer::Leased { .. }) if asked.overtaken => {
                 Some(breach(Rule::DelOvertaken, format!("{} was leased after its DEL", add.attachment)))
             }
-            (Call::Add(add), Answer::Leased { lease, .. }) => {
+            (Call::Add(add), Answer::Leased { tenures }) => {
                 let durable = store.known().any(|record| {
                     let bound = record.attachment == add.attachment && record.state == RecordState::Bound;
                     // Times are not in the answer: an extension may wait for the store.
-                    bound && record.lease.grants_the_same(lease)
+                    bound && tenures.iter().all(|told| is_of(record, add, told))
                 });
-                (!durable).then(|| breach(Rule::NotDurable, format!("{}: {lease:?}", add.attachment)))
+                (!durable).then(|| breach(Rule::NotDurable, format!("{}: {tenures:?}", add.attachment)))
             }
             (Call::Network(NetworkCall::CreateEndpoint(request)), Answer::Network(NetworkAnswer::Endpoint(record))) => {
                 let key = DockerKey::Endpoint(request.id.clone());
@@ -151,4 +152,9 @@ impl Calls {
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
         }
     }
+}
+
+/// Returns whether a record is what the caller of an ADD was told.
+pub(crate) fn is_of(record: &Record, add: &Add, told: &Tenure) -> bool {
+    record.lease.tenure(&add.profile.policy).told().grants_the_same(told)
 }

@@ -5,7 +5,7 @@ mod effects;
 
 use netns_fixtures::model::Violation;
 
-pub(crate) use self::calls::Calls;
+pub(crate) use self::calls::{Calls, is_of};
 pub(crate) use self::effects::Effects;
 use crate::plan::EffectKind;
 

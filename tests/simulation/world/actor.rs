@@ -364,12 +364,17 @@ impl Actor {
     pub(crate) fn as_told(&self, lease: &Lease) -> Lease {
         let mut lease = lease.clone();
         if self.docker {
-            if self.form != Some(Form::Leased) {
-                lease.address = Ipv4Net::new(lease.ip(), DOCKER_PREFIX).expect("it is a prefix length");
-            }
+            lease.address = self.address_as_told(lease.address);
             lease.routes.retain(|route| route.destination.prefix_len() > 0);
         }
         lease
+    }
+
+    /// Returns a leased address as its runtime is told of it.
+    pub(crate) fn address_as_told(&self, address: Ipv4Net) -> Ipv4Net {
+        let is_pools = self.docker && self.form != Some(Form::Leased);
+        let of_pool = || Ipv4Net::new(address.addr(), DOCKER_PREFIX).expect("it is a prefix length");
+        if is_pools { of_pool() } else { address }
     }
 
     /// Returns the metric of its routes. Docker sets none.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::effect::{Answer, Call, Failure, RequestId};
+use leasehold_core::effect::{Answer, Call, Failure, NetworkAnswer, RequestId};
 use leasehold_core::identity::Attachment;
 
 use super::actor::{Act, Asked, Phase, Role, Spooled};
@@ -58,7 +58,7 @@ impl World {
         if self.requests.get(&id).is_none_or(|asked| asked.gone) {
             return;
         }
-        let Some(mut asked) = self.requests.remove(&id) else { return };
+        let Some(asked) = self.requests.remove(&id) else { return };
         self.note(|| format!("    {id:?} is answered {answer:?}"));
         if let Role::Audit(_) | Role::Inquiry = &asked.role {
             return self.found(id, &asked.role, answer);
@@ -73,14 +73,11 @@ impl World {
             return self.collected(&asked, answer);
         }
         // A lease for which no IPAM driver was asked comes with its endpoint.
-        let answer = match (asked.role == Role::Add, asked.lease.take()) {
-            (true, Some(lease)) => Answer::Leased { lease: Box::new(lease), grant: Box::default() },
-            _ => answer,
-        };
-        self.stats.count_many("endpoints whose lease was gone", usize::from(is_without_lease(&asked.role, &answer)));
+        let is_without_lease = asked.lease.is_none() && is_without_lease(&asked.role, &answer);
+        self.stats.count_many("endpoints whose lease was gone", usize::from(is_without_lease));
         let Some((index, _)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else { return };
         match asked.role {
-            Role::Add if self.actors[index].phase == Phase::Adding && is_without_lease(&asked.role, &answer) => {
+            Role::Add if self.actors[index].phase == Phase::Adding && is_without_lease => {
                 self.end_by_del(index);
             }
             Role::Add if self.actors[index].phase == Phase::Adding => self.added(index, &asked, answer),
@@ -96,12 +93,12 @@ impl World {
     fn added(&mut self, index: usize, asked: &Asked, answer: Answer) {
         self.show(&Seen::Answered(index, asked, &answer));
         match answer {
-            Answer::Leased { lease, .. } => {
+            Answer::Leased { .. } | Answer::Network(NetworkAnswer::Endpoint(_)) if let Some(lease) = &asked.lease => {
                 self.stats.count("ADD leased");
                 let lan = self.actors[index].lan;
-                self.actors[index].told = Some((*lease).clone());
+                self.actors[index].told = Some(lease.clone());
                 self.actors[index].told_at = self.now;
-                let lease = Box::new(self.actors[index].as_told(&lease));
+                let lease = self.actors[index].as_told(lease);
                 let actor = &self.actors[index];
                 if !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac) {
                     self.actors[index].excused = true;

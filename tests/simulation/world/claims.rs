@@ -13,7 +13,7 @@ use super::actor::{Actor, Form, Phase};
 use super::seen::{Seen, Who};
 use super::wire::answer_to;
 use super::{Micros, SECOND, World};
-use crate::subject::{add_of, is_nobodys};
+use crate::subject::{add_of, granted, is_nobodys};
 
 /// An ADD that the host slept through ends within this time.
 const AWAKE: Micros = 60 * SECOND;
@@ -94,7 +94,9 @@ impl World {
         let Some(actor) = self.actors.get(index) else { return };
         let is_its = asked.by == Some((index, actor.generation));
         match answer {
-            Answer::Leased { lease, .. } if is_its => self.add_ends(index, Some(lease.ip())),
+            Answer::Leased { tenures } if is_its => {
+                self.add_ends(index, granted(tenures).map(|(address, _)| address));
+            }
             // The next ADD, which waited for its turn, is not to blame for what this one declined.
             _ => self.add_ends(index, None),
         }

@@ -7,8 +7,9 @@ use ipnet::Ipv4Net;
 use leasehold_core::effect::{Answer, Call, Failure, RequestId, Row};
 use leasehold_core::event as journal;
 use leasehold_core::grant::policy::OnChange;
-use leasehold_core::identity::{Attachment, ClientId};
+use leasehold_core::identity::{Attachment, ClientId, Identity};
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::tenure::Tenure;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model;
 
@@ -155,7 +156,7 @@ impl World {
         for row in &rows {
             if !lives(row) {
                 return self
-                    .fail(Rule::Orphan, format!("{} is {}: {:?}", row.attachment, row.state.as_str(), row.lease));
+                    .fail(Rule::Orphan, format!("{} is {}: {:?}", row.attachment, row.state.as_str(), row.tenure));
             }
         }
         for index in 0..self.actors.len() {
@@ -173,25 +174,26 @@ impl World {
         let Some(row) = rows.iter().find(|row| row.attachment == attachment) else {
             return self.not_adopted(index);
         };
-        let Some(lease) = &row.lease else {
+        let Some(address) = row.tenure.as_ref().and_then(Tenure::v4) else {
             if actor.excused && self.is_offered_anothers(actor) {
                 return self.stats.count("live at the end without an address, as it is offered what another has");
             }
             return self
                 .fail(Rule::LeaseLost, lost(&format!("the daemon holds nothing, it is {}", row.state.as_str())));
         };
-        if row.expires == Some(Duration::ZERO) {
+        if row.ends == Some(Duration::ZERO) {
             return self.fail(Rule::LeaseLost, lost("the daemon's lease has ended"));
         }
         // A lease without end is never renewed, so its holder cannot know that the server forgot it, or has since given another
         // address to a client that it does not tell apart.
         let forgotten = self.plan.lease == u32::MAX && (actor.excused || self.has_another(row, rows));
-        if !forgotten && !self.is_granted(actor.lan, lease.ip(), &row.identity.client_id, row.identity.chaddr) {
-            return self.fail(Rule::LeaseLost, lost(&format!("no server knows of {}", lease.address)));
+        let Some(Identity { client_id, chaddr, .. }) = &row.identity else { return };
+        if !forgotten && !self.is_granted(actor.lan, address.addr(), client_id, *chaddr) {
+            return self.fail(Rule::LeaseLost, lost(&format!("no server knows of {address}")));
         }
-        let same = actor.as_told(lease).address == actor.as_told(&told).address;
+        let same = actor.address_as_told(address) == actor.address_as_told(told.address);
         if !same && !actor.excused {
-            return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds {}", lease.address)));
+            return self.fail(Rule::LeaseLost, lost(&format!("the daemon holds {address}")));
         }
         if self.actors[index].meddled {
             return self.stats.count("live at the end without its address");
@@ -199,7 +201,7 @@ impl World {
         if self.actors[index].docker {
             return self.stats.count("live at the end with Docker");
         }
-        let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address] };
+        let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address.into()] };
         let answer = self.inquire(check);
         let kept = self.keeps_another_mask(index, told.address);
         // One of an earlier lease that the kernel refused to take off is in the way of the route of this one, for good. What a
@@ -247,8 +249,11 @@ impl World {
 
     /// Returns whether another attachment, which servers do not tell apart from this one, has what they would give to this one.
     fn has_another(&self, row: &Row, rows: &[Row]) -> bool {
-        let known = |row: &Row| (row.identity.lan.clone(), self.known_as(&row.identity.client_id, row.identity.chaddr));
-        let has = |other: &Row| other.attachment != row.attachment && other.lease.is_some();
+        let known = |row: &Row| {
+            let Identity { lan, client_id, chaddr } = row.identity.as_ref()?;
+            Some((lan.clone(), self.known_as(client_id, *chaddr)))
+        };
+        let has = |other: &Row| other.attachment != row.attachment && other.tenure.is_some();
         rows.iter().any(|other| has(other) && known(other) == known(row))
     }
 

@@ -16,7 +16,7 @@ use netns_fixtures::model::{ClientKey, Kind, Knows, Message, Purpose, code};
 use super::actor::Actor;
 use super::seen::Seen;
 use super::{Micros, World};
-use crate::subject::{key_of, message_of};
+use crate::subject::{granted, key_of, message_of};
 use crate::timing::Asked;
 use crate::watch::Rule;
 
@@ -268,11 +268,9 @@ impl World {
             for server in segment.honest().iter().filter_map(|station| station.server()) {
                 for (address, lease) in server.leases(now) {
                     let holds = |row: &&Row| {
-                        self.known_as(&row.identity.client_id, row.identity.chaddr) == lease.client
-                            && row
-                                .lease
-                                .as_ref()
-                                .is_some_and(|held| (held.ip(), held.server) == (address, server.config().id))
+                        let by = row.identity.as_ref().map(|by| self.known_as(&by.client_id, by.chaddr));
+                        let held = row.tenure.as_ref().and_then(|tenure| granted(std::slice::from_ref(tenure)));
+                        by == Some(lease.client.clone()) && held == Some((address, server.config().id))
                     };
                     if !rows.iter().any(|row| holds(&row)) {
                         found.push((lan, server.config().id, address, lease.name.clone()));

@@ -14,7 +14,6 @@ mod life;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fastrand::Rng;
 use ipnet::IpNet;
@@ -151,23 +150,22 @@ impl Binding {
 
     /// Returns the binding as `list` shows it.
     pub(crate) fn row(&self, now: Instant) -> Row {
-        let lease = self.lease(now);
+        let tenure = self.lease(now).map(|lease| lease.tenure(&self.profile.policy));
+        let times = tenure.as_ref().and_then(|tenure| tenure.times);
         let until = |at: Option<Instant>| at.map(|at| at.saturating_since(now));
-        let times: [Option<Duration>; 3] =
-            [lease.and_then(Lease::t1), lease.and_then(Lease::t2), lease.and_then(Lease::expires)].map(until);
         Row {
             attachment: (*self.attachment).clone(),
-            identity: self.identity.clone(),
+            identity: Some(self.identity.clone()),
             state: self.state(),
             told: self.answered,
-            lease: lease.cloned(),
-            t1: times[0],
-            t2: times[1],
-            expires: times[2],
+            tenure,
+            extended: until(times.map(|times| times.extended)),
+            rebound: until(times.map(|times| times.rebound)),
+            ends: until(times.map(|times| times.ends)),
             kept: until(self.kept_until()),
             pathless: self.is_hidden,
             held_up: self.releasing_now().and_then(|release| release.held_up(now)),
-            link: self.link.clone(),
+            link: Some(self.link.clone()),
         }
     }
 

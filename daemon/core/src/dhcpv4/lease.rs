@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::grant::policy::Policy;
 use crate::grant::{self, Dns, Grant};
+use crate::tenure::{self, Tenure};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -109,6 +110,18 @@ impl Lease {
             dns: self.resolver().unwrap_or_default(),
             mtu: self.mtu,
         })
+    }
+
+    /// Returns what is granted in terms that callers know, under a policy.
+    pub fn tenure(&self, policy: &Policy) -> Tenure {
+        let times = || Some(tenure::Times { extended: self.t1()?, rebound: self.t2()?, ends: self.expires()? });
+        Tenure {
+            addresses: vec![tenure::Address { net: self.address.into(), gateway: self.gateway.map(IpAddr::V4) }],
+            by: self.server.into(),
+            start: self.start,
+            times: times(),
+            grant: self.grant(policy),
+        }
     }
 
     /// Returns what the lease says of name servers, `None` when that is nothing.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::{RangeAnswer, RangeCall};
 use crate::dhcpv4::StateName;
@@ -18,6 +18,7 @@ use crate::link::{Link, Place};
 use crate::network::{DockerId, EndpointRecord, NetworkFault, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
 use crate::profile::Profile;
+use crate::tenure::Tenure;
 use crate::wire::Mac;
 
 /// What a caller asks.
@@ -37,7 +38,7 @@ pub enum Call {
         /// The attachment.
         attachment: Attachment,
         /// The addresses that the caller believes in (`prevResult`); empty: it did not say.
-        expected: Vec<Ipv4Net>,
+        expected: Vec<IpNet>,
     },
     /// Give back what a network's attachments hold that the caller no longer knows (CNI GC).
     Collect {
@@ -238,12 +239,10 @@ pub struct Adoptee {
 /// An answer to a [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To `Add`: the lease, durable, and what the caller is told about it.
+    /// To `Add`: what was granted, durable, as the caller is told.
     Leased {
-        /// The lease.
-        lease: Box<Lease>,
-        /// What it gives the interface, except for the routes that the daemon adds itself.
-        grant: Box<Grant>,
+        /// One for each source. Their grants leave out the routes that the daemon adds itself.
+        tenures: Vec<Tenure>,
     },
     /// To `Del`: the attachment holds nothing any more.
     Deleted,
@@ -309,9 +308,8 @@ pub enum NetworkAnswer {
 
 impl Answer {
     /// Returns the answer to an ADD that has a lease.
-    pub fn leased(lease: Lease, policy: &Policy) -> Self {
-        let grant = lease.grant(policy).told();
-        Self::Leased { lease: Box::new(lease), grant: Box::new(grant) }
+    pub fn leased(lease: &Lease, policy: &Policy) -> Self {
+        Self::Leased { tenures: vec![lease.tenure(policy).told()] }
     }
 }
 
@@ -348,26 +346,26 @@ impl BindingState {
 pub struct Row {
     /// Who holds the lease.
     pub attachment: Attachment,
-    /// What the server knows it by.
-    pub identity: Identity,
+    /// What a server knows it by; `None`: its source asks no server.
+    pub identity: Option<Identity>,
     /// Its state.
     pub state: BindingState,
     /// The address that Docker was told.
     pub told: Option<Ipv4Net>,
-    /// The lease; `None` while the first one is being acquired, or after it was lost.
-    pub lease: Option<Lease>,
-    /// Until T1; zero when past, `None` for ever.
-    pub t1: Option<Duration>,
-    /// Until T2; zero when past, `None` for ever.
-    pub t2: Option<Duration>,
-    /// Until expiry; zero when past, `None` for ever.
-    pub expires: Option<Duration>,
+    /// What it holds; `None` while the first lease is being acquired, or after it was lost.
+    pub tenure: Option<Tenure>,
+    /// Until its grantor is asked to extend it (T1); zero when past, `None` for ever.
+    pub extended: Option<Duration>,
+    /// Until any other may extend it too (T2); zero when past, `None` for ever.
+    pub rebound: Option<Duration>,
+    /// Until it ends; zero when past, `None` for ever.
+    pub ends: Option<Duration>,
     /// Until a lease that is kept for its container goes back.
     pub kept: Option<Duration>,
     /// No path leads any more to the namespace of its interface, which lives.
     pub pathless: bool,
     /// What delays the RELEASE of a RELEASING binding, and for how long.
     pub held_up: Option<(Duration, String)>,
-    /// Where its packets go.
-    pub link: Link,
+    /// Where its packets go; `None`: its source needs no interface.
+    pub link: Option<Link>,
 }

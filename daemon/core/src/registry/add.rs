@@ -338,7 +338,7 @@ impl Registry {
         self.saw(id);
         self.await_interface(now, id);
         let Some(profile) = self.bindings.get(id).map(|binding| binding.profile.clone()) else { return };
-        self.answer_add(now, &attachment, Answer::leased(lease, &profile.policy));
+        self.answer_add(now, &attachment, Answer::leased(&lease, &profile.policy));
     }
 
     pub(super) fn acquisition_failed(&mut self, now: Now, id: BindingId, mut failure: Failure) {

@@ -110,8 +110,11 @@ impl Registry {
 
     pub(super) fn adopted(&mut self, now: Now, attachment: Attachment, answer: Answer) {
         match answer {
-            Answer::Leased { lease, .. } => {
-                tracing::info!(%attachment, address = %lease.address, server = %lease.server, "adopted");
+            Answer::Leased { tenures } => {
+                for tenure in tenures {
+                    let server = tenure.by.server().map(tracing::field::display);
+                    tracing::info!(%attachment, address = %tenure.net(), server, "adopted");
+                }
                 self.forget_adoption(&attachment);
             }
             Answer::Failed(failure) => self.adoption_failed(now, attachment, &failure),

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
 use super::Registry;
 use super::operation::{CHECK_LIMIT, Operation};
@@ -32,7 +32,7 @@ impl Registry {
     }
 
     /// A CHECK.
-    pub(super) fn check(&mut self, now: Now, id: RequestId, attachment: &Attachment, expected: Vec<Ipv4Net>) {
+    pub(super) fn check(&mut self, now: Now, id: RequestId, attachment: &Attachment, expected: Vec<IpNet>) {
         self.queue(now, attachment, id, Asked::Check(expected), CHECK_LIMIT);
     }
 

@@ -7,7 +7,7 @@
 //! Only routes that the daemon has put on count: the main plugin's own CHECK knows the others. An address that never came onto
 //! the interface is no fault: its caller only asked for an address, and has it elsewhere.
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
 use super::Registry;
 use super::operation::{Check, Operation};
@@ -19,7 +19,7 @@ use crate::outbox::{Look, Waiter};
 use crate::time::Now;
 
 impl Registry {
-    pub(super) fn begin_check(&mut self, now: Now, attachment: &Attachment, id: RequestId, expected: Vec<Ipv4Net>) {
+    pub(super) fn begin_check(&mut self, now: Now, attachment: &Attachment, id: RequestId, mut expected: Vec<IpNet>) {
         let binding = self.held_by(attachment).filter(|binding| binding.is_live());
         if binding.is_some_and(|binding| self.is_worth_waiting(now, attachment, binding)) {
             self.interfaces.await_work(attachment);
@@ -31,7 +31,9 @@ impl Registry {
             return self.end(now, attachment);
         };
         let address = lease.address;
-        if !expected.is_empty() && !expected.contains(&address) {
+        // Of the other family nothing is known here.
+        expected.retain(|expected| matches!(expected, IpNet::V4(_)));
+        if !expected.is_empty() && !expected.contains(&address.into()) {
             let expected = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let failure = Failure::Differs { attachment: attachment.clone(), held: address, expected };
             self.reply(now, id, Answer::Failed(failure));

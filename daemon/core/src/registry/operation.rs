@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::binding::without;
 use crate::effect::{Add, Failure, OpId, RequestId};
@@ -168,7 +168,7 @@ pub(super) fn target(place: &Place, known_by: Option<Mac>) -> Target {
 pub(super) struct Check {
     pub(super) request: RequestId,
     /// The addresses that the caller believes in; empty: it did not say.
-    pub(super) expected: Vec<Ipv4Net>,
+    pub(super) expected: Vec<IpNet>,
     /// The look at the interface, and the address that is looked for; `None`: what the daemon does there is waited for.
     pub(super) look: Option<(OpId, Ipv4Net)>,
 }

@@ -45,7 +45,7 @@ impl Registry {
                     // Not the interface that went is waited for, but the one that this is for.
                     self.await_interface(now, rival);
                     let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
-                    let answer = Answer::leased(lease, &admission.add.profile.policy);
+                    let answer = Answer::leased(&lease, &admission.add.profile.policy);
                     return self.answer_add(now, attachment, answer);
                 }
                 return self.refuse(now, attachment, Failure::Attached { attachment: attachment.clone(), netns });

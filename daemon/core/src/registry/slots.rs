@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::operation::Operation;
 use crate::effect::{Add, RequestId};
@@ -42,7 +42,7 @@ pub(super) enum Asked {
     /// A DEL.
     Del,
     /// A CHECK, with the addresses that the caller believes in.
-    Check(Vec<Ipv4Net>),
+    Check(Vec<IpNet>),
 }
 
 impl Slots {

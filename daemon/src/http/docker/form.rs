@@ -61,7 +61,9 @@ impl Form {
     pub(crate) fn answer(&self, answer: &Answer) -> Result<String, Refused> {
         match answer {
             Answer::Pool { id, gateway } => Ok(to_json(&wire::Pool::new(id.to_string(), id.subnet, *gateway))),
-            Answer::Leased { grant, .. } => self.address(grant.addresses.first().copied()),
+            Answer::Leased { tenures } => {
+                self.address(tenures.iter().flat_map(|tenure| &tenure.grant.addresses).next().copied())
+            }
             Answer::Reserved(address) => self.address(Some(Ipv4Net::from(*address).into())),
             Answer::PoolReleased | Answer::Released => Ok(to_json(&Released {})),
             Answer::Network(answer) => self.network(answer),

@@ -84,7 +84,7 @@ fn a_check_expects_the_addresses_of_its_interface() {
         "interfaces": [{"name": "net1", "sandbox": "/run/netns/abc"}, {"name": "veth7"}],
         "ips": [{"address": "192.0.2.10/24", "interface": 0}, {"address": "10.0.0.1/24", "interface": 1},
                 {"address": "fd00::1/64", "interface": 0}]}}"#;
-    let expected = vec!["192.0.2.10/24".parse().unwrap()];
+    let expected = ["192.0.2.10/24", "fd00::1/64"].map(|address| address.parse().unwrap()).to_vec();
     assert_eq!(parse(&with_config("CHECK", config)).unwrap().call, Call::Check { attachment: attachment(), expected });
     assert_eq!(parse(&request("CHECK")).unwrap().call, Call::Check { attachment: attachment(), expected: Vec::new() });
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use leasehold_api::control::Bindings;
 use leasehold_core::dhcpv4::StateName;
 use leasehold_core::effect::{BindingState, Row};
+use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::pool::PoolRecord;
@@ -15,21 +16,21 @@ use super::lease;
 fn row(lan: Lan, link: Link) -> Row {
     Row {
         attachment: Attachment::cni("lan", "abc", "net1"),
-        identity: Identity {
+        identity: Some(Identity {
             lan,
             client_id: ClientId::new(b"\0abc".to_vec()).unwrap(),
             chaddr: Mac([2, 0, 0, 0, 0, 9]),
-        },
+        }),
         state: BindingState::Client(StateName::Bound),
         told: None,
-        lease: Some(lease()),
-        t1: Some(Duration::ZERO),
-        t2: Some(Duration::from_millis(1999)),
-        expires: None,
+        tenure: Some(lease().tenure(&Policy::default())),
+        extended: Some(Duration::ZERO),
+        rebound: Some(Duration::from_millis(1999)),
+        ends: None,
         kept: None,
         pathless: false,
         held_up: None,
-        link,
+        link: Some(link),
     }
 }
 
@@ -40,9 +41,9 @@ fn the_list_is_written_as_the_golden_file_says() {
     let released = Row {
         state: BindingState::Kept,
         kept: Some(Duration::from_secs(59)),
-        lease: None,
-        t1: None,
-        t2: None,
+        tenure: None,
+        extended: None,
+        rebound: None,
         ..row(Lan::Network("lan".into()), Link::parent(2, mac))
     };
     let adopted_not = (Attachment::cni("lan", "old", "net1"), "no DHCP offer".to_owned());

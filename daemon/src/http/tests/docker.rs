@@ -380,7 +380,7 @@ fn answers_are_in_libnetworks_words() {
     let (call, form) = asked(false, Method::RequestAddress, &address("192.0.0.0/16;;parent=eth0", "", MAC_ONLY));
     let Call::Add(add) = call else { panic!("{call:?}") };
     assert_eq!(
-        form.answer(&Answer::leased(lease(), &add.profile.policy)).as_deref(),
+        form.answer(&Answer::leased(&lease(), &add.profile.policy)).as_deref(),
         Ok(r#"{"Address":"192.0.2.10/16"}"#)
     );
 }

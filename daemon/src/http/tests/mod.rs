@@ -60,7 +60,7 @@ fn add(request: &Request) -> Add {
 /// The answer of a core that has [`lease`] for whoever asks.
 fn leased(call: &Call) -> Answer {
     let policy = if let Call::Add(add) = call { add.profile.policy.clone() } else { Policy::default() };
-    Answer::leased(lease(), &policy)
+    Answer::leased(&lease(), &policy)
 }
 
 /// A lease with everything that a server can give.

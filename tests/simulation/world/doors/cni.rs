@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{Answer, Call, Failure, RequestId};
 use leasehold_core::link::{Cookie, Place};
@@ -60,7 +60,7 @@ impl Door for Cni {
 
     fn answered(&self, world: &mut World, index: usize, asked: &Asked, answer: Option<Answer>) {
         match (&asked.role, world.actors[index].phase, answer) {
-            (Role::Again, Phase::Live, Some(answer)) => world.added_again(index, answer),
+            (Role::Again, Phase::Live, Some(answer)) => world.added_again(index, asked, answer),
             (Role::Again, Phase::Live, None) => {
                 world.excuse_lapsed(index);
                 if world.actors[index].excused {
@@ -88,10 +88,10 @@ impl World {
     fn next_of_cni(&mut self, index: usize) {
         match self.rng.u32(..100) {
             0..20 => {
-                let expected = self.actors[index].told.iter().map(|lease| lease.address).collect();
+                let expected = self.actors[index].told.iter().map(|lease| lease.address.into()).collect();
                 self.ask_check(index, Role::Check, expected);
             }
-            20..25 => self.ask_check(index, Role::WrongCheck, vec![WRONG]),
+            20..25 => self.ask_check(index, Role::WrongCheck, vec![WRONG.into()]),
             25..35 => {
                 self.ask_again(index);
                 self.stay(index);
@@ -156,7 +156,7 @@ impl World {
         self.ask(index, Role::Intruder(cookie), Call::Add(Box::new(add)), self.now);
     }
 
-    fn ask_check(&mut self, index: usize, role: Role, expected: Vec<Ipv4Net>) {
+    fn ask_check(&mut self, index: usize, role: Role, expected: Vec<IpNet>) {
         let attachment = self.actors[index].attachment.clone();
         self.ask(index, role, Call::Check { attachment, expected }, self.now);
         self.stay(index);
@@ -185,19 +185,22 @@ impl World {
         }
     }
 
-    fn added_again(&mut self, index: usize, answer: Answer) {
+    fn added_again(&mut self, index: usize, asked: &Asked, answer: Answer) {
         self.excuse_lapsed(index);
         let actor = &self.actors[index];
         let Some(told) = actor.told.clone() else { return };
         match answer {
-            Answer::Leased { lease, .. } if lease.address == told.address || actor.excused => {
+            Answer::Leased { .. }
+                if let Some(lease) =
+                    asked.lease.as_ref().filter(|lease| lease.address == told.address || actor.excused) =>
+            {
                 self.stats.count("ADD again leased");
                 // A lease that had ended took its address off the link; main plugins put on what they are told.
                 if let Some(at) = actor.at {
                     self.actors[index].meddled |= lease.address != told.address;
-                    self.plug(at, &lease);
+                    self.plug(at, lease);
                 }
-                self.actors[index].told = Some(*lease);
+                self.actors[index].told = Some(lease.clone());
                 self.actors[index].told_at = self.now;
             }
             // What failed ends with a DEL.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::dhcpv4::lease::Lease;
+use leasehold_core::dhcpv4::lease::{Lease, Times};
 use leasehold_core::effect::{
     Add, Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, RequestId,
 };
@@ -19,12 +19,13 @@ use leasehold_core::network::{
     DockerId, EndpointRecord, MacvlanMode, Mode, NetworkFault, NetworkRecord, Source, Wiring,
 };
 use leasehold_core::record::{DockerKey, DockerRecord, Record, RecordState};
-use leasehold_core::time::WallTime;
+use leasehold_core::time::{Instant, WallTime};
 
 use super::pools::Pools;
 use crate::link::Own;
 use crate::plan::{VLAN, Wires, happens};
-use crate::watch::Rule;
+use crate::subject::add_of;
+use crate::watch::{Rule, is_of};
 use crate::world::actor::{Act, Asked, Door, Errand, Form, Phase, Role};
 use crate::world::seen::Seen;
 use crate::world::{Event, MILLI, Micros, SECOND, World};
@@ -524,10 +525,25 @@ impl World {
 
     /// Keeps what was leased for an endpoint until its caller has the answer.
     pub(in crate::world) fn note_lease(&mut self, id: RequestId, answer: &Answer) {
-        let lease = self.lease_of(answer);
+        let lease = self.lease_of(answer).or_else(|| self.lease_told(id, answer));
         if let Some(asked) = self.requests.get_mut(&id) {
             asked.lease = lease;
         }
+    }
+
+    /// Returns the lease of which the caller of an ADD is told.
+    fn lease_told(&self, id: RequestId, answer: &Answer) -> Option<Lease> {
+        let Answer::Leased { tenures } = answer else { return None };
+        let (add, told) = (add_of(&self.requests.get(&id)?.call)?, tenures.first()?);
+        let mut bound = self.store.known().filter(|record| record.state == RecordState::Bound);
+        let lease = &bound.find(|record| record.attachment == add.attachment && is_of(record, add, told))?.lease;
+        let from_start = |at: Instant| at.saturating_since(told.start);
+        let times = told.times.map(|times| Times {
+            t1: from_start(times.extended),
+            t2: from_start(times.rebound),
+            end: from_start(times.ends),
+        });
+        Some(Lease { start: told.start, times, ..lease.clone() })
     }
 
     /// Returns whether an attachment is an endpoint leased by our network driver that the store does not have.

@@ -5,7 +5,7 @@ use super::*;
 /// An ADD fails only for what its caller did, or for want of time, and one that succeeds has a link that is ready.
 pub(super) fn failures(world: &World, seen: &Seen<'_>, says: &mut Says) {
     match seen {
-        Seen::Answered(index, _, Answer::Leased { .. }) if world.calm => judge_link(world, *index, says),
+        Seen::Answered(index, Asked { lease: Some(_), .. }, _) if world.calm => judge_link(world, *index, says),
         Seen::Answered(index, asked, Answer::Failed(failure)) => judge(world, *index, asked, failure, says),
         _ => {}
     }

@@ -4,7 +4,7 @@ use super::*;
 
 /// Each is in its network's pool, not reserved, and the one that was asked for.
 pub(super) fn fit(world: &World, seen: &Seen<'_>, says: &mut Says) {
-    let Seen::Answered(index, _, Answer::Leased { lease, .. }) = seen else { return };
+    let Seen::Answered(index, Asked { lease: Some(lease), .. }, _) = seen else { return };
     let actor = &world.actors[*index];
     if actor.docker && actor.form != Some(Form::Leased) {
         judge(world, actor.lan, lease.ip(), says);

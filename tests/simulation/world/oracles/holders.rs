@@ -45,9 +45,9 @@ impl Oracle for Holders {
 impl Holders {
     /// Returns who is told of a lease by an answer.
     fn told(world: &World, id: RequestId, answer: &Answer) -> Option<(Attachment, Holder)> {
-        let lease = match answer {
-            Answer::Leased { lease, .. } => &**lease,
-            answer => &world.lease_of(answer)?,
+        let (address, server) = match answer {
+            Answer::Leased { tenures } => granted(tenures)?,
+            answer => world.lease_of(answer).map(|lease| (lease.ip(), lease.server))?,
         };
         // An intruder goes as soon as it has its answer, or none.
         let asked = world.requests.get(&id).filter(|asked| !matches!(asked.role, Role::Intruder(_)))?;
@@ -61,8 +61,7 @@ impl Holders {
         let to_come = actor.docker && here && actor.netns.is_some();
         let mac = link.map(|wire| wire.mac).or(to_come.then_some(actor.mac))?;
         let lan = world.segments.iter().position(|segment| segment.lan == add.lan)?;
-        let holder =
-            Holder { lan, mac, client_id: add.client_id.resolve(mac), address: lease.ip(), server: lease.server };
+        let holder = Holder { lan, mac, client_id: add.client_id.resolve(mac), address, server };
         Some((add.attachment.clone(), holder))
     }
 

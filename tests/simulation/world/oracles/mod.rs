@@ -34,10 +34,11 @@ use ipnet::Ipv4Net;
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Failure, OpId, Outcome, RequestId, Row};
 use leasehold_core::event::{Event, EventKind};
 use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry};
-use leasehold_core::identity::{Attachment, ClientId};
+use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{Link, Place, Step, Target};
 use leasehold_core::record::{Change, Record, RecordState};
 use leasehold_core::registry::Config;
+use leasehold_core::tenure::Tenure;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Event as Served, Kind, Knows, Message, Station, code};
@@ -55,7 +56,7 @@ use super::{MILLI, Micros, SECOND, World};
 use crate::kernel::Applied;
 use crate::link::is_route;
 use crate::plan::Wires;
-use crate::subject::{add_of, arp_of, is_collected, is_nobodys, key_of, message_of};
+use crate::subject::{add_of, arp_of, granted, is_collected, is_nobodys, key_of, message_of};
 use crate::watch::{Breach, Rule, breach};
 
 /// What oracles say.

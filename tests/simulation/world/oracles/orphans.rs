@@ -4,11 +4,11 @@ use super::*;
 
 /// They go with their containers, and with ADDs that were cancelled.
 pub(super) fn orphans(world: &World, seen: &Seen<'_>, says: &mut Says) {
-    let holds = |row: &&Row| row.lease.is_some() && !is_leaving(row);
+    let holds = |row: &&Row| row.tenure.is_some() && !is_leaving(row);
     match seen {
         Seen::Dropped(attachment, rows) => {
             if let Some(row) = rows.iter().filter(holds).find(|row| row.attachment == **attachment) {
-                let detail = format!("{} holds {:?}, but was cancelled", row.attachment, row.lease);
+                let detail = format!("{} holds {:?}, but was cancelled", row.attachment, row.tenure);
                 says.broken(Rule::Orphan, detail);
             }
         }
@@ -23,7 +23,7 @@ pub(super) fn orphans(world: &World, seen: &Seen<'_>, says: &mut Says) {
                 world.actors.iter().any(is_its)
             };
             if let Some(row) = rows.iter().filter(holds).find(|row| !has_it(row)) {
-                says.broken(Rule::Orphan, format!("{} holds {:?}", row.attachment, row.lease));
+                says.broken(Rule::Orphan, format!("{} holds {:?}", row.attachment, row.tenure));
             }
         }
         _ => {}

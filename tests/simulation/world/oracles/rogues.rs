@@ -21,7 +21,7 @@ impl Oracle for Rogues {
                 let request = message_of(frame).filter(|message| message.kind() == Some(Kind::Request));
                 Self::judge(world, *lan, request.and_then(|message| message.address(code::SERVER)), says);
             }
-            Seen::Answered(index, _, Answer::Leased { lease, .. }) => {
+            Seen::Answered(index, Asked { lease: Some(lease), .. }, _) => {
                 Self::judge(world, world.actors[*index].lan, Some(lease.server), says);
             }
             Seen::Heard(lan, bytes, message) if message.kind() == Some(Kind::Nak) => {

@@ -43,7 +43,7 @@ impl Squatted {
             return;
         }
         for row in rows.iter().filter(|row| !is_leaving(row)) {
-            let Some(address) = row.lease.as_ref().map(|lease| lease.ip()) else { continue };
+            let Some(address) = row.tenure.as_ref().and_then(Tenure::v4).map(|net| net.addr()) else { continue };
             let lives = |actor: &&Actor| actor.phase == Phase::Live && actor.attachment == row.attachment;
             let Some(actor) = world.actors.iter().find(lives) else { continue };
             let Some(squatter) = world.squatters.at.get(&(actor.lan, address)) else { continue };

@@ -22,6 +22,7 @@ use crate::outbox::Waiter;
 use crate::record::{BindingId, Change, DockerKey, DockerRecord};
 use crate::registry::Registry;
 use crate::registry::jobs::{Caller, EndpointCall, Next};
+use crate::tenure::Tenure;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
 
@@ -246,10 +247,10 @@ impl Registry {
         answer: Answer,
     ) {
         let failure = match answer {
-            Answer::Leased { lease, .. } => {
+            Answer::Leased { tenures } if let Some(address) = tenures.iter().find_map(Tenure::v4) => {
                 self.supersede(&attachment, &id);
                 let source = Source::Leased(attachment);
-                let record = EndpointRecord { id, network, mac, address: lease.address, source, since: now.wall };
+                let record = EndpointRecord { id, network, mac, address, source, since: now.wall };
                 return self.make_link(now, record);
             }
             Answer::Failed(failure) => failure,

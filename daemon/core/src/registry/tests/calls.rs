@@ -291,7 +291,7 @@ fn an_add_that_insists_on_an_address_waits_for_it_and_says_at_last_who_offered_w
     assert!(!late.answers.contains_key(&add));
     late.give = wanted;
     late.run_until(1004.0);
-    assert!(matches!(&late.answers[&add], Answer::Leased { lease, .. } if lease.ip() == wanted));
+    assert!(matches!(&late.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == wanted));
     let mut never = Rig::new(8);
     let add = ask(&mut never);
     never.run_until(1100.0);

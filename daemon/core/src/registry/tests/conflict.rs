@@ -10,7 +10,6 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Call, Failure};
 use crate::event::EventKind;
@@ -38,7 +37,7 @@ fn rig(detection: Detection) -> Rig {
 impl Rig {
     fn leased(&self, add: u64) -> Ipv4Addr {
         match self.answers.get(&add) {
-            Some(Answer::Leased { lease, .. }) => lease.ip(),
+            Some(Answer::Leased { tenures }) => tenures[0].v4().unwrap().addr(),
             other => panic!("{other:?}"),
         }
     }
@@ -218,7 +217,7 @@ fn a_lease_got_in_the_background_is_probed_for_before_it_is_used() {
     assert!(rig.messages().ends_with(&[1, 3, 4]), "{:?}", rig.messages());
     assert!(!rig.kinds_of_events()[2..].contains(&EventKind::Acquired), "never used: {:?}", rig.kinds_of_events());
     rig.run_until(1035.0);
-    assert_eq!(rig.rows()[0].lease.as_ref().map(Lease::ip), Some(SECOND));
+    assert_eq!(rig.rows()[0].tenure.as_ref().map(|tenure| tenure.ip()), Some(SECOND.into()));
 }
 
 #[test]

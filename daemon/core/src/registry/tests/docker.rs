@@ -7,7 +7,6 @@ use ipnet::Ipv4Net;
 
 use super::super::*;
 use super::rig::*;
-use crate::dhcpv4::lease::Lease;
 use crate::effect::{Call, ClientIdRule, Failure, PoolRequest, RequestId, Row, StoreCause};
 use crate::event::EventKind;
 use crate::identity::Lan;
@@ -15,6 +14,7 @@ use crate::link::{KernelEvent, Place};
 use crate::pool::{PoolFault, PoolId};
 use crate::profile::Profile;
 use crate::record::RecordState;
+use crate::tenure::Tenure;
 use crate::wire::Mac;
 
 /// What the server gives first.
@@ -106,9 +106,9 @@ impl Rig {
     /// Returns what Docker was told of the only binding, and what that has leased.
     fn believed(&mut self) -> (Option<String>, Option<Ipv4Addr>) {
         let rows = self.rows();
-        let [Row { told, lease, .. }] = &rows[..] else { panic!("{rows:?}") };
+        let [Row { told, tenure, .. }] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!(self.only_record().told, *told, "and so it is recorded");
-        (told.map(|told| told.to_string()), lease.as_ref().map(Lease::ip))
+        (told.map(|told| told.to_string()), tenure.as_ref().and_then(Tenure::v4).map(|net| net.addr()))
     }
 
     /// Has the lease end in another address.
@@ -135,8 +135,11 @@ fn an_endpoint_is_told_its_address_with_the_prefix_of_its_pool() {
     let mut rig = Rig::new(8);
     rig.profile.policy.prefix = Some(16);
     let add = rig.endpoint(1);
-    let Answer::Leased { lease, grant } = &rig.answers[&add] else { panic!("{:?}", rig.answers) };
-    assert_eq!((lease.address, &grant.addresses[..]), (net("192.0.2.50/24"), &["192.0.2.50/16".parse().unwrap()][..]));
+    let Answer::Leased { tenures } = &rig.answers[&add] else { panic!("{:?}", rig.answers) };
+    assert_eq!(
+        (tenures[0].net(), &tenures[0].grant.addresses[..]),
+        (net("192.0.2.50/24").into(), &["192.0.2.50/16".parse().unwrap()][..])
+    );
     assert_eq!(rig.believed(), (Some("192.0.2.50/16".to_owned()), Some(FIRST)));
     let of_cni = rig.add("a", 1, "a");
     assert!(matches!(rig.answers[&of_cni], Answer::Leased { .. }));
@@ -167,7 +170,7 @@ fn the_same_request_again_is_told_what_the_lease_is_by_then() {
     rig.change_lease();
     let sent = rig.sent.len();
     let again = rig.endpoint(1);
-    assert!(matches!(&rig.answers[&again], Answer::Leased { lease, .. } if lease.ip() == NEXT));
+    assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == NEXT));
     assert_eq!((rig.believed(), rig.sent.len()), ((Some("192.0.2.77/24".to_owned()), Some(NEXT)), sent));
 }
 
@@ -312,7 +315,7 @@ fn an_identity_that_can_return_keeps_its_lease_for_a_while() {
     assert_eq!((rig.count_sent(7), rig.rows()[0].state.as_str()), (0, "KEPT"));
     rig.sent.clear();
     let again = rig.endpoint(1);
-    assert!(matches!(&rig.answers[&again], Answer::Leased { lease, .. } if lease.ip() == FIRST));
+    assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == FIRST));
     assert_eq!(rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [3], "INIT-REBOOT");
     rig.release(FIRST);
     rig.run_until(1089.0);
@@ -504,7 +507,7 @@ fn two_of_one_address() -> Rig {
     rig.change_lease();
     rig.give = FIRST;
     let second = rig.endpoint(2);
-    assert!(matches!(&rig.answers[&second], Answer::Leased { lease, .. } if lease.ip() == FIRST));
+    assert!(matches!(&rig.answers[&second], Answer::Leased { tenures } if tenures[0].ip() == FIRST));
     rig
 }
 

@@ -68,7 +68,7 @@ fn a_better_offer_is_taken() {
     rig.give = NEXT;
     rig.run_until(1010.0);
     assert!(
-        matches!(&rig.answers[&add], Answer::Leased { lease, .. } if lease.ip() == NEXT),
+        matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == NEXT),
         "{:?}",
         rig.answers[&add]
     );
@@ -103,7 +103,7 @@ fn an_address_that_is_asked_for_must_be_of_the_pool() {
     assert!(rig.sent.is_empty());
     rig.give = NEXT;
     let preferred = rig.endpoint_of(&upper_half(), Some(Wanted { preferred: true, ..wanted }));
-    assert!(matches!(&rig.answers[&preferred], Answer::Leased { lease, .. } if lease.ip() == NEXT));
+    assert!(matches!(&rig.answers[&preferred], Answer::Leased { tenures } if tenures[0].ip() == NEXT));
     assert_eq!(rig.wished, None);
 }
 
@@ -144,7 +144,7 @@ fn a_lease_that_is_kept_is_not_asked_for_again_where_it_is_reserved_since() {
     rig.granted.clear();
     rig.sent.clear();
     let again = rig.endpoint(1);
-    assert!(matches!(&rig.answers[&again], Answer::Leased { lease, .. } if lease.ip() == NEXT), "{:?}", rig.answers);
+    assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == NEXT), "{:?}", rig.answers);
     assert_eq!((rig.sent[0].0, rig.wished), (1, None));
 }
 

@@ -26,7 +26,7 @@ impl Rig {
     }
 
     fn has_first(&self, id: u64) -> bool {
-        matches!(self.answers.get(&id), Some(Answer::Leased { lease, .. }) if lease.ip() == FIRST)
+        matches!(self.answers.get(&id), Some(Answer::Leased { tenures }) if tenures[0].ip() == FIRST)
     }
 }
 

@@ -27,7 +27,7 @@ fn kept(lease: u32) -> Rig {
 
 impl Rig {
     fn is_leased(&self, id: u64) -> bool {
-        matches!(self.answers.get(&id), Some(Answer::Leased { lease, .. }) if lease.ip() == FIRST)
+        matches!(self.answers.get(&id), Some(Answer::Leased { tenures }) if tenures[0].ip() == FIRST)
     }
 
     /// Asks for an address of an identity that has none, in vain, and returns how long that took.
@@ -102,8 +102,8 @@ fn a_host_without_a_server_has_ten_containers_that_are_known_within_a_minute() {
         while !rig.answers.contains_key(&add) {
             rig.wake();
         }
-        let Answer::Leased { lease, .. } = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
-        assert_eq!(lease.ip(), address);
+        let Answer::Leased { tenures } = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
+        assert_eq!(tenures[0].ip(), address);
     }
     let took = rig.at - began;
     assert!(took <= Duration::from_secs(60), "{took:?}");

@@ -88,7 +88,7 @@ fn no_later_lease_is_put_on_where_the_first_never_came() {
             rig.after(60.0);
             (rig.server, rig.give) = (Server::Up, OTHER);
             rig.after(120.0);
-            let address = rig.rows()[0].lease.as_ref().unwrap().ip();
+            let address = rig.rows()[0].tenure.as_ref().unwrap().v4().unwrap().addr();
             assert_eq!((address, rig.steps.clone()), (OTHER, vec![]), "{on_change:?}, {on_expiry:?}, {restarts}");
         }
     }

@@ -47,7 +47,7 @@ fn leases_that_are_granted_together_are_not_renewed_together() {
         rig.give = std::net::Ipv4Addr::new(192, 0, 2, 50 + n);
         rig.add(&n.to_string(), n.into(), &n.to_string());
     }
-    let t1: BTreeSet<_> = rig.rows().into_iter().map(|row| row.t1).collect();
+    let t1: BTreeSet<_> = rig.rows().into_iter().map(|row| row.extended).collect();
     assert_eq!(t1.len(), 9, "{t1:?}");
 }
 

@@ -77,7 +77,7 @@ fn an_identity_that_returns_within_its_grace_gets_its_address_back() {
     rig.run_until(1050.0);
     // What another client would get.
     let add = rig.add("b", 2, "pod");
-    assert!(matches!(&rig.answers[&add], Answer::Leased { lease, .. } if lease.ip().to_string() == "192.0.2.50"));
+    assert!(matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip().to_string() == "192.0.2.50"));
     assert_eq!(rig.sent, [(3, "0.0.0.0".parse().unwrap())], "INIT-REBOOT");
     rig.run_until(1200.0);
     assert!(!rig.sent.iter().any(|(kind, _)| *kind == 7));
@@ -327,7 +327,7 @@ fn an_add_that_gets_another_address_takes_it() {
     rig.give = "192.0.2.60".parse().unwrap();
     let add = rig.add("b", 2, "pod");
     rig.run_until(1101.0);
-    assert!(matches!(&rig.answers[&add], Answer::Leased { lease, .. } if lease.ip().to_string() == "192.0.2.60"));
+    assert!(matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip().to_string() == "192.0.2.60"));
     rig.del("b");
     rig.run_until(1200.0);
     assert_eq!(rig.only_record().lease.ip().to_string(), "192.0.2.60", "the last one");

@@ -57,7 +57,7 @@ impl Rig {
 
     fn address_of(&self, add: u64) -> Ipv4Addr {
         match &self.answers[&add] {
-            Answer::Leased { lease, .. } => lease.ip(),
+            Answer::Leased { tenures } => tenures[0].v4().unwrap().addr(),
             answer => panic!("{answer:?}"),
         }
     }
@@ -353,7 +353,7 @@ fn a_container_that_looks_for_a_lease_again_does_not_take_that_of_another() {
         rig.wake();
     }
     rig.run_until(6000.0);
-    let held: BTreeSet<_> = rig.rows().into_iter().filter_map(|row| Some(row.lease?.ip())).collect();
+    let held: BTreeSet<_> = rig.rows().into_iter().filter_map(|row| Some(row.tenure?.ip())).collect();
     assert_eq!(held.len(), 2, "{:?}", rig.rows());
 }
 
@@ -366,7 +366,7 @@ fn a_server_that_moves_a_lease_to_the_address_of_another_has_it_lost_not_doubled
     rig.one_for_all = true;
     rig.run_until(3000.0);
     let rows = rig.rows();
-    let leases: Vec<_> = rows.iter().filter_map(|row| Some(row.lease.as_ref()?.ip())).collect();
+    let leases: Vec<_> = rows.iter().filter_map(|row| Some(row.tenure.as_ref()?.ip())).collect();
     assert_eq!(leases, [FIRST], "{rows:?}");
     assert_eq!((rig.count_of(4), rig.count_of(7)), (0, 0));
     let cause = "server 192.0.2.1 granted 192.0.2.50 in its place, which another attachment has";

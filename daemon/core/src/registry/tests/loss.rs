@@ -238,7 +238,7 @@ fn confirmations_after_a_loss_of_carrier_take_permits_too() {
     let most = most_open(&mut rig, 1060.0);
     assert!((1..=2).contains(&most), "{most} at once");
     rig.run_until(1100.0);
-    assert!(rig.rows().iter().all(|row| row.lease.is_some()), "used on in silence");
+    assert!(rig.rows().iter().all(|row| row.tenure.is_some()), "used on in silence");
     assert!(rig.sent.len() >= 28, "each is tried again: {:?}", rig.sent);
     let add = rig.add("caller", 8, "caller");
     rig.server = Server::Up;

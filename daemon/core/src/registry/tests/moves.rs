@@ -53,7 +53,7 @@ impl Rig {
     fn link(&mut self) -> Link {
         let rows = self.rows();
         assert_eq!(rows.len(), 1, "{rows:?}");
-        rows[0].link.clone()
+        rows[0].link.clone().expect("it has one")
     }
 
     fn told(&self, kind: EventKind) -> usize {
@@ -372,7 +372,7 @@ fn where_docker_puts_an_address_that_the_lease_has_no_more_the_lease_is_put_in_i
         rig.renumber(t1);
         rig.run_until(t1 + 20.0);
         assert_eq!(
-            rig.rows()[0].lease.as_ref().map(|lease| lease.address.to_string()).as_deref(),
+            rig.rows()[0].tenure.as_ref().map(|tenure| tenure.net().to_string()).as_deref(),
             Some("192.0.2.77/24")
         );
         if comes_late {
@@ -395,7 +395,7 @@ fn an_address_whose_lease_is_lost_when_docker_puts_it_on_goes_again() {
         let mut rig = leased();
         rig.server = Server::Silent;
         rig.run_until(1150.0);
-        assert_eq!(rig.rows()[0].lease, None);
+        assert_eq!(rig.rows()[0].tenure, None);
         if comes_late {
             rig.put_inside(1, OWN);
             rig.configure(LEASED);
@@ -434,7 +434,7 @@ fn a_lease_that_is_looked_for_is_looked_for_on_at_the_next_place() {
     // Who has the only permit, and asks for it again and again.
     let other = rig.add("c", 3, "c");
     rig.run_until(1125.0);
-    assert_eq!(rig.rows().iter().filter(|row| row.lease.is_none()).count(), 2);
+    assert_eq!(rig.rows().iter().filter(|row| row.tenure.is_none()).count(), 2);
     rig.take_out(1, OWN);
     rig.put_inside(2, OWN);
     rig.server = Server::Up;
@@ -557,8 +557,11 @@ fn of_two_lans_each_endpoint_finds_its_own_interface() {
     let Some((op, Outcome::Sought(Ok(mut all)))) = rig.held_seeks.pop_front() else { panic!() };
     all.found.retain(|sighting| sighting.sought.lan.parent() == Some("br1"));
     rig.input(Input::Done { op, outcome: Outcome::Sought(Ok(all)) });
-    let places: Vec<_> =
-        rig.rows().iter().map(|row| (row.identity.lan.clone(), row.link.in_netns().is_some())).collect();
+    let places: Vec<_> = rig
+        .rows()
+        .iter()
+        .map(|row| (row.identity.clone().unwrap().lan, row.link.as_ref().and_then(Link::in_netns).is_some()))
+        .collect();
     let br = |parent: &str| Lan::Link { parent: parent.into(), vlan: 0 };
     assert_eq!(places, [(br("br0"), false), (br("br1"), true)]);
 }

@@ -81,7 +81,7 @@ fn an_add_takes_off_what_the_lost_lease_of_its_attachment_left_on_the_interface(
         assert_eq!(rig.addresses.len(), 1, "it could not be taken off");
         (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
         let again = rig.add("a", 1, "a");
-        assert!(matches!(&rig.answers[&again], Answer::Leased { lease, .. } if lease.ip() == rig.give));
+        assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == rig.give));
         assert_eq!(rig.addresses, [], "{on_change:?}");
     }
 }

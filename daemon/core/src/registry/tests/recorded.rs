@@ -38,8 +38,13 @@ fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
                 live += 1;
                 let row = row.unwrap_or_else(|| panic!("{} is gone", record.attachment));
                 assert_eq!(row.state, BOUND, "{}", record.attachment);
-                assert_eq!(row.lease.as_ref(), Some(&record.lease), "{}", record.attachment);
-                assert_eq!((&row.identity, &row.link), (&record.identity, &record.link), "{}", record.attachment);
+                assert_eq!(row.tenure, Some(record.lease.tenure(&record.profile.policy)), "{}", record.attachment);
+                assert_eq!(
+                    (&row.identity, &row.link),
+                    (&Some(record.identity.clone()), &Some(record.link.clone())),
+                    "{}",
+                    record.attachment
+                );
             }
             RecordState::Seeking => {
                 assert_eq!(state, Some(BindingState::Client(StateName::Init)), "{}", record.attachment)

@@ -106,12 +106,12 @@ fn a_long_name_is_sent_as_its_hash_unless_its_client_is_known_by_the_whole() {
     let again =
         [RecordState::Bound, RecordState::Releasing, RecordState::Past].map(|state| Rig::of_record(known(state)));
     anew.request(Call::Add(call(&anew, 1)));
-    assert_eq!(anew.rows()[0].identity.client_id, id("hash"));
+    assert_eq!(anew.rows()[0].identity.as_ref().unwrap().client_id, id("hash"));
     for mut rig in again {
         let add = rig.request(Call::Add(call(&rig, 1)));
         rig.run_until(1010.0);
         assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-        assert_eq!((rig.rows().len(), &rig.rows()[0].identity.client_id), (1, &id("whole")));
+        assert_eq!((rig.rows().len(), &rig.rows()[0].identity.as_ref().unwrap().client_id), (1, &id("whole")));
     }
     let mut ran = Rig::new(8);
     ran.addresses = vec!["192.0.2.50/24".parse().unwrap()];
@@ -120,7 +120,7 @@ fn a_long_name_is_sent_as_its_hash_unless_its_client_is_known_by_the_whole() {
     let boot = BootId("b".into());
     ran.input(Input::Start { boot, records: vec![], docker: vec![], spooled: vec![], adoptees: vec![adoptee] });
     ran.run_until(1010.0);
-    assert_eq!(ran.rows()[0].identity.client_id, id("whole"));
+    assert_eq!(ran.rows()[0].identity.as_ref().unwrap().client_id, id("whole"));
 }
 
 /// The server knows its clients by Ethernet address, and has leased the address that `b` insists on to `a`, whose lease is kept.
@@ -152,7 +152,7 @@ fn what_is_kept_goes_back_before_a_successor_that_insists_on_its_address_looks_f
         assert_eq!(kinds(&rig), first, "the server counts in seconds: it lets go of the address after one");
         rig.run_until(1002.5);
         assert_eq!(kinds(&rig), [&first[..], &[1, 3]].concat());
-        assert!(matches!(&rig.answers[&add], Answer::Leased { lease, .. } if lease.ip() == ADDRESS), "{a}");
+        assert!(matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip() == ADDRESS), "{a}");
         assert_eq!((rig.releases(), rig.state("c")), (1, vec!["KEPT"]), "only what is in its way");
         rig.run_until(1100.0);
         assert_eq!((rig.releases(), rig.state("b")), (2, vec!["BOUND"]));

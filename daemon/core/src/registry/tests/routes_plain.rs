@@ -62,8 +62,8 @@ fn a_route_of_which_the_result_cannot_say_all_is_put_on_whole_and_the_main_plugi
     ];
     let mut rig = bound(plain(Policy { routes: routes.clone(), ..Policy::default() }));
     let told = |rig: &Rig| match &rig.answers[&1] {
-        Answer::Leased { grant, .. } => {
-            grant.routes.iter().map(|route| route.destination.to_string()).collect::<Vec<_>>()
+        Answer::Leased { tenures } => {
+            tenures[0].grant.routes.iter().map(|route| route.destination.to_string()).collect::<Vec<_>>()
         }
         answer => panic!("{answer:?}"),
     };

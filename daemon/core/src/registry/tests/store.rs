@@ -21,7 +21,7 @@ fn a_lease_that_was_refused_is_not_held_again_after_a_failed_del() {
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
     let states = rig.state("a");
-    assert!(rig.rows().iter().all(|r| r.lease.is_none()), "the NAKed lease is back: {states:?}");
+    assert!(rig.rows().iter().all(|r| r.tenure.is_none()), "the NAKed lease is back: {states:?}");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_changed_lease_is_told_to_nobody_before_it_is_durable() {
     let again = rig.add("a", 1, "a");
     let stored = rig.stored.values().next().unwrap().lease.ip();
     match rig.answers.get(&again) {
-        Some(Answer::Leased { lease, .. }) => assert_eq!(lease.ip(), stored, "told what is not durable"),
+        Some(Answer::Leased { tenures }) => assert_eq!(tenures[0].ip(), stored, "told what is not durable"),
         other => assert!(matches!(other, None | Some(Answer::Failed(_))), "{other:?}"),
     }
 }
@@ -82,7 +82,7 @@ fn a_lease_that_was_refused_is_not_held_again_after_a_crash() {
     next.server = Server::Silent;
     next.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
     let states = next.state("a");
-    assert!(next.rows().iter().all(|r| r.lease.is_none()), "{states:?}");
+    assert!(next.rows().iter().all(|r| r.tenure.is_none()), "{states:?}");
 }
 
 #[test]

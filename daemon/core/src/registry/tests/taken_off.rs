@@ -47,7 +47,7 @@ fn a_lease_after_a_nak_puts_nothing_on_an_interface_whose_address_was_taken_off(
         refuse(&mut rig);
         let case = format!("{on_change:?}, {on_expiry:?}");
         assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false), "{case}");
-        assert_eq!(rig.rows()[0].lease.as_ref().unwrap().address.to_string(), B, "{case}");
+        assert_eq!(rig.rows()[0].tenure.as_ref().unwrap().net().to_string(), B, "{case}");
         assert_eq!((rig.only_record().state, rig.only_record().taken_off), (RecordState::Bound, true));
         let says = |event: &&Event| event.cause.contains("the previous address was not there either");
         let told: Vec<_> = rig.events.iter().filter(says).map(|event| event.address.unwrap().to_string()).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold_api::control::{BINDINGS, Bindings, EVENTS, Events};
+use leasehold_api::control::{BINDINGS, Bindings, EVENTS, Events, Identity};
 
 use super::files::standing;
 use super::{Answer, Socket};
@@ -34,7 +34,8 @@ pub(super) fn socket(path: &Path) -> Socket {
 /// Returns the attachments that servers know by the machine id and that had a conflict or lost their address, among the events
 /// that the daemon still has.
 pub(super) fn in_conflict(socket: &Path, bindings: &Bindings) -> Vec<String> {
-    let by_machine = bindings.bindings.iter().filter(|binding| binding.identity.client_id.starts_with(DUID));
+    let is_machines = |identity: &Identity| identity.client_id.starts_with(DUID);
+    let by_machine = bindings.bindings.iter().filter(|binding| binding.identity.as_ref().is_some_and(is_machines));
     let by_machine: BTreeSet<String> = by_machine.map(|binding| binding.attachment.to_string()).collect();
     if by_machine.is_empty() {
         return Vec::new();

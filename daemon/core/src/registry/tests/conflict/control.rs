@@ -182,7 +182,7 @@ fn a_lease_got_in_the_background_waits_for_the_control() {
         }
         let got = rig.seconds();
         rig.run_until(got + 0.999);
-        assert!(rig.on_link().is_empty() && rig.rows()[0].lease.is_none(), "proxy: {proxy}");
+        assert!(rig.on_link().is_empty() && rig.rows()[0].tenure.is_none(), "proxy: {proxy}");
         rig.run_until(got + 1.001);
         let expected = if proxy { vec!["192.0.2.50/24".to_owned()] } else { vec![] };
         assert_eq!((rig.on_link(), rig.messages().contains(&4)), (expected, !proxy));

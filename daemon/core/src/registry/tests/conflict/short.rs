@@ -55,8 +55,8 @@ fn a_lease_that_ends_while_it_is_written_is_told_to_nobody() {
     assert!(!rig.answers.contains_key(&add), "{:?}", rig.answers[&add]);
     rig.disk = Disk::Good;
     rig.flush();
-    let Some(Answer::Leased { lease, .. }) = rig.answers.get(&add) else { panic!("{:?}", rig.answers.get(&add)) };
-    assert!(!lease.expired(rig.now().boot));
+    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else { panic!("{:?}", rig.answers.get(&add)) };
+    assert!(tenures[0].times.is_some_and(|times| rig.now().boot < times.ends));
     assert_eq!(rig.messages(), [1, 3, 1, 3]);
     use EventKind::*;
     assert_eq!(rig.kinds_of_events(), [Acquired, Expired, Acquired]);
@@ -88,8 +88,8 @@ fn in_the_background_a_lease_shorter_than_its_probes_is_extended_and_its_address
     assert!(rig.on_link().is_empty());
     rig.run_until(got + 7.1);
     assert_eq!(rig.on_link(), ["192.0.2.50/24"]);
-    let told = rig.rows()[0].lease.clone().expect("a lease");
-    assert!(!told.expired(rig.now().boot));
+    let told = rig.rows()[0].tenure.clone().expect("a lease");
+    assert!(told.times.is_some_and(|times| rig.now().boot < times.ends));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn in_the_background_a_lease_that_ends_before_its_probes_do_is_never_used() {
         rig.server = Server::Silent;
         rig.at += Duration::from_secs(6);
         rig.run_until(rig.seconds());
-        assert!(rig.on_link().is_empty() && rig.rows()[0].lease.is_none());
+        assert!(rig.on_link().is_empty() && rig.rows()[0].tenure.is_none());
     }
     assert!(rig.messages().len() - sent < 20 * 8, "{} messages", rig.messages().len() - sent);
     assert!(!rig.kinds_of_events()[before..].contains(&EventKind::Acquired));

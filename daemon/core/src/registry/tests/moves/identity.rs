@@ -6,8 +6,8 @@ use super::*;
 fn an_identity_whose_interface_is_nowhere_is_the_next_ones_with_its_lease() {
     let mut rig = leased();
     let next = rig.add_endpoint(OTHER, "a");
-    let Answer::Leased { lease, .. } = &rig.answers[&next] else { panic!("{:?}", rig.answers[&next]) };
-    assert_eq!((lease.address.to_string(), rig.sends(1)), (LEASED.to_owned(), 1), "asked for by INIT-REBOOT");
+    let Answer::Leased { tenures } = &rig.answers[&next] else { panic!("{:?}", rig.answers[&next]) };
+    assert_eq!((tenures[0].net().to_string(), rig.sends(1)), (LEASED.to_owned(), 1), "asked for by INIT-REBOOT");
     let rows = rig.rows();
     assert_eq!((rows.len(), rows[0].attachment.clone()), (1, endpoint(OTHER)));
     assert_eq!((rig.sends(7), rig.stored.len()), (0, 1));
