@@ -23,11 +23,10 @@ use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
 
-/// How often all namespaces are looked through for an interface of which the kernel has not told: soon, and before it is given up.
-const LOOKS: usize = 2;
-/// When that is done first.
+/// When all namespaces are looked through first for an interface of which the kernel has not told. It is done once more before
+/// the interface is given up.
 const FIRST_LOOK: Duration = Duration::from_secs(10);
-/// How long after a look that did not see everything there is another for an interface that went.
+/// How long after a look that did not see everything there is another.
 const AGAIN: Duration = Duration::from_secs(300);
 
 /// What is looked for, and how far that is.
@@ -57,10 +56,10 @@ struct Search {
 struct Awaited {
     /// When it is looked for in all namespaces.
     next: Instant,
-    /// How often that was done.
-    looks: usize,
-    /// How long after that it is done for the last time.
-    pause: Duration,
+    /// From when on a look that sees everything is the last.
+    until: Instant,
+    /// By now it should have come.
+    is_late: bool,
     /// The next search through all is its last.
     is_last: bool,
     /// What tells that it went.
@@ -92,8 +91,8 @@ impl Registry {
         if self.bindings.get(id).is_none_or(|binding| binding.sought().is_none()) {
             return;
         }
-        let pause = long.saturating_sub(FIRST_LOOK);
-        self.await_anew(id, Awaited { next: now.boot + FIRST_LOOK, looks: 0, pause, is_last: false, went: None });
+        let (next, until) = (now.boot + FIRST_LOOK, now.boot + long);
+        self.await_anew(id, Awaited { next, until, is_late: false, is_last: false, went: None });
     }
 
     /// Waits for it from now on: a search under way, which may come too early, is not the last one.
@@ -115,18 +114,16 @@ impl Registry {
         if self.left_inside(now, id) {
             return;
         }
-        let (looks, pause) = (LOOKS - 1, AGAIN);
-        self.await_anew(id, Awaited { next: now.boot + DEL_WAIT, looks, pause, is_last: false, went: Some(event) });
+        let until = now.boot + DEL_WAIT;
+        self.await_anew(id, Awaited { next: until, until, is_late: true, is_last: false, went: Some(event) });
         self.seek(Some(mac), None);
     }
 
     /// Gives a binding's interface no more than a minute to be found: no other link will become it.
     pub(super) fn await_interface_soon(&mut self, now: Now, id: BindingId) {
-        let last = LOOKS - 1;
         if let Some(awaited) = self.seeking.awaited.get_mut(&id) {
-            let soon = now.boot + DEL_WAIT;
-            awaited.next = if awaited.looks < last { soon } else { awaited.next.min(soon) };
-            awaited.looks = last;
+            awaited.until = awaited.until.min(now.boot + DEL_WAIT);
+            awaited.next = awaited.next.min(awaited.until);
             self.time_seeking();
         }
     }
@@ -155,9 +152,8 @@ impl Registry {
         let is_sought = |id| bindings.get(id).is_some_and(|binding| binding.sought().is_some());
         self.seeking.awaited.retain(|id, _| is_sought(*id));
         for awaited in self.seeking.awaited.values_mut().filter(|awaited| now.boot >= awaited.next) {
-            awaited.looks += 1;
-            awaited.is_last = awaited.looks >= LOOKS;
-            awaited.next = now.boot + awaited.pause;
+            (awaited.is_late, awaited.is_last) = (true, now.boot >= awaited.until);
+            awaited.next = if awaited.is_last { now.boot + AGAIN } else { awaited.until };
         }
         self.time_seeking();
         self.seek(None, None);
@@ -212,6 +208,9 @@ impl Registry {
         let Some(Search { again, last_for, adds }) = self.seeking.searches.remove(&by) else { return };
         let Outcome::Sought(result) = outcome else { return };
         let whole = matches!(&result, Ok(Sightings { whole: true, .. }));
+        if by.is_none() && !whole {
+            self.seek_before_long(now);
+        }
         match result {
             Ok(Sightings { found, unseen, .. }) => {
                 found.into_iter().for_each(|sighting| self.found_inside(now, sighting));
@@ -228,9 +227,17 @@ impl Registry {
         }
     }
 
+    /// Looks again before long for what a look through all namespaces may have missed.
+    fn seek_before_long(&mut self, now: Now) {
+        for awaited in self.seeking.awaited.values_mut() {
+            awaited.next = awaited.next.min(now.boot + AGAIN);
+        }
+        self.time_seeking();
+    }
+
     /// Says why leases stay without their interface, where that should have come by now.
     fn warn_of_unseen(&self, cause: &LinkCause) {
-        let waiting = self.seeking.awaited.values().filter(|awaited| awaited.looks > 0).count();
+        let waiting = self.seeking.awaited.values().filter(|awaited| awaited.is_late).count();
         if waiting > 0 {
             tracing::warn!(
                 %cause, leases = waiting,

@@ -330,6 +330,21 @@ fn an_interface_whose_coming_was_missed_is_found_by_a_search() {
 }
 
 #[test]
+fn an_interface_is_looked_for_again_before_long_where_nothing_could_be_seen() {
+    let mut rig = leased();
+    rig.lease = 10_000;
+    rig.inside.insert(OWN, 1);
+    rig.hold_seeks = true;
+    rig.run_until(1010.1);
+    let (op, _) = rig.held_seeks.pop_front().expect("the first look");
+    let unseen = LinkCause::NoDirectory("/run/docker/netns".into());
+    rig.input(Input::Done { op, outcome: Outcome::Sought(Err(unseen)) });
+    rig.hold_seeks = false;
+    rig.run_until(1310.2);
+    assert_eq!((rig.link(), rig.seeks.len()), (inside(1), 2));
+}
+
+#[test]
 fn news_during_a_search_have_it_repeated() {
     let mut rig = leased();
     rig.hold_seeks = true;
