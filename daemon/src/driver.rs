@@ -15,9 +15,10 @@ use std::iter;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
+use leasehold_core::Core;
 use leasehold_core::effect::{Adoptee, Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId};
 use leasehold_core::record::{BindingId, DockerRecord, RangeRecord, Record};
-use leasehold_core::registry::{Config, Registry};
+use leasehold_core::registry::Config;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -214,7 +215,7 @@ enum Phase {
 }
 
 struct Driver {
-    registry: Registry,
+    core: Core,
     net: Net,
     store: Store,
     publisher: Publisher,
@@ -280,11 +281,11 @@ impl Driver {
             signals,
             accepting,
         };
-        let registry = Registry::new(Config::default(), seed());
+        let core = Core::new(Config::default(), seed());
         let (open, late) = (HashMap::new(), Vec::new());
         let phase = Phase::Running;
         let driver = Self {
-            registry,
+            core,
             net,
             store,
             publisher,
@@ -337,14 +338,14 @@ impl Driver {
         info!("stopped; leases are kept");
         match self.ended {
             Some(task) => Err(StartError::Ended(task)),
-            None => Ok(self.registry.adopting()),
+            None => Ok(self.core.adopting()),
         }
     }
 
     /// Loops until stopped.
     async fn turn(&mut self, sources: &mut Sources) {
         while !matches!(self.phase, Phase::Stopped) {
-            let due = self.registry.poll_timeout();
+            let due = self.core.poll_timeout();
             let grace = self.grace_over();
             let wake = sources.next(due.map(|(at, _why)| at), grace).await;
             self.wake(wake);
@@ -407,7 +408,7 @@ impl Driver {
             Wake::Look(due) => {
                 self.meter.lag(due.elapsed());
                 // The wall clock may have been set.
-                self.registry.handle_timeout(Clock::now());
+                self.core.handle_timeout(Clock::now());
                 if matches!(self.phase, Phase::Running) {
                     self.look();
                 }
@@ -495,9 +496,9 @@ impl Driver {
     /// Returns all that is counted, and what is held.
     fn measure(&self) -> Snapshot {
         Snapshot {
-            counts: self.registry.counts().clone(),
-            holdings: self.registry.holdings(Clock::now().boot),
-            events_dropped: self.registry.events_dropped(),
+            counts: self.core.counts().clone(),
+            holdings: self.core.holdings(Clock::now().boot),
+            events_dropped: self.core.events_dropped(),
             meter: self.meter.clone(),
             commits: self.store.commits(),
             watched: self.net.watched(),
@@ -508,22 +509,22 @@ impl Driver {
 
     fn feed(&mut self, input: Input<'_>) {
         trace::input(&input);
-        self.registry.handle(Clock::now(), input);
+        self.core.handle(Clock::now(), input);
     }
 
     fn on_clock(&mut self) {
         let now = Clock::now();
-        if let Some((at, why)) = self.registry.poll_timeout()
+        if let Some((at, why)) = self.core.poll_timeout()
             && at <= now.boot
         {
             debug!(?why, late_us = now.boot.saturating_since(at).as_micros() as u64, "timeout");
-            self.registry.handle_timeout(now);
+            self.core.handle_timeout(now);
         }
     }
 
     /// Carries out all effects. Answers go first, and out at once: a caller waits for nothing that does not wait for it.
     async fn drain(&mut self) {
-        let effects: Vec<_> = iter::from_fn(|| self.registry.poll_effect()).inspect(trace::effect).collect();
+        let effects: Vec<_> = iter::from_fn(|| self.core.poll_effect()).inspect(trace::effect).collect();
         let (answers, others): (Vec<_>, Vec<_>) =
             effects.into_iter().partition(|effect| matches!(effect, Effect::Reply { .. }));
         let are_callers_waiting = !answers.is_empty();
@@ -538,7 +539,7 @@ impl Driver {
         match effect {
             Effect::Persist { op, changes } => self.store.persist(op, changes),
             Effect::Open { op, exchange, link, want } => {
-                self.tap.learn(exchange, self.registry.whose(exchange));
+                self.tap.learn(exchange, self.core.whose(exchange));
                 self.net.open(op, exchange, link, want);
             }
             Effect::Inspect { op, target, routes } => self.net.inspect(op, target, routes),
@@ -571,7 +572,7 @@ impl Driver {
 
     /// Shows a frame to those who ask for frames.
     fn tap(&mut self, exchange: ExchangeId, sent: bool, bytes: &[u8]) {
-        self.tap.learn(exchange, self.registry.whose(exchange));
+        self.tap.learn(exchange, self.core.whose(exchange));
         self.tap.sees(exchange, sent, bytes);
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
+use leasehold_core::Core;
 use leasehold_core::dhcpv4::profile::{ClientProfile, Wanted};
 use leasehold_core::effect::{
     Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
@@ -19,7 +20,7 @@ use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Sought, Target};
 use leasehold_core::profile::Profile;
 use leasehold_core::record::BindingId;
-use leasehold_core::registry::{Config, Registry};
+use leasehold_core::registry::Config;
 use leasehold_core::silence::Survey;
 use leasehold_core::time::{BootId, Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
@@ -67,7 +68,7 @@ enum Doing {
 
 struct Life<'a> {
     script: Script<'a>,
-    registry: Registry,
+    core: Core,
     now: Duration,
     requests: u64,
     unanswered: BTreeSet<RequestId>,
@@ -85,7 +86,7 @@ impl<'a> Life<'a> {
         let server = model::Config { lease: u32::from(script.u16() % 600), ..model::Config::new(subnet) };
         let station = Station::with_server([2, 0, 0, 0, 0, 1], Ipv4Addr::new(192, 0, 2, 1), Server::unjudged(server));
         let mut life = Self {
-            registry: Registry::new(config, script.u8().into()),
+            core: Core::new(config, script.u8().into()),
             now: Duration::from_secs(100_000),
             requests: 0,
             unanswered: BTreeSet::new(),
@@ -157,7 +158,7 @@ impl<'a> Life<'a> {
 
     /// Hands in an input, and takes out its effects.
     fn input(&mut self, input: Input<'_>) {
-        self.registry.handle(self.at(), input);
+        self.core.handle(self.at(), input);
         self.drain();
     }
 
@@ -169,7 +170,7 @@ impl<'a> Life<'a> {
     /// Takes out the effects. They are carried out only when the script says so, except for those that report nothing.
     fn drain(&mut self) -> usize {
         let mut drained = 0;
-        while let Some(effect) = self.registry.poll_effect() {
+        while let Some(effect) = self.core.poll_effect() {
             drained += 1;
             assert!(drained < 200, "one input, and no end of effects: {effect:?}");
             match effect {
@@ -279,7 +280,7 @@ impl<'a> Life<'a> {
         let exchange = ExchangeId(1 << 40);
         let bytes = self.script.bytes();
         let cause = self.link_cause();
-        let before = (self.registry.unknown_ids(), self.registry.poll_timeout());
+        let before = (self.core.unknown_ids(), self.core.poll_timeout());
         let input = match self.script.u8() % 7 {
             0 => Input::Done { op, outcome: Outcome::Persisted(Ok(())) },
             1 => Input::Done { op, outcome: Outcome::Opened(Err(cause)) },
@@ -289,9 +290,9 @@ impl<'a> Life<'a> {
             5 => Input::Unsent { exchange, cause },
             _ => Input::Broken { exchange, cause },
         };
-        self.registry.handle(self.at(), input);
+        self.core.handle(self.at(), input);
         assert_eq!(self.drain(), 0, "an unknown id does something");
-        assert_eq!((self.registry.unknown_ids(), self.registry.poll_timeout()), (before.0 + 1, before.1));
+        assert_eq!((self.core.unknown_ids(), self.core.poll_timeout()), (before.0 + 1, before.1));
     }
 
     /// A frame: the server's answer, whole or damaged, or any bytes.
@@ -315,7 +316,7 @@ impl<'a> Life<'a> {
     }
 
     fn until_timeout(&mut self) {
-        if let Some((at, _)) = self.registry.poll_timeout() {
+        if let Some((at, _)) = self.core.poll_timeout() {
             self.now = self.now.max(at.since_boot());
         }
     }
@@ -323,14 +324,14 @@ impl<'a> Life<'a> {
     /// Wakes the registry until no past time-out is left.
     fn serve(&mut self) {
         for _ in 0..64 {
-            self.registry.handle_timeout(self.at());
+            self.core.handle_timeout(self.at());
             self.drain();
-            match self.registry.poll_timeout() {
+            match self.core.poll_timeout() {
                 Some((at, _)) if at.since_boot() <= self.now => {}
                 _ => return,
             }
         }
-        panic!("{:?} at {:?} has come and stays", self.registry.poll_timeout(), self.now);
+        panic!("{:?} at {:?} has come and stays", self.core.poll_timeout(), self.now);
     }
 
     /// Every wait has an end: whatever fails from now on, each request is answered.
@@ -349,7 +350,7 @@ impl<'a> Life<'a> {
             self.until_timeout();
             self.serve();
         }
-        panic!("never answered: {:?}, next {:?}", self.unanswered, self.registry.poll_timeout());
+        panic!("never answered: {:?}, next {:?}", self.unanswered, self.core.poll_timeout());
     }
 
     fn open_socket(&mut self) -> Option<ExchangeId> {
@@ -406,7 +407,7 @@ impl<'a> Life<'a> {
             wanted: self.script.flag().then_some(wanted),
             profile: self.profile(),
             timeout: Duration::from_secs(u64::from(self.script.u8()) + 1),
-            pool: None,
+            limits: None,
         }))
     }
 

@@ -211,7 +211,7 @@ fn docker_call(asked: Result<docker::Asked, docker::Refused>, method: docker::Me
         }
         Call::Add(add) => {
             assert!(add.timeout <= Duration::from_secs(20) && !add.timeout.is_zero());
-            let prefix = add.pool.as_ref().map(|pool| pool.subnet.prefix_len());
+            let prefix = add.limits.as_ref().map(|limits| limits.subnet.prefix_len());
             assert!(add.profile.policy.prefix == prefix.filter(|prefix| *prefix != 0));
             can_be_said(add);
         }

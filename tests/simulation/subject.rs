@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use leasehold_core::Core;
 use leasehold_core::effect::{
     Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, ExchangeId, Failure, Input, NetworkCall, OpId,
     Outcome, RequestId, Why,
@@ -15,7 +16,7 @@ use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{KernelEvent, Link, LinkCause, Step, Target};
 use leasehold_core::network::{DockerId, LinkOwner};
 use leasehold_core::record::{Change, RecordState};
-use leasehold_core::registry::{Config, Kept, Registry};
+use leasehold_core::registry::{Config, Kept};
 use leasehold_core::tenure::Tenure;
 use leasehold_core::time::{BootId, Instant, Now};
 use leasehold_core::wire::frame::FrameMeta;
@@ -96,7 +97,7 @@ const OWN_OPS: u64 = 1 << 62;
 /// The core, perhaps mutated.
 pub(crate) struct Subject {
     seed: u64,
-    registry: Registry,
+    core: Core,
     mutation: Option<Mutation>,
     /// ADDs that wait for their answer.
     adds: BTreeMap<RequestId, Attachment>,
@@ -127,7 +128,7 @@ impl Subject {
     pub(crate) fn new(seed: u64, mutation: Option<Mutation>) -> Self {
         Self {
             seed,
-            registry: Registry::new(Config::default(), seed),
+            core: Core::new(Config::default(), seed),
             mutation,
             adds: BTreeMap::new(),
             dropped: BTreeSet::new(),
@@ -154,27 +155,27 @@ impl Subject {
         if let (Some(Mutation::ForeignNakObeyed), Input::Frame { exchange, bytes, meta }) = (self.mutation, &input)
             && let Some(forged) = self.forged(bytes)
         {
-            return self.registry.handle(now, Input::Frame { exchange: *exchange, bytes: &forged, meta: *meta });
+            return self.core.handle(now, Input::Frame { exchange: *exchange, bytes: &forged, meta: *meta });
         }
         if let Some(input) = self.mutate(input) {
-            self.registry.handle(now, input);
+            self.core.handle(now, input);
         }
     }
 
     /// Reports that time has passed.
     pub(crate) fn handle_timeout(&mut self, now: Now) {
         self.answer_controls(now);
-        self.registry.handle_timeout(now);
+        self.core.handle_timeout(now);
     }
 
     /// Returns the next deadline.
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        self.registry.poll_timeout()
+        self.core.poll_timeout()
     }
 
     /// Returns what the core keeps.
     pub(crate) fn kept(&self) -> Vec<Kept> {
-        self.registry.kept()
+        self.core.kept()
     }
 
     /// Returns the next effect.
@@ -183,7 +184,7 @@ impl Subject {
             if let Some(effect) = self.own.pop_front() {
                 return Some(effect);
             }
-            let effect = self.registry.poll_effect()?;
+            let effect = self.core.poll_effect()?;
             if let Some(effect) = self.mutate_effect(effect) {
                 return Some(effect);
             }
@@ -376,7 +377,7 @@ impl Subject {
         while let Some((exchange, question)) = self.controls.pop_front() {
             let Some(claimant) = self.claimants.get(&exchange) else { continue };
             let bytes = arp(*claimant, question.sender_mac, &answer_of(&question, *claimant));
-            self.registry.handle(now, Input::Frame { exchange, bytes: &bytes, meta: FrameMeta::default() });
+            self.core.handle(now, Input::Frame { exchange, bytes: &bytes, meta: FrameMeta::default() });
         }
     }
 

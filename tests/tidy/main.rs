@@ -82,23 +82,28 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 23] = [
+const LAYERS: [(&str, &str); 28] = [
+    ("core", "docker registry outbox counts effect identity time"),
+    (
+        "docker",
+        "docker registry outbox timers backoff tenure grant dhcpv4 effect limits record network pool identity link wire time",
+    ),
     (
         "registry",
-        "registry binding interface outbox backoff conflict profile tenure grant dhcpv4 wire effect silence event record network pool identity link time range",
+        "registry binding interface outbox timers backoff conflict profile grant dhcpv4 wire counts effect limits event record network pool identity link time range",
     ),
     (
         "binding",
-        "binding interface outbox backoff plan conflict profile grant dhcpv4 wire effect silence event record pool identity link time",
+        "binding interface outbox backoff plan conflict profile grant dhcpv4 wire counts effect limits silence event record identity link time",
     ),
     ("interface", "interface plan backoff grant effect identity link record wire time"),
-    ("outbox", "outbox dhcpv4 wire effect event record network identity link time"),
+    ("outbox", "outbox dhcpv4 wire counts effect event record network identity link time"),
     ("plan", "grant link"),
     ("profile", "dhcpv4 grant"),
     ("grant", ""),
     ("tenure", "grant time"),
-    ("failure", "dhcpv4 wire silence identity link network pool range"),
-    ("effect", "failure profile tenure grant dhcpv4 wire silence record network pool identity link time range"),
+    ("failure", "dhcpv4 wire silence identity limits link network pool range"),
+    ("effect", "failure limits profile tenure grant dhcpv4 wire silence record network pool identity link time range"),
     ("event", "identity time"),
     ("silence", "identity"),
     ("record", "profile grant dhcpv4 event network pool identity link time range"),
@@ -108,7 +113,10 @@ const LAYERS: [(&str, &str); 23] = [
     ("link", "wire network identity"),
     ("identity", "wire"),
     ("wire", "wire"),
-    ("pool", "profile identity time"),
+    ("counts", "dhcpv4 event"),
+    ("limits", ""),
+    ("timers", "effect time"),
+    ("pool", "limits profile identity time"),
     ("network", "wire identity time"),
     ("time", ""),
     ("backoff", ""),

@@ -2,7 +2,7 @@
 //!
 //! Counts only grow, from the daemon's start on, and cost nothing at rest: there are as many as there are names for what happens,
 //! and none for a lease or a container. What is held at a moment is counted when somebody asks
-//! ([`crate::registry::Registry::holdings`]).
+//! (`Core::holdings`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -8,9 +8,10 @@ use ipnet::Ipv4Net;
 
 use crate::dhcpv4::Tally;
 use crate::identity::{AddressHolder, Attachment, ClientId, Lan};
+use crate::limits::Unfit;
 use crate::link::{LinkCause, LinkRoute};
 use crate::network::NetworkFault;
-use crate::pool::{PoolFault, Unfit};
+use crate::pool::PoolFault;
 use crate::range::NoAddress;
 use crate::silence::Silence;
 use crate::wire::Mac;

@@ -1,6 +1,6 @@
 //! The decisions of leasehold, without any I/O.
 //!
-//! [`registry::Registry`] owns all bindings and all rules. It is sans-IO: it never reads a clock, opens a socket or a
+//! [`Core`] owns all bindings and all rules. It is sans-IO: it never reads a clock, opens a socket or a
 //! file, starts a thread or asks for randomness. The outside hands it an [`effect::Input`] with the current time, then drains
 //! its [`effect::Effect`]s, carries them out, and hands in their outcomes:
 //!
@@ -9,32 +9,33 @@
 //! use leasehold_core::effect::{Answer, Call, Effect, Input, Outcome, RequestId};
 //! use leasehold_core::identity::Attachment;
 //! use leasehold_core::network::OwnLinks;
-//! use leasehold_core::registry::{Config, Registry};
+//! use leasehold_core::registry::Config;
 //! use leasehold_core::time::{BootId, Instant, Now, WallTime};
+//! use leasehold_core::Core;
 //!
 //! let at = |seconds| Now {
 //!     boot: Instant::from_boot(Duration::from_secs(seconds)),
 //!     wall: WallTime::from_epoch(Duration::from_secs(1_700_000_000 + seconds)),
 //! };
-//! let mut registry = Registry::new(Config::default(), 1);
+//! let mut core = Core::new(Config::default(), 1);
 //! let boot = BootId("2f1c".to_owned());
-//! registry.handle(at(1), Input::Start { boot, records: Vec::new(), docker: Vec::new(), spooled: Vec::new(), adoptees: Vec::new() });
+//! core.handle(at(1), Input::Start { boot, records: Vec::new(), docker: Vec::new(), spooled: Vec::new(), adoptees: Vec::new() });
 //!
 //! // A runtime deletes an attachment that nobody knows: that succeeds.
 //! let attachment = Attachment::cni("lan", "c1", "eth0");
-//! registry.handle(at(2), Input::Request { id: RequestId(1), call: Call::Del { attachment, grace: None } });
+//! core.handle(at(2), Input::Request { id: RequestId(1), call: Call::Del { attachment, grace: None } });
 //!
 //! // Drain: every effect that bears an op is answered by one Done.
 //! let mut answers = Vec::new();
-//! while let Some(effect) = registry.poll_effect() {
+//! while let Some(effect) = core.poll_effect() {
 //!     match effect {
 //!         Effect::Reply { id, answer } => answers.push((id, answer)),
 //!         Effect::Persist { op, changes: _ } => {
-//!             registry.handle(at(2), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
+//!             core.handle(at(2), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
 //!         }
 //!         // At the start: which links were made for Docker and left behind?
 //!         Effect::ListOwn { op } => {
-//!             registry.handle(at(2), Input::Done { op, outcome: Outcome::OwnLinks(Ok(OwnLinks::default())) });
+//!             core.handle(at(2), Input::Done { op, outcome: Outcome::OwnLinks(Ok(OwnLinks::default())) });
 //!         }
 //!         other => panic!("nothing else is to be done: {other:?}"),
 //!     }
@@ -42,23 +43,26 @@
 //! assert_eq!(answers, [(RequestId(1), Answer::Deleted)]);
 //!
 //! // Then wait for the next input, or until this time.
-//! assert_eq!(registry.poll_timeout(), None);
+//! assert_eq!(core.poll_timeout(), None);
 //! ```
 //!
-//! Inside, imports run one way: `registry` → `binding` → `interface` → `plan`, `conflict` → `dhcpv4` → `wire` → `time`. Only
-//! `registry` and `binding` see `effect` and `record`, the contract with the outside.
+//! Inside, imports run one way: `core` → `docker` → `registry` → `binding` → `interface` → `plan`, `conflict` → `dhcpv4` → `wire` →
+//! `time`. `effect` and `record` are the contract with the outside.
 
 mod backoff;
 mod binding;
 pub mod conflict;
+mod core;
 pub mod counts;
 pub mod dhcpv4;
+mod docker;
 pub mod effect;
 pub mod event;
 mod failure;
 pub mod grant;
 pub mod identity;
 mod interface;
+pub mod limits;
 pub mod link;
 pub mod network;
 mod outbox;
@@ -71,4 +75,7 @@ pub mod registry;
 pub mod silence;
 pub mod tenure;
 pub mod time;
+mod timers;
 pub mod wire;
+
+pub use self::core::Core;

@@ -13,6 +13,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{Attachment, Lan};
+use crate::limits::Limits;
 use crate::profile::Wants;
 use crate::time::WallTime;
 
@@ -63,6 +64,11 @@ impl PoolId {
     /// Returns the pool with this subnet and range; host bits in them are ignored.
     pub fn new(definition: impl Into<String>, subnet: Ipv4Net, range: Option<Ipv4Net>) -> Self {
         Self { definition: definition.into(), subnet: subnet.trunc(), range: range.map(|range| range.trunc()) }
+    }
+
+    /// Returns the addresses that an endpoint may have, if none is reserved.
+    pub fn limits(&self) -> Limits {
+        Limits { subnet: self.subnet, range: self.range, reserved: BTreeSet::new() }
     }
 }
 
@@ -125,20 +131,6 @@ pub struct PoolRecord {
     pub since: WallTime,
 }
 
-/// Why an endpoint of a pool may not have an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
-    /// It is outside the subnet.
-    #[error("outside of the network's subnet {0}")]
-    Subnet(Ipv4Net),
-    /// It is outside the range.
-    #[error("outside of the network's --ip-range {0}")]
-    Range(Ipv4Net),
-    /// It is reserved, as the gateway or an aux address.
-    #[error("reserved in this network, as its gateway or an --aux-address")]
-    Reserved,
-}
-
 /// Why a pool could not be had, or an address could not be reserved in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolFault {
@@ -191,29 +183,6 @@ pub enum PoolFault {
     },
 }
 
-/// The addresses that an endpoint may have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The subnet.
-    pub subnet: Ipv4Net,
-    /// The part of it.
-    pub range: Option<Ipv4Net>,
-    /// The reserved addresses.
-    pub reserved: BTreeSet<Ipv4Addr>,
-}
-
-impl Limits {
-    /// Returns why an endpoint may not have this address, if it may not.
-    pub fn refuse(&self, address: Ipv4Addr) -> Option<Unfit> {
-        let beyond = self.range.filter(|range| !range.contains(&address));
-        match () {
-            () if !self.subnet.contains(&address) => Some(Unfit::Subnet(self.subnet)),
-            () if self.reserved.contains(&address) => Some(Unfit::Reserved),
-            () => beyond.map(Unfit::Range),
-        }
-    }
-}
-
 /// All pools that are known.
 #[derive(Debug, Default)]
 pub(crate) struct Pools(BTreeMap<PoolId, PoolRecord>);
@@ -253,7 +222,7 @@ impl Pools {
     /// Returns the addresses that an endpoint of a pool may have, whether the pool is known or not.
     pub(crate) fn limits(&self, id: &PoolId) -> Limits {
         let reserved = self.0.get(id).map(|record| record.reserved.clone()).unwrap_or_default();
-        Limits { subnet: id.subnet, range: id.range, reserved }
+        Limits { reserved, ..id.limits() }
     }
 
     /// Returns a pool for changing.
@@ -305,20 +274,6 @@ mod tests {
         record.reserved.insert(gateway);
         let json = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<PoolRecord>(&json).unwrap(), record);
-    }
-
-    #[test]
-    fn an_endpoint_may_have_what_is_inside_and_free() {
-        let reserved = BTreeSet::from([Ipv4Addr::new(10, 0, 0, 200)]);
-        let mut limits = Limits { subnet: net("10.0.0.0/24"), range: Some(net("10.0.0.128/25")), reserved };
-        let refused = |limits: &Limits, last: u32| limits.refuse(Ipv4Addr::from_bits(0x0a00_0000 + last));
-        let [subnet, range] = [Unfit::Subnet(limits.subnet), Unfit::Range(net("10.0.0.128/25"))];
-        let table = [(127, Some(range)), (128, None), (200, Some(Unfit::Reserved)), (255, None), (256, Some(subnet))];
-        for (last, why) in table {
-            assert_eq!(refused(&limits, last), why, "{last}");
-        }
-        limits.range = None;
-        assert_eq!(refused(&limits, 1), None);
     }
 
     #[test]

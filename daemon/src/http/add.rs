@@ -72,7 +72,7 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     let (release, policy) = (ipam.release.unwrap_or(true), policy(&ipam));
     Ok(Add {
         attachment: named.attachment(),
-        pool: None,
+        limits: None,
         place: Place::InNetns(ByName {
             netns: netns(request)?,
             ifname: named.ifname.to_owned(),

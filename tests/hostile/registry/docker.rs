@@ -117,7 +117,7 @@ impl Life<'_> {
                     true => EndpointAddress::Told(Ipv4Net::new_assert(self.address(), 24)),
                     false => {
                         let (attachment, add) = (self.endpoint(number), self.add());
-                        EndpointAddress::Leased(Box::new(of_docker(Add { attachment, pool: None, ..*add })))
+                        EndpointAddress::Leased(Box::new(of_docker(Add { attachment, limits: None, ..*add })))
                     }
                 };
                 let request = EndpointRequest { id: endpoint, network, mac: mac(number), address };
@@ -171,7 +171,7 @@ pub(super) fn of_docker(add: Add) -> Add {
     let prefix = pool.as_ref().map(|pool| pool.subnet.prefix_len());
     let policy = Policy { prefix, suppress_default_route: true, follow_router: true, ..add.profile.policy };
     let profile = Profile { policy, wants: pool::wants(pool.as_ref()), ..add.profile };
-    Add { place, lan: lan(), chaddr: None, pool, profile, ..add }
+    Add { place, lan: lan(), chaddr: None, limits: pool.map(|pool| pool.limits()), profile, ..add }
 }
 
 fn pool_id(number: u8) -> PoolId {

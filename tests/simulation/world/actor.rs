@@ -424,7 +424,7 @@ impl Actor {
                 wants: if self.docker { pool::wants(pool.as_ref()) } else { Wants::default() },
             },
             timeout,
-            pool,
+            limits: pool.map(|pool| pool.limits()),
         }
     }
 

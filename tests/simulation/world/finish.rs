@@ -9,6 +9,7 @@ use leasehold_core::event as journal;
 use leasehold_core::grant::policy::OnChange;
 use leasehold_core::identity::{Attachment, ClientId, Identity};
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::registry::Kept;
 use leasehold_core::tenure::Tenure;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model;
@@ -18,7 +19,6 @@ use super::seen::Seen;
 use super::{Event, SECOND, World};
 use crate::subject::key_of;
 use crate::watch::Rule;
-use leasehold_core::registry::Kept;
 
 /// How long until all callers are done, an absent daemon is back, and pending starts have happened.
 const SETTLE: Duration = Duration::from_secs(3 * 3600);

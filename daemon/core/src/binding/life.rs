@@ -4,7 +4,6 @@ pub(super) mod acquire;
 pub(super) mod hold;
 pub(super) mod release;
 
-use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 
 use super::common::guard::Before;
@@ -14,6 +13,7 @@ use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
 use crate::interface::News;
+use crate::limits::Limits;
 use crate::link::LinkCause;
 use crate::record::Record;
 use crate::time::Instant;
@@ -32,10 +32,10 @@ pub(crate) enum Life {
 }
 
 impl Life {
-    /// Keeps an address from an ADD that waits for one.
-    pub(crate) fn reserve(&mut self, address: Ipv4Addr) {
+    /// Has an ADD that waits for a lease go by other limits.
+    pub(crate) fn limit(&mut self, limits: &Limits) {
         match self {
-            Self::Acquiring(acquire) => acquire.reserve(address),
+            Self::Acquiring(acquire) => acquire.limit(limits),
             Self::Held(_) | Self::Releasing(_) => {}
         }
     }

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::grant::Grant;
 use crate::grant::policy::Policy;
 use crate::identity::{Attachment, ClientIdRule, Identity, Lan};
+use crate::limits::Limits;
 use crate::link::{Link, Place};
 use crate::network::{DockerId, EndpointRecord, NetworkFault, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
@@ -211,8 +212,8 @@ pub struct Add {
     pub profile: Profile,
     /// The longest time from the request to its answer.
     pub timeout: Duration,
-    /// The pool that the address has to belong to.
-    pub pool: Option<PoolId>,
+    /// The addresses that it may get; `None`: any.
+    pub limits: Option<Limits>,
 }
 
 impl Add {

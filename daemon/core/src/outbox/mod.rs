@@ -15,7 +15,7 @@ use crate::effect::{Answer, Effect, ExchangeId, Failure, FileChange, OpId, Reque
 use crate::event::Event;
 use crate::identity::{Attachment, Lan};
 use crate::link::{Cookie, Hears, Link, LinkCause, Place, Sockets, Sought, Step, Target};
-use crate::network::{DockerId, LinkOwner, OwnLink};
+use crate::network::{LinkOwner, OwnLink};
 use crate::record::{BindingId, Change};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -33,12 +33,8 @@ pub(crate) enum Waiter {
     Call(RequestId),
     /// A search for an interface with this Ethernet address; `None`: for all wanted ones.
     Seek(Option<Mac>),
-    /// An endpoint.
-    Endpoint(DockerId),
-    /// The list of the links that were made for Docker.
-    OwnLinks,
-    /// Nobody.
-    Nobody,
+    /// Whoever leases above the registry, and knows for what.
+    Above,
     /// The journal of events, or a record that goes.
     Journal,
     /// What attachments have from local ranges.
@@ -60,7 +56,9 @@ pub(crate) enum Owner {
     /// A binding's.
     Binding(BindingId),
     /// A call's.
-    Call(RequestId),
+    Call,
+    /// Of whoever leases above the registry.
+    Above,
 }
 
 /// What a binding waits for.
@@ -330,12 +328,12 @@ impl Outbox {
         self.exchanges.insert(exchange, Owner::Binding(owner));
     }
 
-    /// Opens sockets for a call, which closes them.
-    pub(crate) fn open_for(&mut self, call: RequestId, link: Link, want: Sockets) -> (OpId, ExchangeId) {
+    /// Opens sockets for somebody who closes them.
+    pub(crate) fn open_for(&mut self, owner: Owner, waiter: Waiter, link: Link, want: Sockets) -> (OpId, ExchangeId) {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
-        let op = self.mint(Waiter::Call(call));
-        self.exchanges.insert(exchange, Owner::Call(call));
+        let op = self.mint(waiter);
+        self.exchanges.insert(exchange, owner);
         self.effects.push_back(Effect::Open { op, exchange, link, want });
         (op, exchange)
     }
@@ -393,21 +391,22 @@ impl Outbox {
         self.effects.push_back(Effect::Seek { op, sought, number });
     }
 
-    pub(crate) fn make(&mut self, waiter: Waiter, link: OwnLink) -> OpId {
-        let op = self.mint(waiter);
+    pub(crate) fn make(&mut self, link: OwnLink) -> OpId {
+        let op = self.mint(Waiter::Above);
         self.effects.push_back(Effect::Make { op, link: Box::new(link) });
         op
     }
 
-    pub(crate) fn unmake(&mut self, waiter: Waiter, owner: LinkOwner) -> OpId {
-        let op = self.mint(waiter);
+    pub(crate) fn unmake(&mut self, owner: LinkOwner) -> OpId {
+        let op = self.mint(Waiter::Above);
         self.effects.push_back(Effect::Unmake { op, owner });
         op
     }
 
-    pub(crate) fn list_own(&mut self) {
-        let op = self.mint(Waiter::OwnLinks);
+    pub(crate) fn list_own(&mut self) -> OpId {
+        let op = self.mint(Waiter::Above);
         self.effects.push_back(Effect::ListOwn { op });
+        op
     }
 
     pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan_parent: Option<String>) {

@@ -64,7 +64,7 @@ pub(super) struct Adoption {
 
 impl Registry {
     /// Begins to adopt a container, unless its attachment is known already.
-    pub(super) fn adopt(&mut self, now: Now, adoptee: Adoptee) {
+    pub(crate) fn adopt(&mut self, now: Now, adoptee: Adoptee) {
         let attachment = adoptee.add.attachment.clone();
         if self.slots.contains(&attachment) {
             return;

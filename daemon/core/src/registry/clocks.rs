@@ -19,7 +19,7 @@ const FIRST_SET: Instant = Instant::from_boot(Duration::from_secs(600));
 
 impl Registry {
     /// Compares both clocks with their last reading.
-    pub(super) fn read_clocks(&mut self, now: Now) {
+    pub(crate) fn read_clocks(&mut self, now: Now) {
         let Some(before) = self.clocks.replace(now) else { return };
         let expected = now.wall_since(before);
         if !is_off(now.wall, expected) {

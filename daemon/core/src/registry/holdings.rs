@@ -42,12 +42,12 @@ pub struct Kind {
 
 impl Registry {
     /// Returns what was counted since the start.
-    pub fn counts(&self) -> &Counts {
+    pub(crate) fn counts(&self) -> &Counts {
         &self.out.counts
     }
 
     /// Returns what is held.
-    pub fn holdings(&self, now: Instant) -> Holdings {
+    pub(crate) fn holdings(&self, now: Instant) -> Holdings {
         let mut leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64> = BTreeMap::new();
         for binding in self.bindings.iter() {
             let (door, network) = named(&binding.attachment);

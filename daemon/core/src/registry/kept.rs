@@ -15,7 +15,7 @@ pub struct Kept {
 
 impl Registry {
     /// Returns how much the core keeps of each kind whose size depends on what it was asked.
-    pub fn kept(&self) -> Vec<Kept> {
+    pub(crate) fn kept(&self) -> Vec<Kept> {
         let of_bindings = |what, count| Kept { what, count, of_bindings: true };
         let under_way = |what, count| Kept { what, count, of_bindings: false };
         let [bindings, touched, sought] = self.bindings.sizes();

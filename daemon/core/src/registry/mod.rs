@@ -1,16 +1,16 @@
 //! All bindings, and who owns which identity.
 //!
-//! The registry is the core's face: it takes inputs, passes them on to the binding or call that they are about, and
-//! hands effects out. What concerns more than one binding is decided here: one operation per attachment, one live holder
-//! per identity and address, permits and turns per LAN.
+//! The registry takes inputs, passes them on to the binding or call that they are about, and hands effects out. What concerns more
+//! than one binding is decided here: one operation per attachment, one live holder per identity and address, permits and turns
+//! per LAN.
 //!
 //! * Tables: `index` has the bindings, `slots` the attachments and `operation` what each is at, `jobs` the calls that are not answered
 //!   yet, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
 //!   `room` what is kept and goes back for an ADD, `kept` the sizes of all this.
 //! * Calls: `jobs` says what becomes of each, one file a kind. `calls` gives those about an attachment their turn: `add` goes from an
 //!   ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over what ran before.
-//! * Docker: `docker` has its pools, networks and endpoints.
 //! * Without a server: `ranges` has the networks whose addresses come from local ranges.
+//! * Whoever leases above the registry does so by `port`, and hears what concerns it by a `notice`.
 //! * Doors that say little: `seek` finds the interfaces of which nobody tells, `leaving` gives back what is named by its address, `silent`
 //!   spares the impatient a LAN without an answer.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
@@ -22,16 +22,17 @@ mod calls;
 mod check;
 mod clocks;
 mod delete;
-mod docker;
 mod holdings;
 mod index;
 mod jobs;
 mod kept;
 mod leaving;
+mod notice;
 mod operation;
 mod orphans;
 mod pacing;
 mod past;
+mod port;
 mod profiles;
 mod ranges;
 mod recover;
@@ -46,7 +47,7 @@ mod tests;
 mod timers;
 mod watch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,31 +55,35 @@ use fastrand::Rng;
 
 use self::add::Spare;
 use self::adopt::Adoptions;
-use self::docker::Docker;
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
 use self::jobs::Jobs;
 pub use self::kept::Kept;
 use self::leaving::Leavings;
+pub(crate) use self::notice::Notice;
+pub(crate) use self::operation::CARRIER_PAUSE;
 use self::orphans::Orphans;
 use self::pacing::{Pacing, Turns, Urgency};
 use self::past::{Last, Past};
+pub(crate) use self::port::Holding;
 use self::profiles::Profiles;
 use self::ranges::Ranges;
 use self::seek::Seeking;
 use self::sight::Sight;
 use self::silent::Silent;
 use self::slots::{Slot, Slots};
-use self::timers::{Key, Timers};
+pub(crate) use self::timers::Key;
+use self::timers::Timers;
 use self::watch::Audit;
 use crate::binding::{Binding, Cx, Life};
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
-use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, Why};
+use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::interface::{Interfaces, News};
 use crate::link::LinkCause;
 use crate::outbox::{Outbox, Owner, Report, Task, Waiter};
+use crate::pool::PoolRecord;
 use crate::record::{BindingId, Change};
 use crate::time::{BootId, Instant, Now};
 use crate::wire::frame;
@@ -103,15 +108,15 @@ impl Default for Config {
     }
 }
 
-/// The core: all that leasehold knows and decides.
+/// All bindings, and what is known of their surroundings.
 #[derive(Debug)]
-pub struct Registry {
+pub(crate) struct Registry {
     config: Config,
     boot: BootId,
     /// The last reading of both clocks.
     clocks: Option<Now>,
-    rng: Rng,
-    out: Outbox,
+    pub(crate) rng: Rng,
+    pub(crate) out: Outbox,
     bindings: Index,
     interfaces: Interfaces,
     slots: Slots,
@@ -119,7 +124,6 @@ pub struct Registry {
     adoptions: Adoptions,
     pacing: Pacing,
     departed: Departed,
-    docker: Docker,
     leavings: Leavings,
     silent: Silent,
     turns: Turns,
@@ -140,11 +144,13 @@ pub struct Registry {
     unknown: u64,
     /// Open during the input at hand.
     spare: Option<Spare>,
+    /// What is still to be said to whoever is above.
+    pub(crate) notices: VecDeque<Notice>,
 }
 
 impl Registry {
     /// Returns an empty registry. All its randomness comes from `seed`.
-    pub fn new(config: Config, seed: u64) -> Self {
+    pub(crate) fn new(config: Config, seed: u64) -> Self {
         let pacing = Pacing::new(config.permits.max(1));
         Self {
             config,
@@ -159,7 +165,6 @@ impl Registry {
             adoptions: Adoptions::default(),
             pacing,
             departed: Departed::default(),
-            docker: Docker::default(),
             leavings: Leavings::default(),
             silent: Silent::default(),
             turns: Turns::of_releases(),
@@ -177,94 +182,76 @@ impl Registry {
             unwritten: BTreeSet::new(),
             unknown: 0,
             spare: None,
+            notices: VecDeque::new(),
         }
     }
 
-    /// Takes in what happened. Afterwards drain [`Registry::poll_effect`], then read [`Registry::poll_timeout`].
-    pub fn handle(&mut self, now: Now, input: Input<'_>) {
-        self.read_clocks(now);
-        match input {
-            Input::Start { boot, records, docker, spooled, adoptees } => {
-                self.start(now, boot, records, docker, spooled, adoptees);
-            }
-            Input::Ranges { boot, records } => self.recover_ranges(now, &boot, records),
-            Input::Files { network, directory, found, last } => self.files_found(&network, directory, found, last),
-            Input::Request { id, call } => self.request(now, id, call),
-            Input::HungUp(id) => self.hung_up(now, id),
-            Input::Done { op, outcome } => self.done(now, op, outcome),
-            Input::Frame { exchange, bytes, meta } => self.frame(now, exchange, bytes, meta),
-            Input::Broken { exchange, cause } => self.broken(now, exchange, cause),
-            Input::Unsent { exchange, cause } => self.unsent(now, exchange, &cause),
-            Input::Kernel(event) => self.kernel(now, event),
-        }
-        self.settle(now);
+    /// Returns whose deadlines have come, each with that, in order of time.
+    pub(crate) fn due(&self, now: Instant) -> Vec<(Instant, Key)> {
+        self.timers.due(now)
     }
 
-    /// Goes on as the clock says: to be called when the time of [`Registry::poll_timeout`] has come, and now and then else, so that
-    /// a wall clock that was set is soon noticed.
-    pub fn handle_timeout(&mut self, now: Now) {
-        self.read_clocks(now);
-        for key in self.timers.due(now.boot) {
-            match key {
-                Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
-                Key::Call(id) => self.call_timed_out(now, id),
-                Key::Audit(at) => self.audit_again(at),
-                Key::Adoption(id) => self.adopt_again(now, id),
-                Key::Carrier => self.look_for_carrier_on_host(),
-                Key::Taken => self.set_up_again(),
-                Key::Orphans => {}
-                Key::Seek => self.seek_on_clock(now),
-                Key::Strays => self.end_strays(now),
-                Key::OwnLinks => self.list_own_links(),
-            }
+    /// Goes on with somebody whose deadline has come.
+    pub(crate) fn on_clock(&mut self, now: Now, key: Key) {
+        match key {
+            Key::Binding(id) => self.with(now, id, |binding, cx| binding.on_clock(cx)),
+            Key::Call(id) => self.call_timed_out(now, id),
+            Key::Audit(at) => self.audit_again(at),
+            Key::Adoption(id) => self.adopt_again(now, id),
+            Key::Carrier => self.look_for_carrier_on_host(),
+            Key::Taken => self.set_up_again(),
+            Key::Orphans => {}
+            Key::Seek => self.seek_on_clock(now),
         }
-        self.settle(now);
     }
 
     /// Returns the next thing to do outside.
-    pub fn poll_effect(&mut self) -> Option<Effect> {
+    pub(crate) fn poll_effect(&mut self) -> Option<Effect> {
         self.out.pop().or_else(|| self.publish())
     }
 
     /// Returns when the clock next matters, and why; `None` while nothing waits.
-    pub fn poll_timeout(&self) -> Option<(Instant, Why)> {
+    pub(crate) fn poll_timeout(&self) -> Option<(Instant, Why)> {
         self.timers.next()
     }
 
     /// Returns how many events were dropped because the store did not take them.
-    pub fn events_dropped(&self) -> u64 {
+    pub(crate) fn events_dropped(&self) -> u64 {
         self.out.events_dropped()
     }
 
     /// Returns how many containers a daemon that came now would have to adopt: those that are still to be, and those whose
     /// lease no record tells of.
-    pub fn adopting(&self) -> usize {
+    pub(crate) fn adopting(&self) -> usize {
         self.adoptions.len() + self.bindings.iter().filter(|binding| binding.is_unwritten()).count()
     }
 
     /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
-    pub fn unknown_ids(&self) -> u64 {
+    pub(crate) fn unknown_ids(&self) -> u64 {
         self.unknown
     }
 
     /// Returns whose lease an exchange is about; `None` if it is about none, or closed.
-    pub fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
+    pub(crate) fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
         let Some(Owner::Binding(id)) = self.out.exchange(exchange) else { return None };
         self.bindings.get(id).map(|binding| Arc::clone(&binding.attachment))
     }
 
-    /// Returns all bindings, and what else an operator is to know.
-    fn list(&mut self, now: Now) -> Answer {
+    /// Counts an input with an id that is not known any more, if it is one.
+    pub(crate) fn count_unknown(&mut self, is_one: bool) {
+        self.unknown += u64::from(is_one);
+    }
+
+    /// Returns all bindings, and what else an operator is to know, with what is known of that above.
+    pub(crate) fn list(&self, now: Now, pools: Vec<PoolRecord>, strangers: Vec<String>) -> Answer {
         let mut rows: Vec<_> = self.bindings.iter().map(|binding| binding.row(now.boot)).collect();
         rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
-        let not_adopted = self.adoptions.failures();
-        let refused = self.out.counts.refusals().clone();
-        let pools = self.docker.ipam.pools();
-        let strangers = self.strangers();
+        let (not_adopted, refused) = (self.adoptions.failures(), self.out.counts.refusals().clone());
         Answer::Bindings { rows, pools, not_adopted, strangers, refused }
     }
 
-    fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
+    /// An effect is over.
+    pub(crate) fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
         if let Outcome::Persisted(result) = &outcome {
             self.out.written(op, result.is_ok());
         }
@@ -294,16 +281,9 @@ impl Registry {
             Some(Waiter::Audit(at)) => self.audited(now, at, outcome),
             Some(Waiter::Call(id)) => self.call_done(now, id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
-            Some(Waiter::Endpoint(id)) => self.endpoint_done(now, &id, outcome),
-            Some(Waiter::OwnLinks) => self.own_links(now, outcome),
             Some(Waiter::Range(wait)) => self.range_done(now, wait, outcome),
+            Some(Waiter::Above) => self.notices.push_back(Notice::Done(op, outcome)),
             Some(Waiter::Journal) => {}
-            Some(Waiter::Nobody) => {
-                if let Outcome::Unmade(Err(cause)) = outcome {
-                    tracing::warn!(%cause, "a link that was made for Docker stays, trying again");
-                    self.list_again(now);
-                }
-            }
             None => {
                 self.unknown += 1;
                 sockets.into_iter().for_each(|exchange| self.out.close(exchange));
@@ -320,10 +300,12 @@ impl Registry {
         self.bindings.get(*id).is_some_and(|binding| !matches!(binding.life, Life::Releasing(_)))
     }
 
-    fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
+    /// A frame has come in.
+    pub(crate) fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let id = match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => id,
-            Some(Owner::Call(id)) => return self.call_hears(now, id, (bytes, meta)),
+            // A STATUS only looks whether there can be sockets.
+            Some(Owner::Call | Owner::Above) => return,
             None => return self.unknown += 1,
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. Nor is it that of a
@@ -341,18 +323,20 @@ impl Registry {
         }
     }
 
-    fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
+    /// Sockets have failed.
+    pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
         match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => self.with(now, id, |binding, cx| binding.on_broken(exchange, cause, cx)),
-            Some(Owner::Call(id)) => self.call_broken(now, id, cause),
+            Some(Owner::Call | Owner::Above) => {}
             None => self.unknown += 1,
         }
     }
 
-    fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
+    /// A link has not taken a frame.
+    pub(crate) fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
         match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => self.with(now, id, |binding, _| binding.on_unsent(exchange, cause)),
-            Some(Owner::Call(id)) => self.call_unsent(id, cause),
+            Some(Owner::Call | Owner::Above) => {}
             None => self.unknown += 1,
         }
     }
@@ -366,16 +350,19 @@ impl Registry {
         });
     }
 
-    /// Carries out what follows from the input at hand, until nothing more does.
-    fn settle(&mut self, now: Now) {
-        loop {
-            while let Some((id, report)) = self.out.reports.pop_front() {
+    /// Carries out the next thing that follows from the input at hand. False where nothing more does.
+    pub(crate) fn go_on(&mut self, now: Now) -> bool {
+        match self.out.reports.pop_front() {
+            Some((id, report)) => {
                 self.reported(now, id, report);
+                true
             }
-            if !self.settle_holders(now) && !self.resume_checks(now) {
-                break;
-            }
+            None => self.settle_holders(now) || self.resume_checks(now),
         }
+    }
+
+    /// Ends an input, once nothing more follows from it.
+    pub(crate) fn end_input(&mut self, now: Now) {
         self.tell_of_orphans(now);
         let bindings = &self.bindings;
         self.out.write_notes(|id| bindings.get(id).is_some_and(|binding| binding.record_is_due()));
@@ -463,7 +450,7 @@ impl Registry {
         self.remove(now, id);
         if let Some(attachment) = attachment {
             self.given_back(now, id, &attachment);
-            self.endpoint_without_lease(&attachment);
+            self.notices.push_back(Notice::Over((*attachment).clone()));
         }
     }
 

@@ -18,7 +18,7 @@ use crate::wire::Mac;
 pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a call waits before it looks again whether a link of the host has carrier.
-pub(super) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a DEL may wait for the store to write that down. Dockerd and kubelets give up after 30 s and more.
 pub(super) const DEL_LIMIT: Duration = Duration::from_secs(20);

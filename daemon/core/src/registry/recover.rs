@@ -12,23 +12,15 @@ use super::Registry;
 use super::clocks::is_off;
 use super::past::Last;
 use crate::binding::{Binding, Cx, Holder};
-use crate::effect::{Adoptee, Call, RequestId};
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::Presence;
 use crate::profile::GRACE;
-use crate::record::{BindingId, DockerRecord, Record, RecordState};
+use crate::record::{BindingId, Record, RecordState};
 use crate::time::{BootId, Now};
 
 impl Registry {
-    pub(super) fn start(
-        &mut self,
-        now: Now,
-        boot: BootId,
-        records: Vec<(BindingId, Record)>,
-        docker: Vec<DockerRecord>,
-        spooled: Vec<(RequestId, Call)>,
-        adoptees: Vec<Adoptee>,
-    ) {
+    /// Takes over what the store holds.
+    pub(crate) fn recover_all(&mut self, now: Now, boot: BootId, records: Vec<(BindingId, Record)>) {
         self.boot = boot;
         records.iter().for_each(|(id, _)| self.bindings.begin_after(*id));
         let (mut past, records): (Vec<_>, Vec<_>) =
@@ -38,7 +30,6 @@ impl Registry {
             let last = Last { record: id, address: record.lease.ip(), returns: record.profile.returns() };
             self.remember(record.identity.key(), last);
         }
-        self.recover_docker(docker);
         let count = records.len();
         // The latest first: of two bindings of one identity, which no transaction of ours leaves, it is the one that lives.
         let mut latest_first = records;
@@ -46,15 +37,15 @@ impl Registry {
         latest_first.into_iter().for_each(|(id, record)| self.recover(now, id, record));
         // Nor does ours leave two that live with one address: a daemon before it could.
         self.bindings.holders().doubles().into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.cede(cx)));
-        tracing::info!(leases = count, spooled = spooled.len(), boot = %self.boot, "started");
-        self.give_back_those_without_endpoint(now);
-        spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
+        tracing::info!(leases = count, boot = %self.boot, "started");
+    }
+
+    /// Looks at the interfaces of all that is held, and for those that are sought.
+    pub(crate) fn look_around(&mut self, now: Now) {
         self.audit_all();
         let awaited: Vec<_> = self.bindings.sought().map(|binding| binding.id).collect();
         awaited.into_iter().for_each(|id| self.await_interface(now, id));
         self.seek_all();
-        self.list_own_links();
-        adoptees.into_iter().for_each(|adoptee| self.adopt(now, adoptee));
     }
 
     fn recover(&mut self, now: Now, id: BindingId, mut record: Record) {

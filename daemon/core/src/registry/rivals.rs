@@ -27,8 +27,7 @@ impl Registry {
         let latest = admission.latest;
         let (wanted, netns) = (admission.add.wanted, admission.add.place.netns().map(Path::to_owned));
         let waited = whole_millis(now.boot.saturating_since(admission.began));
-        let pool = admission.add.pool.clone();
-        let limits = pool.map(|pool| self.docker.ipam.limits(&pool));
+        let limits = admission.add.limits.clone();
         let own = self.slots.holder(attachment);
         let rivals = [own, self.bindings.holders().of(&identity.key())];
         for rival in rivals.into_iter().flatten() {

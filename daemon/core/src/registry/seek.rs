@@ -87,7 +87,7 @@ impl Registry {
     }
 
     /// Waits for it so long.
-    pub(super) fn await_interface_for(&mut self, now: Now, id: BindingId, long: Duration) {
+    pub(crate) fn await_interface_for(&mut self, now: Now, id: BindingId, long: Duration) {
         if self.bindings.get(id).is_none_or(|binding| binding.sought().is_none()) {
             return;
         }
@@ -120,7 +120,7 @@ impl Registry {
     }
 
     /// Gives a binding's interface no more than a minute to be found: no other link will become it.
-    pub(super) fn await_interface_soon(&mut self, now: Now, id: BindingId) {
+    pub(crate) fn await_interface_soon(&mut self, now: Now, id: BindingId) {
         if let Some(awaited) = self.seeking.awaited.get_mut(&id) {
             awaited.until = awaited.until.min(now.boot + DEL_WAIT);
             awaited.next = awaited.next.min(awaited.until);
@@ -129,7 +129,7 @@ impl Registry {
     }
 
     /// Does the same for all.
-    pub(super) fn await_all_interfaces_soon(&mut self, now: Now) {
+    pub(crate) fn await_all_interfaces_soon(&mut self, now: Now) {
         let all: Vec<_> = self.seeking.awaited.keys().copied().collect();
         all.into_iter().for_each(|id| self.await_interface_soon(now, id));
     }

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Registry;
 use super::timers::Key;
+use super::{Notice, Registry};
 use crate::backoff::Backoff;
 use crate::binding::{Binding, Life};
 use crate::effect::{Outcome, Why};
@@ -60,7 +60,7 @@ impl Audit {
 }
 
 impl Registry {
-    pub(super) fn kernel(&mut self, now: Now, event: KernelEvent) {
+    pub(crate) fn kernel(&mut self, now: Now, event: KernelEvent) {
         match event {
             KernelEvent::NetnsDied { cookie } => {
                 self.ranges_died(now, cookie);
@@ -104,7 +104,7 @@ impl Registry {
                 self.appeared(mac, None);
             }
             KernelEvent::Appeared { number, mac } => self.appeared(mac, Some(number)),
-            KernelEvent::OwnLink { owner, there } => self.own_link(now, owner, there),
+            KernelEvent::OwnLink { owner, there } => self.notices.push_back(Notice::OwnLink { owner, there }),
             KernelEvent::AddressAdded { cookie, ifindex, address } => {
                 self.interfaces.has_news((cookie, ifindex));
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
@@ -127,8 +127,8 @@ impl Registry {
                 self.audit_all();
                 self.look_for_carrier();
                 self.seek_all();
-                self.list_own_links();
                 self.look_at_ranges(|_| true);
+                self.notices.push_back(Notice::Missed);
             }
         }
     }

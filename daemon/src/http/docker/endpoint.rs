@@ -66,7 +66,7 @@ impl Endpoint<'_> {
             wanted: wanted.map(|address| Wanted { address, preferred: false }),
             profile,
             timeout: options.timeout(site),
-            pool,
+            limits: pool.map(|pool| pool.limits()),
         })
     }
 

@@ -127,7 +127,7 @@ fn options_are_spelled_in_a_pool_id_and_read_from_it() {
         let add = add(false, &address(&id, "", MAC_AND_NAME));
         assert_eq!(add.profile.client.servers, asked.profile.client.servers);
         assert_eq!((add.profile.release, add.timeout), (asked.profile.release, asked.timeout));
-        assert_eq!(add.pool.unwrap().definition, definition);
+        assert!(matches!(add.attachment, Attachment::Docker { pool, .. } if pool == id));
     }
 }
 
@@ -242,7 +242,7 @@ fn an_endpoint_gets_a_lease_for_its_ethernet_address() {
     let mac = Mac([2, 0x42, 0xc0, 0xa8, 1, 2]);
     assert_eq!(add.attachment, Attachment::Docker { pool: POOL.into(), endpoint: "02:42:c0:a8:01:02".into() });
     assert_eq!(add.place, Place::Parent { ifname: "eth0".into(), mac });
-    assert_eq!((add.lan, add.pool), (Lan::Link { parent: "eth0".into(), vlan: 0 }, Some(id(POOL))));
+    assert_eq!((add.lan, add.limits), (Lan::Link { parent: "eth0".into(), vlan: 0 }, Some(id(POOL).limits())));
     assert_eq!((add.client_id, add.wanted, add.chaddr), (ClientIdRule::Mac, None, None));
     let seconds = |seconds| Some(Duration::from_secs(seconds));
     let profile = Profile {

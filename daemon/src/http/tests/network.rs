@@ -343,7 +343,7 @@ fn an_endpoint_without_an_address_gets_a_lease() {
                     ..Profile::default()
                 },
                 timeout: Duration::from_secs(9),
-                pool: None,
+                limits: None,
             }
         );
     }

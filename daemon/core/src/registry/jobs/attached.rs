@@ -5,13 +5,11 @@
 use super::{Job, Next};
 use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::Attachment;
-use crate::network::DockerId;
 use crate::record::BindingId;
-use crate::registry::Registry;
 use crate::registry::operation::{DEL_LIMIT, Operation};
 use crate::registry::slots::Asked;
+use crate::registry::{Notice, Registry};
 use crate::time::{Now, whole_millis};
-use crate::wire::Mac;
 
 /// A call about an attachment.
 #[derive(Debug)]
@@ -31,15 +29,8 @@ pub(in crate::registry) enum Caller {
     Collection(RequestId),
     /// The adoption of a container that was running before, whose ADD it is.
     Adoption,
-    /// An endpoint, whose ADD it is.
-    Endpoint {
-        /// The endpoint.
-        id: DockerId,
-        /// Its network.
-        network: DockerId,
-        /// The Ethernet address of its link.
-        mac: Mac,
-    },
+    /// Whoever leases above the registry.
+    Above,
 }
 
 impl Attached {
@@ -49,9 +40,7 @@ impl Attached {
             Caller::Door => core.out.reply(id, answer),
             Caller::Collection(collection) => core.collected(collection, &self.attachment, answer),
             Caller::Adoption => core.adopted(now, self.attachment, answer),
-            Caller::Endpoint { id, network, mac } => {
-                core.endpoint_leased(now, (id, network, mac), self.attachment, answer);
-            }
+            Caller::Above => core.notices.push_back(Notice::Answered { id, attachment: self.attachment, answer }),
         }
     }
 

@@ -1,11 +1,15 @@
 //! A lease that is given back by its address: the caller is answered when the store knows that it goes.
 
-use super::pool::LIMIT;
+use std::time::Duration;
+
 use super::{Job, Next};
 use crate::effect::{Answer, Failure, RequestId};
 use crate::record::BindingId;
 use crate::registry::Registry;
 use crate::time::Now;
+
+/// How long a call may wait for the store.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// A call that waits until it is durable that this binding's lease goes.
 #[derive(Debug)]

@@ -5,11 +5,7 @@
 
 mod attached;
 mod collect;
-mod endpoint;
 mod leave;
-mod look;
-mod network;
-mod pool;
 mod range;
 mod status;
 
@@ -18,19 +14,13 @@ use std::collections::BTreeMap;
 use self::attached::Attached;
 pub(super) use self::attached::Caller;
 use self::collect::Collection;
-pub(super) use self::endpoint::EndpointCall;
 pub(super) use self::leave::Leaving;
-pub(super) use self::look::Looking;
-pub(super) use self::network::NetworkChange;
-pub(super) use self::pool::{PoolChange, Undo};
 use self::range::{Parting, Ranging};
 use self::status::StatusCheck;
 use super::Registry;
 use super::timers::Key;
-use crate::effect::{Answer, Call, FrameMeta, NetworkAnswer, Outcome, RangeAnswer, RangeCall, RequestId, Why};
+use crate::effect::{Answer, Call, Outcome, RangeAnswer, RangeCall, RequestId, Why};
 use crate::identity::Attachment;
-use crate::link::LinkCause;
-use crate::network::NetworkFault;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
@@ -43,16 +33,8 @@ pub(super) enum Job {
     Collect(Collection),
     /// A STATUS.
     Status(StatusCheck),
-    /// A look at the LAN of a pool that is asked for.
-    Look(Box<Looking>),
-    /// A change of a pool.
-    Pool(PoolChange),
     /// A lease that is given back by its address.
     Leave(Leaving),
-    /// A network that is being made or forgotten.
-    Network(NetworkChange),
-    /// A wait for an endpoint.
-    Endpoint(EndpointCall),
     /// An ADD of a network with local ranges.
     Range(Ranging),
     /// A DEL of one.
@@ -146,22 +128,11 @@ impl Jobs {
             Some((*id, answer))
         })
     }
-
-    /// Returns the networks that are being made or forgotten.
-    pub(super) fn networks(&self) -> impl Iterator<Item = &NetworkChange> {
-        self.by_id.values().filter_map(|job| if let Job::Network(change) = job { Some(change) } else { None })
-    }
-}
-
-impl From<Result<NetworkAnswer, NetworkFault>> for Next {
-    fn from(result: Result<NetworkAnswer, NetworkFault>) -> Self {
-        Self::Answers(result.into())
-    }
 }
 
 impl Registry {
     /// Begins a call.
-    pub(super) fn request(&mut self, now: Now, id: RequestId, call: Call) {
+    pub(crate) fn request(&mut self, now: Now, id: RequestId, call: Call) {
         let next = match call {
             Call::Add(add) => {
                 self.jobs.attach(id, Caller::Door, add.attachment.clone());
@@ -185,14 +156,14 @@ impl Registry {
                 self.collect(now, id, &network, &keep)
             }
             Call::Status { parent } => self.status(now, id, parent),
-            Call::List => Next::Answers(self.list(now)),
-            Call::RequestPool(request) => self.request_pool(now, id, request),
-            Call::ReleasePool { id: pool } => self.release_pool(&pool),
-            Call::Reserve { pool, address } => self.reserve(now, id, &pool, address),
-            Call::ReleaseAddress { pool, address } => self.release_address(now, id, &pool, address),
-            Call::Network(call) => self.network_call(now, id, call),
             Call::Ranges(RangeCall::Add(add)) => self.add_from_ranges(now, id, add),
             Call::Ranges(RangeCall::List) => Next::Answers(Answer::Ranges(RangeAnswer::Rows(self.ranges.rows()))),
+            Call::List
+            | Call::RequestPool(_)
+            | Call::ReleasePool { .. }
+            | Call::Reserve { .. }
+            | Call::ReleaseAddress { .. }
+            | Call::Network(_) => Next::Nothing,
         };
         self.call_goes_on(id, next);
     }
@@ -202,12 +173,9 @@ impl Registry {
         let Some(job) = self.jobs.by_id.remove(&id) else { return };
         let next = match job {
             Job::Status(job) => job.done(self, outcome),
-            Job::Look(job) => job.done(self, now, id, outcome),
-            Job::Pool(job) => job.done(self, outcome),
-            Job::Network(job) => job.done(self, now, id, outcome),
             Job::Range(job) => job.done(self, now, id, outcome),
             Job::Parting(job) => job.done(self, outcome),
-            Job::Attached(_) | Job::Collect(_) | Job::Leave(_) | Job::Endpoint(_) => Next::Waits(job),
+            Job::Attached(_) | Job::Collect(_) | Job::Leave(_) => Next::Waits(job),
         };
         self.call_goes_on(id, next);
     }
@@ -219,11 +187,7 @@ impl Registry {
             Some(Job::Attached(job)) => job.time_out(self, now, id),
             Some(Job::Collect(job)) => job.time_out(),
             Some(Job::Status(job)) => job.time_out(self),
-            Some(Job::Look(job)) => job.time_out(self, now, id),
-            Some(Job::Pool(job)) => job.time_out(self),
             Some(Job::Leave(job)) => job.time_out(self, id),
-            Some(Job::Network(job)) => job.time_out(self, id),
-            Some(Job::Endpoint(job)) => job.time_out(self, now, id),
             Some(Job::Range(job)) => job.time_out(self, now),
             Some(job @ Job::Parting(_)) => Next::Waits(job),
             None => return,
@@ -231,54 +195,22 @@ impl Registry {
         self.call_goes_on(id, next);
     }
 
-    /// A caller went away.
-    pub(super) fn hung_up(&mut self, now: Now, id: RequestId) {
+    /// A caller went away. False if it is not known here.
+    pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
         self.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {
             Some(Job::Attached(job)) => job.hang_up(self, now, id),
             // Its DELs go on.
             Some(Job::Collect(_)) => Next::Nothing,
             Some(Job::Status(job)) => job.hang_up(self),
-            Some(Job::Look(job)) => job.hang_up(self),
-            Some(Job::Pool(job)) => job.hang_up(self),
             Some(Job::Leave(job)) => job.hang_up(self, id),
-            Some(Job::Network(job)) => job.hang_up(self),
-            Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
             Some(Job::Range(job)) => job.hang_up(self, now),
             // It goes on.
             Some(job @ Job::Parting(_)) => Next::Waits(job),
-            None => {
-                // The answer may have left at the same moment.
-                self.unknown += u64::from(!self.take_back_unheard(id));
-                return;
-            }
+            None => return false,
         };
         self.call_goes_on(id, next);
-    }
-
-    /// A frame has arrived on the sockets of a call.
-    pub(super) fn call_hears(&mut self, now: Now, id: RequestId, frame: (&[u8], FrameMeta)) {
-        self.at_look(id, |core, look| look.hears(core, now, id, frame));
-    }
-
-    /// The sockets of a call have failed.
-    pub(super) fn call_broken(&mut self, now: Now, id: RequestId, cause: LinkCause) {
-        self.at_look(id, |core, look| look.broken(core, now, id, cause));
-    }
-
-    /// The link has not taken a message of a call.
-    pub(super) fn call_unsent(&mut self, id: RequestId, cause: &LinkCause) {
-        self.at_look(id, |_, look| look.unsent(cause));
-    }
-
-    /// Lets a look at a LAN go on. No other call asks anything over its sockets.
-    fn at_look(&mut self, id: RequestId, f: impl FnOnce(&mut Self, Looking) -> Next) {
-        let next = match self.jobs.by_id.remove(&id) {
-            Some(Job::Look(look)) => f(self, *look),
-            Some(job) => Next::Waits(job),
-            None => return,
-        };
-        self.call_goes_on(id, next);
+        true
     }
 
     /// Answers a call or has it wait.

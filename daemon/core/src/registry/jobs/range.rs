@@ -218,7 +218,7 @@ impl Ranging {
             }
         };
         let note = range_event(now, attachment, EventKind::Released, &recording.given, "the ADD came to nothing");
-        core.out.write_for(Waiter::Nobody, vec![Change::Range(change), note]);
+        core.out.write_for(Waiter::Journal, vec![Change::Range(change), note]);
     }
 
     pub(super) fn time_out(mut self, core: &mut Registry, now: Now) -> Next {

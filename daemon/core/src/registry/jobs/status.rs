@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Job, Next};
 use crate::effect::{Answer, ExchangeId, Failure, Outcome, RequestId};
 use crate::link::{Hears, Link, LinkCause, Sockets, Target};
-use crate::outbox::Waiter;
+use crate::outbox::{Owner, Waiter};
 use crate::registry::Registry;
 use crate::time::Now;
 use crate::wire::Mac;
@@ -60,7 +60,7 @@ impl Registry {
         self.out.write_for(Waiter::Call(id), Vec::new());
         let link = Link::parent(LOOPBACK, Mac::default());
         let want = Sockets { chaddr: Mac::default(), arp: Hears::Answers, hold_port: None };
-        let (_, sockets) = self.out.open_for(id, link, want);
+        let (_, sockets) = self.out.open_for(Owner::Call, Waiter::Call(id), link, want);
         let parents = usize::from(parent.is_some());
         if let Some(ifname) = parent {
             self.out.inspect(Waiter::Call(id), Target::Host { ifname });

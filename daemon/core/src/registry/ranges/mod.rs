@@ -44,7 +44,7 @@ impl Life {
 
 impl Registry {
     /// Takes over what an earlier daemon gave. Nothing outlives a reboot, except for whom addresses are kept in mind.
-    pub(super) fn recover_ranges(&mut self, now: Now, boot: &BootId, records: Vec<RangeRecord>) {
+    pub(crate) fn recover_ranges(&mut self, now: Now, boot: &BootId, records: Vec<RangeRecord>) {
         for record in records {
             if record.boot == *boot {
                 self.out.watch(Waiter::Range(RangeWait::Look(record.attachment.clone())), record.netns.clone());
@@ -119,7 +119,7 @@ impl Registry {
     }
 
     /// The shell has looked at a network's directory.
-    pub(super) fn files_found(
+    pub(crate) fn files_found(
         &mut self,
         network: &str,
         directory: PathBuf,

@@ -15,7 +15,7 @@ fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {
     rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
     prepare(&mut rig);
     let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().unwrap(), mac: None };
-    rig.reg = Registry::new(Config::default(), 8);
+    rig.reg = Core::new(Config::default(), 8);
     let boot = BootId("b".into());
     rig.input(Input::Start { boot, records: vec![], docker: vec![], spooled: vec![], adoptees: vec![adoptee] });
     rig
@@ -28,7 +28,7 @@ fn kinds(rig: &Rig) -> Vec<u8> {
 /// Nothing waits, and nothing is kept.
 fn assert_at_rest(rig: &mut Rig) {
     assert_eq!(rig.reg.poll_timeout(), None);
-    assert!(rig.reg.adoptions.len() == 0 && rig.reg.jobs.len() == 0);
+    assert!(rig.reg.registry.adoptions.len() == 0 && rig.reg.registry.jobs.len() == 0);
 }
 
 impl Rig {
@@ -96,11 +96,15 @@ fn an_adoption_is_tried_again_until_another_namespace_shows_that_its_container_i
     let mut rig = running(|rig| _ = rig.live.remove(&1));
     assert_eq!(rig.not_adopted(), ["lan/a/eth0: eth0 in /ns/1: no network namespace at /ns/1"]);
     rig.run_until(3000.0);
-    assert_eq!((rig.reg.adoptions.len(), rig.not_adopted().len()), (1, 1), "it may be this daemon that is blind");
+    assert_eq!(
+        (rig.reg.registry.adoptions.len(), rig.not_adopted().len()),
+        (1, 1),
+        "it may be this daemon that is blind"
+    );
     rig.addresses.clear();
     rig.add("b", 2, "b");
     rig.run_until(3400.0);
-    assert_eq!((rig.reg.adoptions.len(), rig.not_adopted().len()), (0, 1));
+    assert_eq!((rig.reg.registry.adoptions.len(), rig.not_adopted().len()), (0, 1));
     rig.del("b");
     rig.run_until(3500.0);
     assert_at_rest(&mut rig);
@@ -139,7 +143,9 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
         (rig.server, rig.blind) = (Server::Up, None);
         rig.run_until(1040.0);
         assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })) || !under_way, "{:?}", rig.answers[&add]);
-        assert!(rig.not_adopted().is_empty() && rig.reg.adoptions.len() == 0 && rig.reg.jobs.len() == 0);
+        assert!(
+            rig.not_adopted().is_empty() && rig.reg.registry.adoptions.len() == 0 && rig.reg.registry.jobs.len() == 0
+        );
     }
 }
 
@@ -151,7 +157,7 @@ fn an_add_goes_before_adoptions() {
     let adoptee =
         |who: &str, n| Adoptee { add: rig.call(who, n, who), address: "192.0.2.50/24".parse().unwrap(), mac: None };
     let adoptees = vec![adoptee("a", 1), adoptee("b", 2)];
-    rig.reg = Registry::new(Config { permits: 1, ..Config::default() }, 8);
+    rig.reg = Core::new(Config { permits: 1, ..Config::default() }, 8);
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
     rig.run_until(1010.0);
     rig.add("c", 3, "c");
@@ -168,7 +174,7 @@ fn adoptions_that_no_server_answers_leave_permits_for_adds() {
     let call = |n: u64| rig.call(&format!("c{n}"), n, &format!("c{n}"));
     let adoptees =
         (1..=8).map(|n| Adoptee { add: call(n), address: "192.0.2.50/24".parse().unwrap(), mac: None }).collect();
-    rig.reg = Registry::new(rig.config.clone(), 8);
+    rig.reg = Core::new(rig.config.clone(), 8);
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
     rig.run_until(1010.0);
     rig.add("next", 9, "next");
@@ -233,10 +239,10 @@ fn the_interface_that_the_server_knows_is_adopted_without_its_address_where_a_st
         Input::Start { boot, records: vec![], docker: vec![], spooled: vec![], adoptees: vec![adoptee] }
     };
     let (hidden, unknown) = (start(adoptee(Some(known))), start(adoptee(None)));
-    rig.reg = Registry::new(Config::default(), 8);
+    rig.reg = Core::new(Config::default(), 8);
     rig.input(unknown);
     assert_eq!((rig.state("a").len(), rig.not_adopted().len()), (0, 1), "it may be any other");
-    rig.reg = Registry::new(Config::default(), 8);
+    rig.reg = Core::new(Config::default(), 8);
     rig.input(hidden);
     rig.run_until(1200.0);
     assert_eq!((rig.state("a"), rig.on_link().len(), rig.not_adopted().len()), (vec!["BOUND"], 0, 0));

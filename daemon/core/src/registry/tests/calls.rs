@@ -87,7 +87,7 @@ fn a_restart_after_a_take_over_sends_no_release() {
     let records = std::mem::take(&mut rig.stored).into_iter().collect();
     let at = rig.at;
     let mut next = Rig::new(8);
-    next.reg = Registry::new(Config::default(), 8);
+    next.reg = Core::new(Config::default(), 8);
     next.at = at;
     next.live.remove(&1);
     next.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
@@ -171,7 +171,7 @@ fn nothing_is_left_of_an_attachment_whose_identity_went_to_another() {
         rig.live.remove(&n);
     }
     assert_eq!(rig.rows().len(), 1);
-    assert_eq!(rig.reg.slots.len(), 1, "slots {:?}", rig.reg.slots);
+    assert_eq!(rig.reg.registry.slots.len(), 1, "slots {:?}", rig.reg.registry.slots);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use super::super::*;
 use super::rig::*;
 use crate::effect::{Call, Failure};
 use crate::grant::policy::{Detection, OnChange, Policy};

@@ -104,7 +104,7 @@ fn a_lease_from_before_a_host_without_a_clock_heard_the_time_goes_back_after_the
     rig.wall_set += 1200 + 60 - 30;
     (rig.at, rig.live) = (Duration::from_secs(30), Default::default());
     let records = rig.stored.clone().into_iter().collect();
-    rig.reg = Registry::new(Config::default(), 8);
+    rig.reg = Core::new(Config::default(), 8);
     rig.open.clear();
     rig.sent.clear();
     rig.input(Input::Start { boot: BootId("c".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
@@ -119,7 +119,7 @@ fn a_restart_goes_on_where_leases_stood_whatever_the_wall_clock_did() {
         let before: Vec<_> = rig.rows();
         rig.wall_set = seconds;
         let (records, sent) = (rig.stored.clone().into_iter().collect(), rig.sent.len());
-        rig.reg = Registry::new(Config::default(), 8);
+        rig.reg = Core::new(Config::default(), 8);
         rig.input(Input::Start {
             boot: BootId("b".into()),
             records,

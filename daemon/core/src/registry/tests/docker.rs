@@ -44,7 +44,7 @@ impl Rig {
         let mut add = self.docker_call(endpoint(last), "docker");
         add.place = Place::Parent { ifname: "br0".into(), mac: endpoint_mac(last) };
         add.client_id = ClientIdRule::Mac;
-        add.pool = Some(pool());
+        add.limits = Some(pool().limits());
         add
     }
 
@@ -490,7 +490,7 @@ fn a_pool_that_the_store_lost_still_serves() {
 #[test]
 fn a_host_that_starts_again_keeps_what_docker_was_told_until_docker_gives_it_back() {
     let mut rig = held();
-    rig.reg = Registry::new(rig.config.clone(), 9);
+    rig.reg = Core::new(rig.config.clone(), 9);
     let records = rig.stored.clone().into_iter().collect();
     rig.at = Duration::from_secs(20);
     rig.wall_set = 990;

@@ -8,7 +8,8 @@ use super::rig::*;
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Call, Failure};
 use crate::grant::policy::Detection;
-use crate::pool::{PoolFault, PoolId, Unfit};
+use crate::limits::Unfit;
+use crate::pool::{PoolFault, PoolId};
 
 /// What the server gives first.
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
@@ -28,7 +29,7 @@ impl Rig {
     fn endpoint_of(&mut self, pool: &PoolId, wanted: Option<Wanted>) -> u64 {
         let mut add = self.endpoint_call(1);
         add.attachment = Attachment::Docker { pool: pool.to_string(), endpoint: endpoint_mac(1).to_string() };
-        (add.pool, add.wanted) = (Some(pool.clone()), wanted);
+        (add.limits, add.wanted) = (Some(pool.limits()), wanted);
         self.request(Call::Add(add))
     }
 }

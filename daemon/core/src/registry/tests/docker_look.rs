@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use super::super::*;
 use super::docker::*;
 use super::rig::*;
 use crate::dhcpv4::profile::{ClientProfile, Servers};

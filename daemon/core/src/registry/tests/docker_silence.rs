@@ -190,7 +190,7 @@ fn a_lease_that_is_still_good_is_answered_when_the_macvlan_has_gone_that_it_was_
     let mut rig = Rig::new(8);
     rig.lease = 4000;
     rig.endpoint(1);
-    rig.reg = Registry::new(rig.config.clone(), 9);
+    rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 1100, Server::Silent);
     let records = rig.stored.clone().into_iter().collect();
     rig.input(Input::Start { boot: BootId("next".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
@@ -256,7 +256,7 @@ fn a_lease_from_before_a_reboot_is_answered_too() {
     let mut rig = Rig::new(8);
     rig.lease = 4000;
     rig.endpoint(1);
-    rig.reg = Registry::new(rig.config.clone(), 9);
+    rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 990, Server::Silent);
     let records = rig.stored.clone().into_iter().collect();
     rig.input(Input::Start { boot: BootId("next".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });

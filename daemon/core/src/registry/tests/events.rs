@@ -170,7 +170,7 @@ fn an_adoption_is_told_as_such_and_only_once() {
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
     rig.addresses = vec![address.into()];
     let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address, mac: None }];
-    rig.reg = Registry::new(Config::default(), 8);
+    rig.reg = Core::new(Config::default(), 8);
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
     assert_eq!(rig.kinds(), [EventKind::Adopted]);
 }
@@ -253,7 +253,7 @@ fn a_restart_writes_no_event() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     let records = rig.stored.clone().into_iter().collect();
-    rig.reg = Registry::new(Config::default(), 8);
+    rig.reg = Core::new(Config::default(), 8);
     let before = rig.persists.len();
     rig.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
     rig.run_until(rig.at.as_secs_f64() + Duration::from_secs(5).as_secs_f64());

@@ -11,7 +11,7 @@ use crate::wire::Mac;
 /// A daemon that goes on with so many leases of one LAN: T1 at 20,000 s, T2 at 30,000 s, the end at 40,000 s.
 fn holding(leases: u8) -> Rig {
     let mut rig = Rig::new(8);
-    rig.reg = Registry::new(Config::default(), 8);
+    rig.reg = Core::new(Config::default(), 8);
     rig.give = "192.0.2.100".parse().unwrap();
     let records = (1..=leases).map(|n| {
         let mut held = record(&format!("c{n}"), "b", 0.0);

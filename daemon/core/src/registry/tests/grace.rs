@@ -47,7 +47,7 @@ impl Rig {
     fn reboot(&mut self) {
         self.wall_set += self.at.as_secs().cast_signed();
         (self.at, self.open) = (Duration::from_secs(20), BTreeMap::new());
-        self.reg = Registry::new(self.config.clone(), 9);
+        self.reg = Core::new(self.config.clone(), 9);
         let (boot, records) = (BootId(self.wall_set.to_string()), self.stored.clone().into_iter().collect());
         self.input(Input::Start { boot, records, docker: vec![], spooled: vec![], adoptees: vec![] });
     }
@@ -278,7 +278,7 @@ fn where_docker_has_just_asked_in_vain_a_newcomer_costs_nobody_what_is_kept() {
     rig.server = Server::Silent;
     rig.run_until(rig.at.as_secs_f64() + 1.0);
     let now = rig.now().boot;
-    rig.reg.silent.begins(&Lan::Link { parent: "br0".into(), vlan: 0 }, now);
+    rig.reg.registry.silent.begins(&Lan::Link { parent: "br0".into(), vlan: 0 }, now);
     rig.sent.clear();
     rig.add("c", 3, "new");
     rig.run_until(rig.at.as_secs_f64() + 30.0);

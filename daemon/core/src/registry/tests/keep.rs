@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use super::super::*;
 use super::rig::*;
 use crate::event::EventKind;
 use crate::grant::policy::{Detection, OnChange, OnExpiry, Policy};

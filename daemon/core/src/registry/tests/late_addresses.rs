@@ -1,6 +1,5 @@
 //! Addresses that come onto an interface while it is being changed.
 
-use super::super::*;
 use super::rig::*;
 
 const A: &str = "192.0.2.50/24";

@@ -1,6 +1,5 @@
 //! A lease whose mask changes before Docker puts its address on: Docker knows the first mask alone.
 
-use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, with_network};
 use super::rig::*;
 use crate::grant::policy::{OnChange, Policy};

@@ -11,7 +11,7 @@ use crate::dhcpv4::lease::Lease;
 
 /// Returns how many hold the lease of the only binding.
 fn sharers(rig: &Rig) -> usize {
-    let binding = rig.reg.bindings.iter().next().expect("a binding");
+    let binding = rig.reg.registry.bindings.iter().next().expect("a binding");
     let Life::Held(hold) = &binding.life else { panic!("{:?}", binding.life) };
     Arc::strong_count(&hold.last)
 }
@@ -37,7 +37,7 @@ fn what_every_held_lease_has_stays_small() {
 fn an_attachment_whose_calls_are_over_keeps_no_room_for_them() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
-    let room: Vec<_> = rig.reg.slots.iter().map(|(_, slot)| slot.waiting.capacity()).collect();
+    let room: Vec<_> = rig.reg.registry.slots.iter().map(|(_, slot)| slot.waiting.capacity()).collect();
     assert_eq!(room, [0]);
 }
 
@@ -48,10 +48,10 @@ fn bindings_share_what_is_the_same() {
     rig.give = Ipv4Addr::new(192, 0, 2, 51);
     rig.add("b", 2, "b");
     for when in ["after the ADDs", "after a restart"] {
-        let bindings: Vec<_> = rig.reg.bindings.iter().collect();
+        let bindings: Vec<_> = rig.reg.registry.bindings.iter().collect();
         let [a, b] = bindings[..] else { panic!("{bindings:?}") };
         assert!(Arc::ptr_eq(&a.profile, &b.profile), "{when}");
-        assert!(rig.reg.slots.iter().any(|(known, _)| Arc::ptr_eq(known, &a.attachment)), "{when}");
+        assert!(rig.reg.registry.slots.iter().any(|(known, _)| Arc::ptr_eq(known, &a.attachment)), "{when}");
         rig.restart();
     }
 }

@@ -1,6 +1,5 @@
 //! Networks whose two drivers, ours both, were told different things.
 
-use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, network};
 use super::rig::*;
 use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkCall};

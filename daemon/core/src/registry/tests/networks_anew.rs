@@ -1,6 +1,5 @@
 //! Endpoints that dockerd lost and makes anew.
 
-use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, with_endpoint};
 use super::rig::*;
 use crate::effect::{Failure, NetworkAnswer};

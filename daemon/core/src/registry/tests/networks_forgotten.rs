@@ -1,6 +1,5 @@
 //! Networks that Docker does not know: their call broke when all was done. It never says which networks it has.
 
-use super::super::*;
 use super::networks::{OWN, id, in_vlan, network};
 use super::rig::*;
 use crate::effect::{NetworkCall, RequestId};

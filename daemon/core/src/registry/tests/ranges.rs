@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::*;
+use crate::core::Core;
 use crate::effect::{
-    Call, Failure, FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RequestId, StoreCause,
+    Call, Failure, FileCause, FileChange, FoundFile, Input, RangeAdd, RangeAnswer, RangeCall, RequestId, StoreCause,
 };
 use crate::event::Event;
 use crate::identity::ClientId;
@@ -19,7 +20,7 @@ use crate::time::WallTime;
 
 /// The registry of a host that has networks with local ranges alone.
 struct Host {
-    reg: Registry,
+    reg: Core,
     boot: &'static str,
     at: Duration,
     /// The namespaces that live, by path.
@@ -42,7 +43,7 @@ impl Host {
     fn new() -> Self {
         let live = (1..20).map(|n| (path(n), Cookie(n))).collect();
         let mut host = Self {
-            reg: Registry::new(Config::default(), 1),
+            reg: Core::new(Config::default(), 1),
             boot: "a",
             at: Duration::from_secs(1000),
             live,
@@ -66,7 +67,7 @@ impl Host {
 
     /// Starts a daemon on what the store holds.
     fn start(&mut self) {
-        self.reg = Registry::new(Config::default(), 1);
+        self.reg = Core::new(Config::default(), 1);
         self.slow.clear();
         let (boot, records) = (BootId(self.boot.into()), self.stored.values().cloned().collect());
         self.input(Input::Ranges { boot: boot.clone(), records });

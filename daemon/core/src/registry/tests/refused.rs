@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use super::super::*;
 use super::rig::*;
 use crate::effect::Failure;
 use crate::grant::policy::{Detection, OnExpiry, Policy};

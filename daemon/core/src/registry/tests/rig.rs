@@ -17,9 +17,11 @@ use std::time::Duration;
 use super::super::*;
 use ipnet::IpNet;
 
+pub(super) use crate::core::Core;
 use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::{Lease, Times};
 use crate::effect::{Add, BindingState, Call, ClientIdRule, RequestId, StoreCause};
+pub(super) use crate::effect::{Answer, Input};
 use crate::event::Event;
 use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};
@@ -43,7 +45,7 @@ const SERVER_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const FIRST_ADDRESS: &str = "192.0.2.50/24";
 
 pub(super) struct Rig {
-    pub(super) reg: Registry,
+    pub(super) reg: Core,
     pub(super) config: Config,
     pub(super) at: Duration,
     /// How far the wall clock was set, in seconds.
@@ -160,7 +162,7 @@ pub(super) struct Rig {
 impl Rig {
     pub(super) fn new(permits: usize) -> Self {
         let mut rig = Self {
-            reg: Registry::new(Config { permits, ..Config::default() }, 7),
+            reg: Core::new(Config { permits, ..Config::default() }, 7),
             config: Config { permits, ..Config::default() },
             at: Duration::from_secs(1000),
             wall_set: 0,
@@ -268,7 +270,7 @@ impl Rig {
             wanted: None,
             profile: self.profile.clone(),
             timeout: Duration::from_secs(30),
-            pool: None,
+            limits: None,
         })
     }
 
@@ -542,7 +544,7 @@ impl Rig {
 
     /// Ends the daemon and starts the next one on the same store and kernel, in the same boot.
     pub(super) fn restart(&mut self) {
-        self.reg = Registry::new(self.config.clone(), 9);
+        self.reg = Core::new(self.config.clone(), 9);
         (self.open, self.slow, self.looks, self.changes) = Default::default();
         self.wired.held.clear();
         let records = self.stored.clone().into_iter().collect();

@@ -1,6 +1,5 @@
 //! Routes of which a result below CNI 1.1.0 cannot say all, and those that somebody removes when a container is set up.
 
-use super::super::*;
 use super::rig::*;
 use crate::effect::{Call, Failure};
 use crate::grant::policy::{ExtraRoute, Policy};

@@ -1,6 +1,5 @@
 //! Interfaces that Docker sets up: what its lease gives one beside the address and the router is put on once Docker is through.
 
-use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
 use crate::effect::{NetworkAnswer, NetworkCall};

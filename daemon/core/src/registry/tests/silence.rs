@@ -215,7 +215,7 @@ fn those_whom_no_server_answers_keep_a_known_client_waiting_for_three_seconds_an
     let later = rig.add("later", 8, "later");
     assert!(matches!(rig.answers.get(&later), Some(Answer::Leased { .. })), "{:?}", rig.answers);
     rig.run_until(1045.0);
-    assert!(rig.open.is_empty() && rig.reg.pacing.len() == 0);
+    assert!(rig.open.is_empty() && rig.reg.registry.pacing.len() == 0);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn an_answer_that_comes_while_another_turn_is_waited_for_is_heard() {
     assert!(matches!(rig.answers.get(&first), Some(Answer::Leased { .. })), "{:?}", rig.answers);
     assert_eq!(rig.sends(1), sent, "without another DISCOVER");
     rig.run_until(1010.0);
-    assert!(rig.reg.pacing.len() == 0);
+    assert!(rig.reg.registry.pacing.len() == 0);
 }
 
 #[test]

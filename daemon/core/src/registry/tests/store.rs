@@ -77,7 +77,7 @@ fn a_lease_that_was_refused_is_not_held_again_after_a_crash() {
     assert_ne!(rig.state("a"), ["BOUND"]);
     let records = rig.stored.clone().into_iter().collect();
     let mut next = Rig::new(8);
-    next.reg = Registry::new(Config::default(), 8);
+    next.reg = Core::new(Config::default(), 8);
     next.at = rig.at;
     next.server = Server::Silent;
     next.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
@@ -88,7 +88,7 @@ fn a_lease_that_was_refused_is_not_held_again_after_a_crash() {
 #[test]
 fn a_del_after_a_reboot_gives_the_lease_back() {
     let mut rig = Rig::new(8);
-    rig.reg = Registry::new(Config::default(), 8);
+    rig.reg = Core::new(Config::default(), 8);
     rig.live.clear();
     let records = vec![(BindingId(1), record("a", "before", 900.0))];
     rig.stored = records.iter().cloned().collect();

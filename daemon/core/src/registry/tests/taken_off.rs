@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use super::super::*;
 use super::rig::*;
 use crate::event::{Event, EventKind};
 use crate::grant::policy::{OnChange, OnExpiry, Policy};

@@ -89,7 +89,7 @@ fn status_names_every_fault_whichever_is_seen_first() {
 fn adopt(rig: &mut Rig) {
     let adoptee =
         Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().expect("an address"), mac: None };
-    rig.reg = Registry::new(Config::default(), 8);
+    rig.reg = Core::new(Config::default(), 8);
     let boot = BootId("b".into());
     rig.input(Input::Start { boot, records: vec![], docker: vec![], spooled: vec![], adoptees: vec![adoptee] });
 }

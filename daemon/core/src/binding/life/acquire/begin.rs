@@ -12,8 +12,8 @@ use crate::binding::Holder;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
+use crate::limits::Limits;
 use crate::link::{Beside, LinkView};
-use crate::pool::Limits;
 use crate::record::BindingId;
 use crate::time::Instant;
 

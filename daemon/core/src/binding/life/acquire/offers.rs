@@ -3,7 +3,7 @@
 //! | what a server would have it take | then |
 //! |---|---|
 //! | another address than the only one that will do | the client waits for that one; if it is kept, it goes back first |
-//! | an address that its Docker pool does not allow: outside it, or reserved | refused, twice; then the ADD fails |
+//! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
 //! | an address that another attachment has | refused, and the holder renews; nine times, or once if both share an Ethernet address |
 //! | the same, from a server that cannot hear of the holder | requested, and declined with its ACK |
 //! | an address that a station was heard using before it could be declined | the same |
@@ -27,7 +27,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::{Miss, Missed, Output, Signal};
 use crate::effect::Failure;
 use crate::identity::{AddressHolder, Lan};
-use crate::pool::Unfit;
+use crate::limits::{Limits, Unfit};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -193,9 +193,9 @@ enum Ruling {
 }
 
 impl Acquire {
-    /// Refuses an address from now on that was reserved since the ADD came in.
-    pub(in crate::binding) fn reserve(&mut self, address: Ipv4Addr) {
-        self.limits.as_mut().map(|limits| limits.reserved.insert(address));
+    /// Goes by other limits from now on, if there were any.
+    pub(in crate::binding) fn limit(&mut self, limits: &Limits) {
+        self.limits.iter_mut().for_each(|own| (**own).clone_from(limits));
     }
 
     /// Carries out the ruling on what a server would have the ADD take. Returns whether the ADD has failed by that.

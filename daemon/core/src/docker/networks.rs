@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use super::Desk;
+use super::desk::Waiter;
+use super::jobs::{NetworkChange, Next};
 use crate::effect::{NetworkAnswer, NetworkCall, OpId, RequestId};
 use crate::network::{DockerId, LinkOwner, NetworkFault, NetworkRecord, Networks, Wiring};
-use crate::outbox::Waiter;
 use crate::record::{Change, DockerKey};
-use crate::registry::Registry;
-use crate::registry::jobs::{NetworkChange, Next};
 use crate::time::Now;
 
 /// So many answers are remembered that their callers may not have had: they cross within a moment.
@@ -17,8 +17,8 @@ const MOST_ANSWERED: usize = 16;
 
 /// The networks.
 #[derive(Debug, Default)]
-pub(in crate::registry) struct Wired {
-    pub(in crate::registry) networks: Networks,
+pub(super) struct Wired {
+    pub(super) networks: Networks,
     /// Those that are durable.
     kept: BTreeSet<DockerId>,
     /// What the store has and could not be read.
@@ -37,7 +37,7 @@ impl Wired {
     }
 
     /// Returns whether the store has something of Docker's that cannot be read.
-    pub(in crate::registry) fn is_unread(&self, key: &DockerKey) -> bool {
+    pub(super) fn is_unread(&self, key: &DockerKey) -> bool {
         self.unread.contains(key)
     }
 
@@ -47,7 +47,7 @@ impl Wired {
     }
 
     /// Records that the store has a network, which whoever made it is answered now.
-    pub(in crate::registry) fn is_kept(&mut self, id: RequestId, network: &DockerId) {
+    pub(super) fn is_kept(&mut self, id: RequestId, network: &DockerId) {
         if !self.kept.insert(network.clone()) {
             // Another call about it was answered before.
             return self.docker_knows(network);
@@ -59,7 +59,7 @@ impl Wired {
     }
 
     /// Forgets a network, as the store has.
-    pub(in crate::registry) fn forget(&mut self, network: &DockerId) {
+    pub(super) fn forget(&mut self, network: &DockerId) {
         self.networks.remove(network);
         self.kept.remove(network);
     }
@@ -70,9 +70,9 @@ impl Wired {
     }
 }
 
-impl Registry {
+impl Desk<'_> {
     /// A call about a network or an endpoint.
-    pub(in crate::registry) fn network_call(&mut self, now: Now, id: RequestId, call: NetworkCall) -> Next {
+    pub(super) fn network_call(&mut self, now: Now, id: RequestId, call: NetworkCall) -> Next {
         match &call {
             NetworkCall::Delete(network) | NetworkCall::Find(network) | NetworkCall::Join { network, .. } => {
                 self.docker.wired.docker_knows(network);
@@ -84,7 +84,7 @@ impl Registry {
         match call {
             NetworkCall::Started => {
                 self.abandon_strays(now);
-                self.await_all_interfaces_soon(now);
+                self.registry.await_all_interfaces_soon(now);
                 Ok(NetworkAnswer::Done).into()
             }
             NetworkCall::Create(record) => self.create_network(now, id, record),
@@ -134,30 +134,30 @@ impl Registry {
     }
 
     /// Deletes the link of a VLAN if no network is in it any more.
-    pub(in crate::registry) fn unmake_vlan(&mut self, wiring: &Wiring, waiter: Waiter) -> Option<OpId> {
+    pub(super) fn unmake_vlan(&mut self, wiring: &Wiring, waiter: Waiter) -> Option<OpId> {
         let vlan = wiring.vlan().filter(|_| !self.has_vlan(&wiring.on, wiring.vlan))?;
-        Some(self.out.unmake(waiter, vlan.owner))
+        Some(self.unmake(waiter, vlan.owner))
     }
 
     /// Makes a network known no more that was not to be kept, unless another call about it has kept it or may yet.
-    pub(in crate::registry) fn take_back(&mut self, record: &NetworkRecord) {
+    pub(super) fn take_back(&mut self, record: &NetworkRecord) {
         let writes = |call: &NetworkChange| call.record().id == record.id && call.is_writing();
-        if self.docker.wired.kept.contains(&record.id) || self.jobs.networks().any(writes) {
+        if self.docker.wired.kept.contains(&record.id) || self.docker.jobs.networks().any(writes) {
             return;
         }
         self.docker.wired.networks.remove(&record.id);
-        self.out.write_alone(Change::RemoveDocker(DockerKey::Network(record.id.clone())));
+        self.write_alone(Change::RemoveDocker(DockerKey::Network(record.id.clone())));
         self.unmake_vlan(&record.wiring, Waiter::Nobody);
     }
 
     /// Forgets a network that was made by a call whose caller went away as it was answered: Docker was never told of it. False where
     /// there is none.
-    pub(in crate::registry) fn take_back_unheard(&mut self, id: RequestId) -> bool {
+    pub(super) fn take_back_unheard(&mut self, id: RequestId) -> bool {
         let Some(at) = self.docker.wired.answered.iter().position(|(answered, _)| *answered == id) else {
             return false;
         };
         let Some((_, network)) = self.docker.wired.answered.remove(at) else { return false };
-        let another = self.jobs.networks().any(|call| call.record().id == network);
+        let another = self.docker.jobs.networks().any(|call| call.record().id == network);
         if let Some(record) = self.docker.wired.networks.get(&network).ok().filter(|_| !another).cloned() {
             tracing::info!(%network, "Docker gave up on a network that was just made: forgetting it");
             self.docker.wired.kept.remove(&network);
@@ -172,13 +172,13 @@ impl Registry {
         let comes = |call: &NetworkChange| call.is_making() && is_in(&call.record().wiring);
         let may_be = |key: &DockerKey| matches!(key, DockerKey::Network(_));
         let unread = self.docker.wired.unread.iter().any(may_be);
-        self.docker.wired.networks.has_vlan(on, vlan) || self.jobs.networks().any(comes) || unread
+        self.docker.wired.networks.has_vlan(on, vlan) || self.docker.jobs.networks().any(comes) || unread
     }
 
     /// A VLAN's link is there: without a network it goes.
     pub(super) fn vlan_is_there(&mut self, on: &str, vlan: u16) {
         if !self.has_vlan(on, vlan) {
-            self.out.unmake(Waiter::Nobody, LinkOwner::Vlan { on: on.to_owned(), vlan });
+            self.unmake(Waiter::Nobody, LinkOwner::Vlan { on: on.to_owned(), vlan });
         }
     }
 }

@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use super::{Job, Next};
+use crate::docker::Desk;
+use crate::docker::desk::Waiter;
 use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, StoreCause};
 use crate::link::{LinkCause, LinkView, Target};
 use crate::network::{Mode, NetworkFault, NetworkRecord, Wiring};
-use crate::outbox::Waiter;
 use crate::record::{Change, DockerKey, DockerRecord};
-use crate::registry::Registry;
 use crate::time::Now;
 
 /// How long a call about a network may take.
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A network that is being made or forgotten.
 #[derive(Debug)]
-pub(in crate::registry) struct NetworkChange {
+pub(in crate::docker) struct NetworkChange {
     record: Box<NetworkRecord>,
     step: Step,
     /// Its caller has hung up.
@@ -43,37 +43,32 @@ enum Step {
 
 impl NetworkChange {
     /// Makes a network.
-    pub(in crate::registry) fn make(core: &mut Registry, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
-        let op = core.out.inspect(Waiter::Call(id), Target::Host { ifname: record.wiring.on.clone() });
-        core.time_call(id, now.boot + LIMIT);
+    pub(in crate::docker) fn make(desk: &mut Desk<'_>, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
+        let op = desk.inspect(Waiter::Call(id), Target::Host { ifname: record.wiring.on.clone() });
+        desk.time_call(id, now.boot + LIMIT);
         Self { record, step: Step::Looking(op), unheard: false }.waits()
     }
 
     /// Forgets a network.
-    pub(in crate::registry) fn forget(
-        core: &mut Registry,
-        now: Now,
-        id: RequestId,
-        record: Box<NetworkRecord>,
-    ) -> Next {
+    pub(in crate::docker) fn forget(desk: &mut Desk<'_>, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
         let change = Change::RemoveDocker(DockerKey::Network(record.id.clone()));
-        core.out.write_for(Waiter::Call(id), vec![change]);
-        core.time_call(id, now.boot + LIMIT);
+        desk.write(Waiter::Call(id), vec![change]);
+        desk.time_call(id, now.boot + LIMIT);
         Self { record, step: Step::Forgetting, unheard: false }.waits()
     }
 
     /// Returns which network it is about.
-    pub(in crate::registry) fn record(&self) -> &NetworkRecord {
+    pub(in crate::docker) fn record(&self) -> &NetworkRecord {
         &self.record
     }
 
     /// Returns whether it may have made the link of a VLAN for a network that is not known yet.
-    pub(in crate::registry) fn is_making(&self) -> bool {
+    pub(in crate::docker) fn is_making(&self) -> bool {
         matches!(self.step, Step::Making(_))
     }
 
     /// Returns whether it writes a network that is known already.
-    pub(in crate::registry) fn is_writing(&self) -> bool {
+    pub(in crate::docker) fn is_writing(&self) -> bool {
         matches!(self.step, Step::Writing(_))
     }
 
@@ -81,39 +76,39 @@ impl NetworkChange {
         Next::Waits(Job::Network(self))
     }
 
-    pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
+    pub(super) fn done(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId, outcome: Outcome) -> Next {
         let failed = |failure| Next::Answers(Answer::Failed(failure));
         match (outcome, &self.step) {
             (Outcome::Inspected(seen), Step::Looking(_)) => match check(&self.record.wiring, seen) {
                 Ok(()) => match self.record.wiring.vlan() {
                     Some(vlan) => {
-                        self.step = Step::Making(core.out.make(Waiter::Call(id), vlan));
+                        self.step = Step::Making(desk.make(Waiter::Call(id), vlan));
                         self.waits()
                     }
-                    None => self.keep(core, now, id),
+                    None => self.keep(desk, now, id),
                 },
                 Err(fault) => failed(Failure::Network(fault)),
             },
-            (Outcome::Made(Ok(())), Step::Making(_)) => self.keep(core, now, id),
+            (Outcome::Made(Ok(())), Step::Making(_)) => self.keep(desk, now, id),
             (Outcome::Made(Err(cause)), Step::Making(_)) => {
                 // What took too long may be there by now, or come yet.
-                core.unmake_vlan(&self.record.wiring, Waiter::Nobody);
+                desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
                 let target = self.record.wiring.vlan().map(|link| link.owner.ifname()).unwrap_or_default();
                 failed(Failure::Link { target, cause })
             }
             (Outcome::Persisted(Ok(())), Step::Writing(_)) => {
-                core.docker.wired.is_kept(id, &self.record.id);
+                desk.docker.wired.is_kept(id, &self.record.id);
                 done()
             }
             (Outcome::Persisted(Err(cause)), Step::Writing(_)) => {
-                core.take_back(&self.record);
+                desk.take_back(&self.record);
                 failed(Failure::Store(cause))
             }
-            (Outcome::Persisted(result), Step::Forgetting) => self.forgotten(core, id, result),
+            (Outcome::Persisted(result), Step::Forgetting) => self.forgotten(desk, id, result),
             (Outcome::Unmade(result), Step::Unmaking(_)) => {
                 if let Err(cause) = result {
                     tracing::warn!(network = %self.record.id, %cause, "the link of its VLAN stays, trying again");
-                    core.list_again(now);
+                    desk.list_again(now);
                 }
                 done()
             }
@@ -122,19 +117,19 @@ impl NetworkChange {
     }
 
     /// Makes a network known, and answers when that is durable.
-    fn keep(mut self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+    fn keep(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
         (self.record.since, self.record.unused) = (now.wall, true);
-        if let Err(fault) = core.docker.wired.networks.add((*self.record).clone()) {
-            core.unmake_vlan(&self.record.wiring, Waiter::Nobody);
+        if let Err(fault) = desk.docker.wired.networks.add((*self.record).clone()) {
+            desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
             return Next::Answers(Answer::Failed(Failure::Network(fault)));
         }
         let change = Change::PutDocker(Box::new(DockerRecord::Network((*self.record).clone())));
-        self.step = Step::Writing(core.out.write_for(Waiter::Call(id), vec![change]));
+        self.step = Step::Writing(desk.write(Waiter::Call(id), vec![change]));
         self.waits()
     }
 
     /// The store has forgotten a network, or refused to.
-    fn forgotten(mut self, core: &mut Registry, id: RequestId, result: Result<(), StoreCause>) -> Next {
+    fn forgotten(mut self, desk: &mut Desk<'_>, id: RequestId, result: Result<(), StoreCause>) -> Next {
         let is_forgotten = result.is_ok();
         let answer = if self.unheard {
             Next::Nothing
@@ -144,9 +139,9 @@ impl NetworkChange {
         if !is_forgotten {
             return answer;
         }
-        core.docker.wired.forget(&self.record.id);
+        desk.docker.wired.forget(&self.record.id);
         let waiter = if self.unheard { Waiter::Nobody } else { Waiter::Call(id) };
-        match core.unmake_vlan(&self.record.wiring, waiter) {
+        match desk.unmake_vlan(&self.record.wiring, waiter) {
             Some(op) if !self.unheard => {
                 self.step = Step::Unmaking(op);
                 self.waits()
@@ -155,30 +150,30 @@ impl NetworkChange {
         }
     }
 
-    pub(super) fn time_out(self, core: &mut Registry, id: RequestId) -> Next {
+    pub(super) fn time_out(self, desk: &mut Desk<'_>, id: RequestId) -> Next {
         let waiting_for = match self.step {
             Step::Looking(_) => "a look at the host's link",
             Step::Making(_) => "the link of its VLAN",
             Step::Writing(_) | Step::Forgetting => "the store to write it down",
             Step::Unmaking(_) => "the end of the link of its VLAN",
         };
-        let next = self.hang_up(core);
-        core.out.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited: LIMIT }));
+        let next = self.hang_up(desk);
+        desk.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited: LIMIT }));
         next
     }
 
     /// Undoes what has been made so far. A network that is being forgotten stays forgotten.
-    pub(super) fn hang_up(mut self, core: &mut Registry) -> Next {
+    pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
         match self.step {
-            Step::Looking(op) | Step::Unmaking(op) => core.out.forget(op),
+            Step::Looking(op) | Step::Unmaking(op) => desk.ignore(op),
             // The link may come yet. What deletes it comes after that.
             Step::Making(op) => {
-                core.out.forget(op);
-                core.unmake_vlan(&self.record.wiring, Waiter::Nobody);
+                desk.ignore(op);
+                desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
             }
             Step::Writing(op) => {
-                core.out.forget(op);
-                core.take_back(&self.record);
+                desk.ignore(op);
+                desk.take_back(&self.record);
             }
             Step::Forgetting => {
                 self.unheard = true;

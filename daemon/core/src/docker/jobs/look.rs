@@ -13,13 +13,13 @@ use super::{Job, Next};
 use crate::dhcpv4::inquiry::{Inquiry, Sight};
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::ClientProfile;
+use crate::docker::Desk;
+use crate::docker::desk::Waiter;
 use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId};
 use crate::identity::ClientId;
 use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets};
-use crate::outbox::{Outbox, Waiter};
 use crate::pool::{PoolFault, PoolId};
-use crate::registry::Registry;
-use crate::registry::operation::CARRIER_PAUSE;
+use crate::registry::CARRIER_PAUSE;
 use crate::time::{Instant, Now, whole_millis};
 use crate::wire::frame::{self, Frame};
 
@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 
 /// A look under way.
 #[derive(Debug)]
-pub(in crate::registry) struct Looking {
+pub(in crate::docker) struct Looking {
     request: Box<PoolRequest>,
     /// When what it waits for is given up.
     limit: Instant,
@@ -63,7 +63,8 @@ impl Looking {
         }
     }
 
-    fn exchange(&self) -> Option<ExchangeId> {
+    /// Returns its sockets.
+    pub(super) fn exchange(&self) -> Option<ExchangeId> {
         match &self.stage {
             Stage::Opening(_, exchange) | Stage::Asking(exchange) => Some(*exchange),
             Stage::Finding(_) | Stage::AwaitingCarrier(_) => None,
@@ -78,10 +79,10 @@ impl Looking {
     }
 
     /// Opens sockets, in the place of those that there are.
-    fn open(&mut self, id: RequestId, link: Link, out: &mut Outbox) {
-        self.exchange().into_iter().for_each(|before| out.close(before));
+    fn open(&mut self, id: RequestId, link: Link, desk: &mut Desk<'_>) {
+        self.exchange().into_iter().for_each(|before| desk.registry.out.close(before));
         let want = Sockets { chaddr: self.sender().chaddr, arp: Hears::Answers, hold_port: None };
-        let (op, exchange) = out.open_for(id, link, want);
+        let (op, exchange) = desk.open(Waiter::Call(id), link, want);
         self.stage = Stage::Opening(op, exchange);
     }
 
@@ -118,10 +119,10 @@ impl Looking {
     }
 
     /// Begins a look for a pool that is not known.
-    pub(in crate::registry) fn begin(core: &mut Registry, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
+    pub(in crate::docker) fn begin(desk: &mut Desk<'_>, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
         let limit = now.boot + request.timeout.min(SILENCE);
-        let stage = Stage::Finding(core.out.inspect(Waiter::Call(id), request.place().target()));
-        core.time_call(id, limit);
+        let stage = Stage::Finding(desk.inspect(Waiter::Call(id), request.place().target()));
+        desk.time_call(id, limit);
         let (inquiry, link, goes_aside) = (None, None, false);
         Self { request, limit, began: now.boot, stage, inquiry, link, goes_aside }.waits()
     }
@@ -130,30 +131,30 @@ impl Looking {
         Next::Waits(Job::Look(Box::new(self)))
     }
 
-    pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
+    pub(super) fn done(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId, outcome: Outcome) -> Next {
         let target = self.request.place().target().to_string();
         match (outcome, &self.stage) {
             (Outcome::Inspected(Ok(view)), Stage::Finding(_)) if !self.request.place().has_carrier(&view) => {
                 self.stage = Stage::AwaitingCarrier(Box::new(view));
-                core.time_call(id, (now.boot + CARRIER_PAUSE).min(self.limit));
+                desk.time_call(id, (now.boot + CARRIER_PAUSE).min(self.limit));
             }
             (Outcome::Inspected(Ok(view)), Stage::Finding(_)) => {
                 let link = self.request.place().link(&view, &self.request.lan);
                 self.goes_aside = Beside::of(&link, &view, self.request.profile.on_parent) == Beside::Possible;
                 self.link = Some(link.clone());
-                self.open(id, link, &mut core.out);
+                self.open(id, link, desk);
             }
             (Outcome::Opened(Ok(())), Stage::Opening(..)) => {
-                self.asks(now.boot, &mut core.rng);
-                return self.time_out(core, now, id);
+                self.asks(now.boot, &mut desk.registry.rng);
+                return self.time_out(desk, now, id);
             }
             (Outcome::Opened(Err(cause)), Stage::Opening(..)) if let Some(link) = self.back_to() => {
                 tracing::info!(%target, %cause, "no macvlan to ask from beside the LAN's link");
                 self.link = None;
-                self.open(id, link, &mut core.out);
+                self.open(id, link, desk);
             }
             (Outcome::Inspected(Err(cause)), Stage::Finding(_)) | (Outcome::Opened(Err(cause)), Stage::Opening(..)) => {
-                return self.end(core, now, id, Err(Failure::Link { target, cause }));
+                return self.end(desk, now, id, Err(Failure::Link { target, cause }));
             }
             _ => {}
         }
@@ -161,34 +162,34 @@ impl Looking {
     }
 
     /// Goes on as the clock says.
-    pub(super) fn time_out(mut self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+    pub(super) fn time_out(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
         if now.boot >= self.limit {
             let failure = self.failure(now.boot);
-            return self.end(core, now, id, Err(failure));
+            return self.end(desk, now, id, Err(failure));
         }
         let mut next = self.limit;
         match (&self.stage, &mut self.inquiry) {
             (Stage::AwaitingCarrier(_), _) => {
-                self.stage = Stage::Finding(core.out.inspect(Waiter::Call(id), self.request.place().target()));
+                self.stage = Stage::Finding(desk.inspect(Waiter::Call(id), self.request.place().target()));
             }
             (Stage::Asking(_), Some(inquiry)) if self.goes_aside && inquiry.asks_again(now.boot) => {
                 self.goes_aside = false;
                 let aside = self.link.clone().map(Link::by_port);
-                aside.into_iter().for_each(|link| self.open(id, link, &mut core.out));
+                aside.into_iter().for_each(|link| self.open(id, link, desk));
             }
             (Stage::Asking(exchange), Some(inquiry)) => {
-                inquiry.on_clock(now.boot).into_iter().for_each(|frame| core.out.send(*exchange, frame));
+                inquiry.on_clock(now.boot).into_iter().for_each(|frame| desk.registry.out.send(*exchange, frame));
                 next = next.min(inquiry.deadline());
             }
             (Stage::Finding(_) | Stage::Opening(..) | Stage::Asking(_), _) => {}
         }
-        core.time_call(id, next);
+        desk.time_call(id, next);
         self.waits()
     }
 
     pub(super) fn hears(
         mut self,
-        core: &mut Registry,
+        desk: &mut Desk<'_>,
         now: Now,
         id: RequestId,
         (bytes, meta): (&[u8], FrameMeta),
@@ -196,12 +197,12 @@ impl Looking {
         let Some(inquiry) = &mut self.inquiry else { return self.waits() };
         match frame::decode(bytes, meta) {
             Ok(Frame::Udp(udp)) => match inquiry.on_udp(now.boot, &udp) {
-                Ok(sight) => return self.end(core, now, id, Ok(sight)),
-                Err(refused) => core.out.counts.refused(refused.name()),
+                Ok(sight) => return self.end(desk, now, id, Ok(sight)),
+                Err(refused) => desk.registry.out.counts.refused(refused.name()),
             },
             Ok(Frame::Arp(_)) => {}
             Err(cause) => {
-                core.out.counts.refused(cause.name());
+                desk.registry.out.counts.refused(cause.name());
                 inquiry.on_unreadable(cause);
             }
         }
@@ -209,9 +210,9 @@ impl Looking {
     }
 
     /// The sockets failed.
-    pub(super) fn broken(self, core: &mut Registry, now: Now, id: RequestId, cause: LinkCause) -> Next {
+    pub(super) fn broken(self, desk: &mut Desk<'_>, now: Now, id: RequestId, cause: LinkCause) -> Next {
         let target = self.request.place().target().to_string();
-        self.end(core, now, id, Err(Failure::Link { target, cause }))
+        self.end(desk, now, id, Err(Failure::Link { target, cause }))
     }
 
     /// The link did not take a message.
@@ -220,16 +221,16 @@ impl Looking {
         self.waits()
     }
 
-    pub(super) fn hang_up(self, core: &mut Registry) -> Next {
-        self.op().into_iter().for_each(|op| core.out.forget(op));
-        self.exchange().into_iter().for_each(|exchange| core.out.close(exchange));
+    pub(super) fn hang_up(self, desk: &mut Desk<'_>) -> Next {
+        self.op().into_iter().for_each(|op| desk.ignore(op));
+        self.exchange().into_iter().for_each(|exchange| desk.registry.out.close(exchange));
         Next::Nothing
     }
 
     /// Makes of what was seen the pool that was asked for. One with a subnet needs no server.
-    fn end(self, core: &mut Registry, now: Now, id: RequestId, seen: Result<Sight, Failure>) -> Next {
+    fn end(self, desk: &mut Desk<'_>, now: Now, id: RequestId, seen: Result<Sight, Failure>) -> Next {
         let request = self.request.clone();
-        self.hang_up(core);
+        self.hang_up(desk);
         let PoolRequest { definition, subnet, range, lan, .. } = *request;
         let fail = |because: String| Answer::Failed(Failure::Pool(PoolFault::NoSubnet { because }));
         let (offered, router) = match seen {
@@ -254,6 +255,6 @@ impl Looking {
         if let Some(router) = router.filter(|_| gateway.is_none()) {
             tracing::warn!(%lan, %router, %subnet, "the server's router is not in the pool's subnet");
         }
-        core.add_pool(now, id, PoolId::new(definition, subnet, range), lan, gateway, automatic)
+        desk.add_pool(now, id, PoolId::new(definition, subnet, range), lan, gateway, automatic)
     }
 }

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::binding::{Binding, Life};
-use crate::dhcpv4::lease::Lease;
-use crate::effect::{Answer, Failure, PoolRequest, RequestId};
+use super::Desk;
+use super::jobs::{Looking, Next, PoolChange, Undo};
+use crate::effect::{Add, Answer, Failure, PoolRequest, RequestId};
 use crate::identity::{Attachment, Lan};
+use crate::limits::Limits;
 use crate::network::NetworkRecord;
-use crate::pool::{Limits, MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
+use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
 use crate::record::{BindingId, Change, DockerKey, DockerRecord};
-use crate::registry::Registry;
-use crate::registry::jobs::{Leaving, Looking, Next, PoolChange, Undo};
+use crate::registry::Holding;
 use crate::time::{Instant, Now};
 
 /// How often a pool whose subnet nobody asked for is answered within [`AGAIN`]. Dockerd asks without a pause and without end where
@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// The pools, and how often they were asked for.
 #[derive(Debug, Default)]
-pub(in crate::registry) struct Ipam {
+pub(super) struct Ipam {
     pools: Pools,
     /// Since when, and how often, an automatic pool was asked for.
     answered: BTreeMap<PoolId, (Instant, u32)>,
@@ -35,17 +35,17 @@ pub(in crate::registry) struct Ipam {
 
 impl Ipam {
     /// Takes over a pool that the store holds.
-    pub(in crate::registry) fn recover(&mut self, record: PoolRecord) {
+    pub(super) fn recover(&mut self, record: PoolRecord) {
         self.pools.add(record);
     }
 
     /// Returns all pools, in order.
-    pub(in crate::registry) fn pools(&self) -> Vec<PoolRecord> {
+    pub(super) fn pools(&self) -> Vec<PoolRecord> {
         self.pools.iter().cloned().collect()
     }
 
     /// Returns the addresses that an endpoint of a pool may have.
-    pub(in crate::registry) fn limits(&self, id: &PoolId) -> Limits {
+    pub(super) fn limits(&self, id: &PoolId) -> Limits {
         self.pools.limits(id)
     }
 
@@ -66,9 +66,9 @@ impl Ipam {
     }
 }
 
-impl Registry {
+impl Desk<'_> {
     /// RequestPool: a pool that is known is answered as before.
-    pub(in crate::registry) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
+    pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
         let PoolRequest { definition, subnet, range, .. } = &*request;
         let fail = |fault| Answer::Failed(Failure::Pool(fault));
         if let (Some(subnet), Some(range)) = (subnet, range)
@@ -94,7 +94,7 @@ impl Registry {
     }
 
     /// Makes a pool known, and answers when that is durable.
-    pub(in crate::registry) fn add_pool(
+    pub(super) fn add_pool(
         &mut self,
         now: Now,
         id: RequestId,
@@ -122,42 +122,37 @@ impl Registry {
 
     /// ReleasePool: the pool is forgotten, unless it is another network's too. Then an endpoint may have a lease in it, or an address
     /// of it be reserved: Docker gives a network's own addresses back before its pool.
-    pub(in crate::registry) fn release_pool(&mut self, pool: &PoolId) -> Next {
+    pub(super) fn release_pool(&mut self, pool: &PoolId) -> Next {
         self.docker.ipam.answered.remove(pool);
         let is_reserved = self.docker.ipam.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
-        if !is_reserved && self.endpoints(pool).next().is_none() {
+        if !is_reserved && self.registry.holdings_in(&pool.to_string()).next().is_none() {
             self.forget_pool(pool);
         }
         Next::Answers(Answer::PoolReleased)
     }
 
-    pub(in crate::registry) fn forget_pool(&mut self, pool: &PoolId) {
+    pub(super) fn forget_pool(&mut self, pool: &PoolId) {
         if self.docker.ipam.pools.remove(pool) {
-            self.out.write_alone(remove(pool.clone()));
+            self.write_alone(remove(pool.clone()));
         }
     }
 
     /// Reserves an address, or the gateway. One that is reserved already is answered again.
-    pub(in crate::registry) fn reserve(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        pool: &PoolId,
-        address: Option<Ipv4Addr>,
-    ) -> Next {
+    pub(super) fn reserve(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Option<Ipv4Addr>) -> Next {
         let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
         let gateway = || self.docker.ipam.pools.get(pool)?.gateway;
         let Some(address) = address.or_else(gateway) else {
             return fail(PoolFault::NoGateway { subnet: pool.subnet });
         };
         // What Docker was told is to come back by that address, whatever the lease is by then.
-        let has = |binding: &&Binding| {
-            let leased = binding.lease(now.boot).map(Lease::ip);
-            [leased, binding.answered.map(|told| told.addr())].contains(&Some(address))
+        let has = |holding: &Holding<'_>| {
+            [holding.leased(now.boot), holding.told().map(|told| told.addr())].contains(&Some(address))
         };
-        let gets = |binding: &&Binding| binding.standing(now.boot).claim.is_some_and(|claim| claim.address == address);
-        let holder = self.endpoints(pool).find(has).or_else(|| self.asking(pool).find(gets));
-        if let Some(holder) = holder.map(|holder| (*holder.attachment).clone()) {
+        let gets = |holding: &Holding<'_>| holding.claimed(now.boot) == Some(address);
+        let text = pool.to_string();
+        let holder = self.registry.holdings_in(&text).find(has);
+        let holder = holder.or_else(|| self.registry.asking_in(&text).find(gets));
+        if let Some(holder) = holder.map(|holder| holder.attachment().clone()) {
             return fail(PoolFault::Leased { address, holder });
         }
         // The store may have lost it.
@@ -176,76 +171,67 @@ impl Registry {
         }
         record.reserved.insert(address);
         changes.push(put(record.clone()));
-        let asking: Vec<_> = self.asking(pool).map(|binding| binding.id).collect();
-        asking.into_iter().for_each(|asking| self.with(now, asking, |binding, _| binding.life.reserve(address)));
+        self.limit_asking(now, pool);
         let undo = Undo::Reserved(pool.clone(), address);
         PoolChange::begin(self, now, id, changes, (Answer::Reserved(address), undo))
     }
 
     /// Reserves an address no more. Returns what the store is to write, if it was reserved.
-    pub(in crate::registry) fn unreserve(&mut self, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
+    pub(super) fn unreserve(&mut self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
         let record = self.docker.ipam.pools.get_mut(pool)?;
-        record.reserved.remove(&address).then(|| put(record.clone()))
+        let change = record.reserved.remove(&address).then(|| put(record.clone()));
+        self.limit_asking(now, pool);
+        change
+    }
+
+    /// Tells the ADDs of a pool that have no lease yet which addresses they may get.
+    fn limit_asking(&mut self, now: Now, pool: &PoolId) {
+        let limits = self.docker.ipam.limits(pool);
+        self.registry.limit(now, &pool.to_string(), &limits);
+    }
+
+    /// Adds what is reserved in the pool of an ADD to its limits.
+    pub(crate) fn limit(&self, add: &mut Add) {
+        let Attachment::Docker { pool, .. } = &add.attachment else { return };
+        if let (Some(limits), Ok(pool)) = (&mut add.limits, pool.parse()) {
+            *limits = self.docker.ipam.limits(&pool);
+        }
     }
 
     /// ReleaseAddress: a reservation is dropped, or the lease given back of whom Docker told that address. Answered when that is
     /// durable: the next daemon would take it up again.
-    pub(in crate::registry) fn release_address(
-        &mut self,
-        now: Now,
-        id: RequestId,
-        pool: &PoolId,
-        address: Ipv4Addr,
-    ) -> Next {
-        if let Some(change) = self.unreserve(pool, address) {
+    pub(super) fn release_address(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Ipv4Addr) -> Next {
+        if let Some(change) = self.unreserve(now, pool, address) {
             return PoolChange::begin(self, now, id, vec![change], (Answer::Released, Undo::Nothing));
         }
         match self.released(now, pool, address) {
-            Some(binding) => Leaving::begin(self, now, id, binding),
+            Some(binding) => {
+                self.registry.release_for(now, id, binding);
+                Next::Nothing
+            }
             None => Next::Answers(Answer::Released),
         }
     }
 
     /// Returns whose lease an address stands for that Docker gives back.
     fn released(&self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
-        let told = |binding: &&Binding| binding.answered.is_some_and(|told| told.addr() == address);
-        let leaving = self.leavings.bindings().filter_map(|id| self.bindings.get(id));
+        let told = |holding: &Holding<'_>| holding.told().is_some_and(|told| told.addr() == address);
         let text = pool.to_string();
-        let is_its = |binding: &&Binding| is_of(&binding.attachment, &text);
-        if let Some(again) = leaving.filter(is_its).find(told) {
-            return Some(again.id);
+        if let Some(again) = self.registry.leaving_in(&text).find(told) {
+            return Some(again.id());
         }
-        let told: Vec<_> = self.endpoints(pool).filter(told).collect();
+        let told: Vec<_> = self.registry.holdings_in(&text).filter(told).collect();
         match &told[..] {
-            [only] => Some(only.id),
+            [only] => Some(only.id()),
             // The lease of one has changed, and another got what it had. Docker takes an interface away before it gives the
             // address back. Where each has its own it cannot be known which; one that goes later is given up then.
             several => {
-                let has = |binding: &&Binding| binding.lease(now.boot).is_some_and(|lease| lease.ip() == address);
-                let without = several.iter().copied().filter(|binding| binding.is_on_host());
-                without.min_by_key(has).map(|binding| binding.id)
+                let has = |holding: &Holding<'_>| holding.leased(now.boot) == Some(address);
+                let without = several.iter().copied().filter(|holding| holding.is_on_host());
+                without.min_by_key(has).map(Holding::id)
             }
         }
     }
-
-    /// Returns the endpoints of a pool for which an address is being asked.
-    fn asking(&self, id: &PoolId) -> impl Iterator<Item = &Binding> {
-        let id = id.to_string();
-        let asking = self.bindings.iter().filter(|binding| matches!(binding.life, Life::Acquiring(_)));
-        asking.filter(move |binding| is_of(&binding.attachment, &id))
-    }
-
-    /// Returns the endpoints of a pool that have a lease, or had one and look for another.
-    fn endpoints(&self, id: &PoolId) -> impl Iterator<Item = &Binding> {
-        let id = id.to_string();
-        let holders = self.slots.iter().filter(move |(attachment, _)| is_of(attachment, &id));
-        holders.filter_map(|(_, slot)| self.bindings.get(slot.holder?))
-    }
-}
-
-/// Returns whether an endpoint is of a pool, by the text of that.
-fn is_of(attachment: &Attachment, id: &str) -> bool {
-    matches!(attachment, Attachment::Docker { pool, .. } if pool == id)
 }
 
 fn put(pool: PoolRecord) -> Change {

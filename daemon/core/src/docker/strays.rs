@@ -9,16 +9,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::Desk;
+use super::desk::{Key, Waiter};
 use super::endpoints::Endpoint;
 use crate::backoff::Backoff;
-use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
 use crate::network::{DockerId, EndpointRecord, LinkOwner, MacvlanMode, Mode, OwnLinks, Source, Wiring, is_in_network};
-use crate::outbox::Waiter;
 use crate::pool::SLOW_START;
 use crate::record::{Change, DockerKey, DockerRecord};
-use crate::registry::Registry;
-use crate::registry::timers::Key;
+use crate::registry::Holding;
 use crate::time::{Instant, Now};
 
 /// For how long an endpoint's link may wait in the host's namespace that no container is to have any more, and the pause before an end
@@ -47,9 +46,9 @@ struct Listing {
     failures: Backoff,
 }
 
-impl Registry {
+impl Desk<'_> {
     /// Takes over what the store holds, and looks which links are there.
-    pub(in crate::registry) fn recover_docker(&mut self, records: Vec<DockerRecord>) {
+    pub(crate) fn recover(&mut self, records: Vec<DockerRecord>) {
         for record in records {
             match record {
                 DockerRecord::Pool(record) => self.docker.ipam.recover(record),
@@ -61,27 +60,27 @@ impl Registry {
     }
 
     /// Looks which links of ours are in the host's namespace.
-    pub(in crate::registry) fn list_own_links(&mut self) {
-        self.timers.set(Key::OwnLinks, None);
+    pub(crate) fn list_own_links(&mut self) {
+        self.docker.timers.set(Key::OwnLinks, None);
         let listing = &mut self.docker.strays.listing;
         listing.again = listing.under_way;
         if std::mem::replace(&mut listing.under_way, true) {
             return;
         }
         listing.heard.clear();
-        self.out.list_own();
+        self.list_own();
     }
 
     /// Looks again after a while: what there is that should not be is deleted then.
-    pub(in crate::registry) fn list_again(&mut self, now: Now) {
+    pub(super) fn list_again(&mut self, now: Now) {
         let failures = &mut self.docker.strays.listing.failures;
         failures.fail();
-        let pause = failures.pause(LONGEST_PAUSE, &mut self.rng);
-        self.timers.set(Key::OwnLinks, Some((now.boot + pause, Why::Work)));
+        let pause = failures.pause(LONGEST_PAUSE, &mut self.registry.rng);
+        self.docker.timers.set(Key::OwnLinks, Some((now.boot + pause, Why::Work)));
     }
 
     /// Goes on when it is known which links of ours are in the host's namespace.
-    pub(in crate::registry) fn own_links(&mut self, now: Now, outcome: Outcome) {
+    pub(super) fn own_links(&mut self, now: Now, outcome: Outcome) {
         let Outcome::OwnLinks(result) = outcome else { return };
         self.docker.strays.listing.under_way = false;
         match result {
@@ -124,13 +123,13 @@ impl Registry {
 
     /// Returns the links that daemons with another store left in the host's namespace. Nobody tells when they come or go: they are
     /// looked for again.
-    pub(in crate::registry) fn strangers(&mut self) -> Vec<String> {
+    pub(super) fn strangers(&mut self) -> Vec<String> {
         self.list_own_links();
         self.docker.strays.strangers.clone()
     }
 
     /// A link of ours is in the host's namespace, or has left it.
-    pub(in crate::registry) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
+    pub(crate) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
         if self.docker.strays.listing.under_way {
             self.docker.strays.listing.heard.insert(owner.clone());
         }
@@ -147,7 +146,7 @@ impl Registry {
                     }
                 }
                 None if there && !self.docker.wired.is_unread(&DockerKey::Endpoint(id.clone())) => {
-                    self.out.unmake(Waiter::Nobody, owner);
+                    self.unmake(Waiter::Nobody, owner);
                 }
                 None => {}
             },
@@ -164,7 +163,7 @@ impl Registry {
         }
         // Of a network that was not to be kept the store may have refused to forget it.
         if was_unread || matches!(key, DockerKey::Network(_)) {
-            self.out.write_alone(Change::RemoveDocker(key));
+            self.write_alone(Change::RemoveDocker(key));
         }
         if was_unread {
             self.give_back_those_without_endpoint(now);
@@ -173,11 +172,11 @@ impl Registry {
 
     pub(super) fn time_strays(&mut self) {
         let first = self.docker.endpoints.by_id.values().filter_map(goes_at).min();
-        self.timers.set(Key::Strays, first.map(|at| (at, Why::Orphan)));
+        self.docker.timers.set(Key::Strays, first.map(|at| (at, Why::Orphan)));
     }
 
     /// Ends the endpoints whose links have been in the host's namespace for too long.
-    pub(in crate::registry) fn end_strays(&mut self, now: Now) {
+    pub(super) fn end_strays(&mut self, now: Now) {
         let due = |endpoint: &Endpoint| goes_at(endpoint).is_some_and(|at| now.boot >= at);
         let strays: Vec<_> = self
             .docker
@@ -238,7 +237,7 @@ impl Registry {
     /// Forgets the endpoints whose lease was over before they were known here.
     fn forget_those_without_lease(&mut self, now: Now) {
         let is_over =
-            |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if self.slots.holder(of).is_none());
+            |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if !self.registry.is_held(of));
         let over = self.docker.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
         let over: Vec<_> = over.map(|(id, _)| id.clone()).collect();
         over.into_iter().for_each(|id| self.forget_endpoint(now, &id));
@@ -247,8 +246,8 @@ impl Registry {
     /// Gives the interface of an endpoint as long to be found as its link may wait in the host's namespace.
     pub(super) fn await_container(&mut self, now: Now, id: &DockerId) {
         let record = self.docker.endpoints.by_id.get(id).and_then(Endpoint::waits);
-        let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id));
-        lease.into_iter().for_each(|lease| self.await_interface_for(now, lease, SLOW_START));
+        let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id()));
+        lease.into_iter().for_each(|lease| self.registry.await_interface_for(now, lease, SLOW_START));
     }
 
     /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by now,
@@ -260,24 +259,24 @@ impl Registry {
         if self.docker.endpoints.by_id.values().filter_map(Endpoint::waits).any(has_its_lease) {
             return;
         }
-        let lease = self.lease_of(record, now.boot).map(|(_, of)| of.id);
-        lease.into_iter().for_each(|lease| self.await_interface_soon(now, lease));
+        let lease = self.lease_of(record, now.boot).map(|(_, of)| of.id());
+        lease.into_iter().for_each(|lease| self.registry.await_interface_soon(now, lease));
     }
 
     /// Gives back the leases of endpoints that are not known: the previous daemon was killed before it had kept them, so that Docker
     /// never heard of them, or when it had forgotten them.
-    pub(in crate::registry) fn give_back_those_without_endpoint(&mut self, now: Now) {
+    pub(crate) fn give_back_those_without_endpoint(&mut self, now: Now) {
         // It may be of one that could not be read.
         if self.docker.wired.has_unread_endpoints() {
             return;
         }
-        let is_one = |binding: &&Binding| {
-            is_in_network(&binding.attachment)
-                && binding.holds_on_host()
-                && self.docker.endpoints.leased_by(&binding.attachment).next().is_none()
+        let is_one = |holding: &Holding<'_>| {
+            is_in_network(holding.attachment())
+                && holding.holds_on_host()
+                && self.docker.endpoints.leased_by(holding.attachment()).next().is_none()
         };
-        let found: Vec<_> = self.bindings.iter().filter(is_one).map(|binding| binding.id).collect();
-        found.into_iter().for_each(|id| self.leave(now, id, None));
+        let found: Vec<_> = self.registry.every_holding().filter(is_one).map(Holding::id).collect();
+        found.into_iter().for_each(|id| self.registry.release(now, id));
     }
 }
 

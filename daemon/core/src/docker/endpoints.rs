@@ -12,16 +12,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::binding::Binding;
+use super::Desk;
+use super::desk::Waiter;
+use super::jobs::{EndpointCall, Next};
 use crate::effect::{Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId};
 use crate::grant::Grant;
-use crate::grant::policy::Policy;
 use crate::identity::Attachment;
 use crate::network::{DockerId, EndpointRecord, LinkOwner, MOST_ENDPOINTS, Mode, NetworkFault, Source};
-use crate::outbox::Waiter;
-use crate::record::{BindingId, Change, DockerKey, DockerRecord};
-use crate::registry::Registry;
-use crate::registry::jobs::{Caller, EndpointCall, Next};
+use crate::record::{Change, DockerKey, DockerRecord};
+use crate::registry::Holding;
 use crate::tenure::Tenure;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
@@ -33,6 +32,16 @@ const LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
     pub(super) by_id: BTreeMap<DockerId, Endpoint>,
+    /// The ADDs of those whose addresses are being leased.
+    pub(super) leasing: BTreeMap<RequestId, Leasing>,
+}
+
+/// What is known of an endpoint while its address is being leased.
+#[derive(Debug)]
+pub(super) struct Leasing {
+    id: DockerId,
+    network: DockerId,
+    mac: Mac,
 }
 
 /// An endpoint.
@@ -63,7 +72,7 @@ pub(super) struct Endpoint {
 /// How far an endpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its address is being leased, by this errand.
+    /// Its address is being leased, by this ADD.
     Leasing(RequestId),
     /// Its link is being made.
     Making,
@@ -145,7 +154,7 @@ impl Endpoint {
     }
 }
 
-impl Registry {
+impl Desk<'_> {
     /// CreateEndpoint: one that is there is answered again.
     pub(super) fn create_endpoint(&mut self, now: Now, id: RequestId, request: EndpointRequest) -> Next {
         if let Err(fault) = self.docker.wired.networks.get(&request.network) {
@@ -154,7 +163,7 @@ impl Registry {
         let name = request.id.clone();
         let limit = match &request.address {
             EndpointAddress::Told(_) => LIMIT,
-            EndpointAddress::Leased(add) => self.time_for(add, now.boot) + LIMIT,
+            EndpointAddress::Leased(add) => self.registry.longest(add, now.boot) + LIMIT,
         };
         match self.docker.endpoints.by_id.get(&name) {
             Some(endpoint) if endpoint.is_ending() => return Err(NetworkFault::Ends(name)).into(),
@@ -206,12 +215,11 @@ impl Registry {
             EndpointAddress::Leased(mut add) => {
                 add.profile.policy.mtu =
                     self.docker.wired.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
-                let by = Caller::Endpoint { id: id.clone(), network, mac };
-                let errand = self.jobs.errand(by, add.attachment.clone());
+                let errand = self.registry.lease(now, add);
                 if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&id) {
                     endpoint.stage = Stage::Leasing(errand);
                 }
-                self.add(now, errand, add);
+                self.docker.endpoints.leasing.insert(errand, Leasing { id, network, mac });
             }
         }
     }
@@ -221,16 +229,16 @@ impl Registry {
     fn leased_amiss(&self, record: &EndpointRecord) -> Option<NetworkFault> {
         let network = self.docker.wired.networks.get(&record.network).ok().filter(|network| network.leases)?;
         let leased =
-            self.bindings.iter().filter(|binding| binding.answered == Some(record.address) && binding.is_live());
+            self.registry.every_holding().filter(|holding| holding.told() == Some(record.address) && holding.is_live());
         // The clients of an ipvlan's parent have its Ethernet address, which the parent of this network need not have.
-        let leased = leased.filter(|binding| binding.identity.chaddr == record.mac || binding.profile.on_parent);
+        let leased = leased.filter(|holding| holding.chaddr() == record.mac || holding.is_on_parent());
         let leased: Vec<_> = leased.collect();
-        let elsewhere = |binding: &&Binding| NetworkFault::Elsewhere {
-            leased: binding.identity.lan.clone(),
+        let elsewhere = |holding: &Holding<'_>| NetworkFault::Elsewhere {
+            leased: holding.lan().clone(),
             own: network.wiring.lan(),
         };
-        match leased.iter().find(|binding| network.wiring.is_on(&binding.identity.lan)) {
-            Some(binding) if binding.profile.on_parent && network.wiring.mode != Mode::Ipvlan => {
+        match leased.iter().find(|holding| network.wiring.is_on(holding.lan())) {
+            Some(holding) if holding.is_on_parent() && network.wiring.mode != Mode::Ipvlan => {
                 Some(NetworkFault::ForIpvlan)
             }
             Some(_) => None,
@@ -239,13 +247,8 @@ impl Registry {
     }
 
     /// Goes on when the lease of an endpoint is there, or is not to be had.
-    pub(in crate::registry) fn endpoint_leased(
-        &mut self,
-        now: Now,
-        (id, network, mac): (DockerId, DockerId, Mac),
-        attachment: Attachment,
-        answer: Answer,
-    ) {
+    pub(crate) fn leased(&mut self, now: Now, errand: RequestId, attachment: Attachment, answer: Answer) {
+        let Some(Leasing { id, network, mac }) = self.docker.endpoints.leasing.remove(&errand) else { return };
         let failure = match answer {
             Answer::Leased { tenures } if let Some(address) = tenures.iter().find_map(Tenure::v4) => {
                 self.supersede(&attachment, &id);
@@ -271,19 +274,19 @@ impl Registry {
             tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint, and made it anew");
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
-            self.out.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
+            self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
         }
     }
 
     /// Goes on with an endpoint whose effect is over.
-    pub(in crate::registry) fn endpoint_done(&mut self, now: Now, id: &DockerId, outcome: Outcome) {
+    pub(super) fn endpoint_done(&mut self, now: Now, id: &DockerId, outcome: Outcome) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         match (outcome, endpoint.stage) {
             (Outcome::Made(Ok(())), Stage::Making) if endpoint.ends => self.unmake_link(id),
             (Outcome::Made(Ok(())), Stage::Making) => self.write_endpoint(id),
             (Outcome::Made(Err(cause)), Stage::Making) => {
                 // What took too long may be there by now, or come yet.
-                self.out.unmake(Waiter::Nobody, LinkOwner::Endpoint(id.clone()));
+                self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id.clone()));
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
                 self.forget_and_answer(now, id, Some(Failure::Link { target, cause }));
             }
@@ -300,7 +303,7 @@ impl Registry {
                 self.time_strays();
             }
             (Outcome::Persisted(Err(cause)), Stage::Writing) => {
-                self.out.unmake(Waiter::Nobody, LinkOwner::Endpoint(id.clone()));
+                self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id.clone()));
                 self.forget_and_answer(now, id, Some(Failure::Store(cause)));
             }
             (Outcome::Persisted(Ok(())), Stage::Forgetting) => {
@@ -326,25 +329,16 @@ impl Registry {
             Err(fault) => return self.forget_and_answer(now, &record.id, Some(Failure::Network(fault))),
         };
         self.end_strays_beside(now, &record, &network.wiring);
-        let (mtu, holder) = self.lease_of(&record, now.boot).map(|(grant, of)| (grant.mtu, of.id)).unzip();
+        let (mtu, holder) = self.lease_of(&record, now.boot).map(|(grant, of)| (grant.mtu, of.id())).unzip();
         if let (Some(holder), Some(_)) = (holder, network.wiring.mtu) {
-            self.set_mtu(now, holder, network.wiring.mtu);
+            self.registry.set_mtu(now, holder, network.wiring.mtu);
         }
         let link = network.wiring.endpoint(&record.id, record.mac, mtu.flatten());
         // dockerd tells of its networks once, and the host may have rebooted since.
         if let Some(vlan) = network.wiring.vlan() {
-            self.out.make(Waiter::Nobody, vlan);
+            self.make(Waiter::Nobody, vlan);
         }
-        self.out.make(Waiter::Endpoint(record.id), link);
-    }
-
-    /// Lets a lease give its interface the MTU of its network, which was not known when it was asked for.
-    fn set_mtu(&mut self, now: Now, id: BindingId, mtu: Option<u16>) {
-        let Some(binding) = self.bindings.get(id).filter(|binding| binding.profile.policy.mtu != mtu) else { return };
-        let mut profile = (*binding.profile).clone();
-        profile.policy.mtu = mtu;
-        let profile = self.profiles.share(profile);
-        self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
+        self.make(Waiter::Endpoint(record.id), link);
     }
 
     fn write_endpoint(&mut self, id: &DockerId) {
@@ -354,7 +348,7 @@ impl Registry {
         let used = self.docker.wired.networks.use_first(&record.network).map(DockerRecord::Network);
         let records = [Some(DockerRecord::Endpoint(record)), used].into_iter().flatten();
         let changes = records.map(|record| Change::PutDocker(Box::new(record))).collect();
-        self.out.write_for(Waiter::Endpoint(id.clone()), changes);
+        self.write(Waiter::Endpoint(id.clone()), changes);
     }
 
     fn answer_created(&mut self, id: &DockerId) {
@@ -377,7 +371,7 @@ impl Registry {
     }
 
     fn unmake_link(&mut self, id: &DockerId) {
-        self.out.unmake(Waiter::Endpoint(id.clone()), LinkOwner::Endpoint(id.clone()));
+        self.unmake(Waiter::Endpoint(id.clone()), LinkOwner::Endpoint(id.clone()));
         if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) {
             endpoint.stage = Stage::Unmaking;
         }
@@ -401,13 +395,14 @@ impl Registry {
         endpoint.ends = true;
         match endpoint.stage {
             Stage::Leasing(errand) => {
-                self.hung_up(now, errand);
+                self.docker.endpoints.leasing.remove(&errand);
+                self.registry.hung_up(now, errand);
                 self.endpoint_over(id, Ok(()));
             }
             Stage::There if endpoint.written => {
                 endpoint.stage = Stage::Forgetting;
                 let change = Change::RemoveDocker(DockerKey::Endpoint(id.clone()));
-                self.out.write_for(Waiter::Endpoint(id.clone()), vec![change]);
+                self.write(Waiter::Endpoint(id.clone()), vec![change]);
             }
             Stage::There => self.unmake_link(id),
             Stage::Making | Stage::Writing | Stage::Forgetting | Stage::Unmaking => {}
@@ -427,9 +422,9 @@ impl Registry {
     fn forget_endpoint_record(&mut self, now: Now, id: &DockerId) {
         if let Some(Source::Leased(attachment)) = self.drop_endpoint_record(id)
             && self.docker.endpoints.leased_by(&attachment).next().is_none()
-            && let Some(holder) = self.slots.holder(&attachment)
+            && let Some(holder) = self.registry.holding(&attachment).map(Holding::id)
         {
-            self.leave(now, holder, None);
+            self.registry.release(now, holder);
         }
     }
 
@@ -438,7 +433,7 @@ impl Registry {
         let endpoint = self.docker.endpoints.by_id.get_mut(id)?;
         let record = endpoint.record.take()?;
         if std::mem::take(&mut endpoint.written) {
-            self.out.write_alone(Change::RemoveDocker(DockerKey::Endpoint(id.clone())));
+            self.write_alone(Change::RemoveDocker(DockerKey::Endpoint(id.clone())));
         }
         Some(record.source)
     }
@@ -456,7 +451,7 @@ impl Registry {
     }
 
     /// Removes a call that waits for an endpoint, and ends an endpoint that no call waits for any more.
-    pub(in crate::registry) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DockerId) {
+    pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DockerId) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else { return };
         let was_creating = endpoint.creating.contains(&id);
         endpoint.creating.retain(|call| *call != id);
@@ -498,31 +493,29 @@ impl Registry {
     }
 
     /// Returns what the lease of an endpoint gives it, with the default router, and whose it is.
-    pub(super) fn lease_of(&self, record: &EndpointRecord, now: Instant) -> Option<(Grant, &Binding)> {
+    pub(super) fn lease_of(&self, record: &EndpointRecord, now: Instant) -> Option<(Grant, Holding<'_>)> {
         let holder = match &record.source {
-            Source::Leased(attachment) => self.bindings.get(self.slots.holder(attachment)?)?,
+            Source::Leased(attachment) => self.registry.holding(attachment)?,
             Source::Told => {
                 let network = self.docker.wired.networks.get(&record.network).ok();
-                let is_it = |binding: &&Binding| {
-                    binding.answered == Some(record.address)
-                        && binding.identity.chaddr == record.mac
-                        && network.is_none_or(|network| network.wiring.is_on(&binding.identity.lan))
-                        && binding.is_live()
+                let is_it = |holding: &Holding<'_>| {
+                    holding.told() == Some(record.address)
+                        && holding.chaddr() == record.mac
+                        && network.is_none_or(|network| network.wiring.is_on(holding.lan()))
+                        && holding.is_live()
                 };
-                self.bindings.iter().find(is_it)?
+                self.registry.every_holding().find(is_it)?
             }
         };
-        let lease = holder.lease(now)?;
         // Which network a container's default route leads over is Docker's choice: it hears of each.
-        let policy = Policy { suppress_default_route: false, ..holder.profile.policy.clone() };
-        Some((lease.grant(&policy), holder))
+        Some((holder.grant(now)?, holder))
     }
 
     /// Handles the end of an attachment's lease: an endpoint of it without a link in the host's namespace is gone. A dockerd
     /// that was killed never says so.
-    pub(in crate::registry) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
+    pub(crate) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
         // The lease of a container before it: its own is held.
-        if self.slots.holder(attachment).is_some() {
+        if self.registry.is_held(attachment) {
             return;
         }
         let found = self.docker.endpoints.leased_by(attachment).find(|(_, endpoint)| endpoint.rests().is_some());
@@ -531,7 +524,7 @@ impl Registry {
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
             // A daemon that was killed while it made the link left one that does not say whose it is.
-            self.out.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
+            self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
         }
     }
 }

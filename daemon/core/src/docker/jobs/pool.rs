@@ -4,26 +4,26 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::{Job, Next};
+use crate::docker::Desk;
+use crate::docker::desk::Waiter;
 use crate::effect::{Answer, Failure, Outcome, RequestId};
-use crate::outbox::Waiter;
 use crate::pool::PoolId;
 use crate::record::Change;
-use crate::registry::Registry;
 use crate::time::Now;
 
 /// How long a call about a pool may wait for the store.
-pub(super) const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// A call that waits for the store.
 #[derive(Debug)]
-pub(in crate::registry) struct PoolChange {
+pub(in crate::docker) struct PoolChange {
     answer: Answer,
     undo: Undo,
 }
 
 /// What is undone where the store, or the caller, does not wait for the answer.
 #[derive(Debug)]
-pub(in crate::registry) enum Undo {
+pub(in crate::docker) enum Undo {
     /// Nothing.
     Nothing,
     /// The pool was not known.
@@ -34,48 +34,48 @@ pub(in crate::registry) enum Undo {
 
 impl PoolChange {
     /// Answers when the store has taken these changes.
-    pub(in crate::registry) fn begin(
-        core: &mut Registry,
+    pub(in crate::docker) fn begin(
+        desk: &mut Desk<'_>,
         now: Now,
         id: RequestId,
         changes: Vec<Change>,
         (answer, undo): (Answer, Undo),
     ) -> Next {
-        core.out.write_for(Waiter::Call(id), changes);
-        core.time_call(id, now.boot + LIMIT);
+        desk.write(Waiter::Call(id), changes);
+        desk.time_call(id, now.boot + LIMIT);
         Next::Waits(Job::Pool(Self { answer, undo }))
     }
 
-    pub(super) fn done(self, core: &mut Registry, outcome: Outcome) -> Next {
+    pub(super) fn done(self, desk: &mut Desk<'_>, now: Now, outcome: Outcome) -> Next {
         match outcome {
             Outcome::Persisted(Err(cause)) => {
-                self.undo.carry_out(core);
+                self.undo.carry_out(desk, now);
                 Next::Answers(Answer::Failed(Failure::Store(cause)))
             }
             _ => Next::Answers(self.answer),
         }
     }
 
-    pub(super) fn time_out(self, core: &mut Registry) -> Next {
-        self.undo.carry_out(core);
+    pub(super) fn time_out(self, desk: &mut Desk<'_>, now: Now) -> Next {
+        self.undo.carry_out(desk, now);
         let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: LIMIT };
         Next::Answers(Answer::Failed(failure))
     }
 
-    pub(super) fn hang_up(self, core: &mut Registry) -> Next {
-        self.undo.carry_out(core);
+    pub(super) fn hang_up(self, desk: &mut Desk<'_>, now: Now) -> Next {
+        self.undo.carry_out(desk, now);
         Next::Nothing
     }
 }
 
 impl Undo {
-    fn carry_out(self, core: &mut Registry) {
+    fn carry_out(self, desk: &mut Desk<'_>, now: Now) {
         match self {
             Self::Nothing => {}
-            Self::Pool(pool) => core.forget_pool(&pool),
+            Self::Pool(pool) => desk.forget_pool(&pool),
             Self::Reserved(pool, address) => {
-                let change = core.unreserve(&pool, address);
-                change.into_iter().for_each(|change| core.out.write_alone(change));
+                let change = desk.unreserve(now, &pool, address);
+                change.into_iter().for_each(|change| desk.write_alone(change));
             }
         }
     }

@@ -1,0 +1,183 @@
+//! The core's face: the registry, and Docker, which leases through it.
+//!
+//! What comes in is passed on to the one or the other. Docker hears from here what the registry has for it ([`Notice`]), one step
+//! after the other; the registry knows nothing of Docker.
+
+use std::sync::Arc;
+
+use crate::counts::Counts;
+use crate::docker::{Desk, Docker};
+use crate::effect::{Call, Effect, ExchangeId, Input, RequestId, Why};
+use crate::identity::Attachment;
+use crate::outbox::Owner;
+use crate::registry::{Config, Holdings, Kept, Notice, Registry};
+use crate::time::{Instant, Now};
+
+/// All that leasehold knows and decides.
+#[derive(Debug)]
+pub struct Core {
+    pub(crate) registry: Registry,
+    docker: Docker,
+}
+
+impl Core {
+    /// Returns a core that knows nothing. All its randomness comes from `seed`.
+    pub fn new(config: Config, seed: u64) -> Self {
+        Self { registry: Registry::new(config, seed), docker: Docker::default() }
+    }
+
+    /// Takes in what happened. Afterwards drain [`Core::poll_effect`], then read [`Core::poll_timeout`].
+    pub fn handle(&mut self, now: Now, input: Input<'_>) {
+        self.registry.read_clocks(now);
+        match input {
+            Input::Start { boot, records, docker, spooled, adoptees } => {
+                self.desk().recover(docker);
+                self.registry.recover_all(now, boot, records);
+                self.desk().give_back_those_without_endpoint(now);
+                spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));
+                self.registry.look_around(now);
+                self.desk().list_own_links();
+                adoptees.into_iter().for_each(|adoptee| self.registry.adopt(now, adoptee));
+            }
+            Input::Ranges { boot, records } => self.registry.recover_ranges(now, &boot, records),
+            Input::Files { network, directory, found, last } => {
+                self.registry.files_found(&network, directory, found, last);
+            }
+            Input::Request { id, call } => self.request(now, id, call),
+            Input::HungUp(id) => {
+                let is_known = self.registry.hung_up(now, id) || self.desk().hung_up(now, id);
+                self.registry.count_unknown(!is_known);
+            }
+            Input::Done { op, outcome } => self.registry.done(now, op, outcome),
+            Input::Frame { exchange, bytes, meta } => match self.registry.owner(exchange) {
+                Some(Owner::Above) => self.desk().hears(now, exchange, (bytes, meta)),
+                _ => self.registry.frame(now, exchange, bytes, meta),
+            },
+            Input::Broken { exchange, cause } => match self.registry.owner(exchange) {
+                Some(Owner::Above) => self.desk().broken(now, exchange, cause),
+                _ => self.registry.broken(now, exchange, cause),
+            },
+            Input::Unsent { exchange, cause } => match self.registry.owner(exchange) {
+                Some(Owner::Above) => self.desk().unsent(exchange, &cause),
+                _ => self.registry.unsent(now, exchange, &cause),
+            },
+            Input::Kernel(event) => self.registry.kernel(now, event),
+        }
+        self.settle(now);
+    }
+
+    /// Goes on as the clock says: to be called when the time of [`Core::poll_timeout`] has come, and now and then else, so that a
+    /// wall clock that was set is soon noticed.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.registry.read_clocks(now);
+        let (leases, mut docker) = (self.registry.due(now.boot), self.docker.due(now.boot).into_iter().peekable());
+        for (at, key) in leases {
+            while let Some((_, key)) = docker.next_if(|(before, _)| *before < at) {
+                self.desk().on_clock(now, key);
+            }
+            self.registry.on_clock(now, key);
+            self.tell(now);
+        }
+        docker.for_each(|(_, key)| self.desk().on_clock(now, key));
+        self.settle(now);
+    }
+
+    /// Returns the next thing to do outside.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.registry.poll_effect()
+    }
+
+    /// Returns when the clock next matters, and why; `None` while nothing waits.
+    pub fn poll_timeout(&self) -> Option<(Instant, Why)> {
+        self.registry.poll_timeout().into_iter().chain(self.docker.poll_timeout()).min()
+    }
+
+    /// Returns whose lease an exchange is about; `None` if it is about none, or closed.
+    pub fn whose(&self, exchange: ExchangeId) -> Option<Arc<Attachment>> {
+        self.registry.whose(exchange)
+    }
+
+    /// Returns what was counted since the start.
+    pub fn counts(&self) -> &Counts {
+        self.registry.counts()
+    }
+
+    /// Returns what is held.
+    pub fn holdings(&self, now: Instant) -> Holdings {
+        self.registry.holdings(now)
+    }
+
+    /// Returns how many events were dropped because the store did not take them.
+    pub fn events_dropped(&self) -> u64 {
+        self.registry.events_dropped()
+    }
+
+    /// Returns how many containers a daemon that came now would have to adopt: those that are still to be, and those whose
+    /// lease no record tells of.
+    pub fn adopting(&self) -> usize {
+        self.registry.adopting()
+    }
+
+    /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
+    pub fn unknown_ids(&self) -> u64 {
+        self.registry.unknown_ids()
+    }
+
+    /// Returns how much is kept of each kind whose size depends on what was asked.
+    pub fn kept(&self) -> Vec<Kept> {
+        let mut kept = self.registry.kept();
+        kept.extend(self.docker.kept());
+        kept
+    }
+
+    fn desk(&mut self) -> Desk<'_> {
+        Desk { docker: &mut self.docker, registry: &mut self.registry }
+    }
+
+    /// Begins a call.
+    fn request(&mut self, now: Now, id: RequestId, call: Call) {
+        match call {
+            Call::Add(mut add) => {
+                self.desk().limit(&mut add);
+                self.registry.request(now, id, Call::Add(add));
+            }
+            Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::Ranges(_) => {
+                self.registry.request(now, id, call);
+            }
+            Call::List => {
+                let (pools, strangers) = self.desk().list();
+                let answer = self.registry.list(now, pools, strangers);
+                self.registry.out.reply(id, answer);
+            }
+            Call::RequestPool(_)
+            | Call::ReleasePool { .. }
+            | Call::Reserve { .. }
+            | Call::ReleaseAddress { .. }
+            | Call::Network(_) => self.desk().request(now, id, call),
+        }
+        self.tell(now);
+    }
+
+    /// Carries out what follows from the input at hand, until nothing more does.
+    fn settle(&mut self, now: Now) {
+        self.tell(now);
+        while self.registry.go_on(now) {
+            self.tell(now);
+        }
+        self.registry.end_input(now);
+    }
+
+    /// Tells Docker what the registry has for it.
+    fn tell(&mut self, now: Now) {
+        while let Some(notice) = self.registry.notices.pop_front() {
+            let mut desk = self.desk();
+            match notice {
+                Notice::Done(op, outcome) => desk.done(now, op, outcome),
+                Notice::Answered { id, attachment, answer } => desk.leased(now, id, attachment, answer),
+                Notice::Over(attachment) => desk.endpoint_without_lease(&attachment),
+                Notice::OwnLink { owner, there } => desk.own_link(now, owner, there),
+                Notice::Missed => desk.list_own_links(),
+            }
+        }
+    }
+}

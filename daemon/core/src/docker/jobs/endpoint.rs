@@ -1,0 +1,36 @@
+//! A call that waits for an endpoint of Docker's to be there, or to be gone.
+
+use std::time::Duration;
+
+use super::{Job, Next};
+use crate::docker::Desk;
+use crate::effect::{Answer, Failure, RequestId};
+use crate::network::DockerId;
+use crate::time::Now;
+
+/// A call that waits for an endpoint.
+#[derive(Debug)]
+pub(in crate::docker) struct EndpointCall {
+    endpoint: DockerId,
+    /// For how long.
+    limit: Duration,
+}
+
+impl EndpointCall {
+    pub(in crate::docker) fn begin(desk: &mut Desk<'_>, now: Now, id: RequestId, endpoint: &DockerId, limit: Duration) {
+        desk.time_call(id, now.boot + limit);
+        desk.call_goes_on(id, Next::Waits(Job::Endpoint(Self { endpoint: endpoint.clone(), limit })));
+    }
+
+    pub(super) fn time_out(self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
+        let failure = Failure::TimedOut { waiting_for: "the store and the kernel", waited: self.limit };
+        self.hang_up(desk, now, id);
+        Next::Answers(Answer::Failed(failure))
+    }
+
+    /// Ends the endpoint if nobody else waits for it.
+    pub(super) fn hang_up(self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
+        desk.await_endpoint_no_more(now, id, &self.endpoint);
+        Next::Nothing
+    }
+}

@@ -1,0 +1,170 @@
+//! Docker's calls that are not answered yet, each as a job, as in the registry: what becomes of one is read here.
+
+mod endpoint;
+mod look;
+mod network;
+mod pool;
+
+use std::collections::BTreeMap;
+
+pub(super) use self::endpoint::EndpointCall;
+pub(super) use self::look::Looking;
+pub(super) use self::network::NetworkChange;
+pub(super) use self::pool::{PoolChange, Undo};
+use super::Desk;
+use super::desk::Key;
+use crate::effect::{Answer, Call, ExchangeId, FrameMeta, NetworkAnswer, Outcome, RequestId};
+use crate::link::LinkCause;
+use crate::network::NetworkFault;
+use crate::time::Now;
+
+/// A call that is not answered yet.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// A look at the LAN of a pool that is asked for.
+    Look(Box<Looking>),
+    /// A change of a pool.
+    Pool(PoolChange),
+    /// A network that is being made or forgotten.
+    Network(NetworkChange),
+    /// A wait for an endpoint.
+    Endpoint(EndpointCall),
+}
+
+/// What becomes of a call.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// It waits, for this.
+    Waits(Job),
+    /// It is answered.
+    Answers(Answer),
+    /// Nothing more happens here: no caller listens, or the call waits elsewhere.
+    Nothing,
+}
+
+/// The calls that are not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct Jobs(BTreeMap<RequestId, Job>);
+
+impl Jobs {
+    /// Returns how many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the networks that are being made or forgotten.
+    pub(super) fn networks(&self) -> impl Iterator<Item = &NetworkChange> {
+        self.0.values().filter_map(|job| if let Job::Network(change) = job { Some(change) } else { None })
+    }
+}
+
+impl From<Result<NetworkAnswer, NetworkFault>> for Next {
+    fn from(result: Result<NetworkAnswer, NetworkFault>) -> Self {
+        Self::Answers(result.into())
+    }
+}
+
+impl Desk<'_> {
+    /// Begins a call.
+    pub(crate) fn request(&mut self, now: Now, id: RequestId, call: Call) {
+        let next = match call {
+            Call::RequestPool(request) => self.request_pool(now, id, request),
+            Call::ReleasePool { id: pool } => self.release_pool(&pool),
+            Call::Reserve { pool, address } => self.reserve(now, id, &pool, address),
+            Call::ReleaseAddress { pool, address } => self.release_address(now, id, &pool, address),
+            Call::Network(call) => self.network_call(now, id, call),
+            Call::Add(_)
+            | Call::Del { .. }
+            | Call::Check { .. }
+            | Call::Collect { .. }
+            | Call::Status { .. }
+            | Call::Ranges(_)
+            | Call::List => Next::Nothing,
+        };
+        self.call_goes_on(id, next);
+    }
+
+    /// Goes on with a call after one of its effects is done.
+    pub(super) fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
+        let Some(job) = self.docker.jobs.0.remove(&id) else { return };
+        let next = match job {
+            Job::Look(job) => job.done(self, now, id, outcome),
+            Job::Pool(job) => job.done(self, now, outcome),
+            Job::Network(job) => job.done(self, now, id, outcome),
+            Job::Endpoint(_) => Next::Waits(job),
+        };
+        self.call_goes_on(id, next);
+    }
+
+    /// A call has waited for as long as it may.
+    pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
+        self.docker.timers.set(Key::Call(id), None);
+        let next = match self.docker.jobs.0.remove(&id) {
+            Some(Job::Look(job)) => job.time_out(self, now, id),
+            Some(Job::Pool(job)) => job.time_out(self, now),
+            Some(Job::Network(job)) => job.time_out(self, id),
+            Some(Job::Endpoint(job)) => job.time_out(self, now, id),
+            None => return,
+        };
+        self.call_goes_on(id, next);
+    }
+
+    /// A caller went away. False if it is not known here.
+    pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
+        self.docker.timers.set(Key::Call(id), None);
+        let next = match self.docker.jobs.0.remove(&id) {
+            Some(Job::Look(job)) => job.hang_up(self),
+            Some(Job::Pool(job)) => job.hang_up(self, now),
+            Some(Job::Network(job)) => job.hang_up(self),
+            Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
+            // The answer may have left at the same moment.
+            None => return self.take_back_unheard(id),
+        };
+        self.call_goes_on(id, next);
+        true
+    }
+
+    /// A frame has come in on sockets that were opened here.
+    pub(crate) fn hears(&mut self, now: Now, exchange: ExchangeId, frame: (&[u8], FrameMeta)) {
+        self.at_look(exchange, |desk, id, look| look.hears(desk, now, id, frame));
+    }
+
+    /// Such sockets have failed.
+    pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
+        self.at_look(exchange, |desk, id, look| look.broken(desk, now, id, cause));
+    }
+
+    /// The link of such sockets has not taken a message.
+    pub(crate) fn unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
+        self.at_look(exchange, |_, _, look| look.unsent(cause));
+    }
+
+    /// Lets the look at a LAN go on whose sockets these are. No other call asks anything over sockets.
+    fn at_look(&mut self, exchange: ExchangeId, f: impl FnOnce(&mut Self, RequestId, Looking) -> Next) {
+        let is_its = |job: &Job| matches!(job, Job::Look(look) if look.exchange() == Some(exchange));
+        let Some(id) = self.docker.jobs.0.iter().find(|(_, job)| is_its(job)).map(|(id, _)| *id) else { return };
+        if let Some(Job::Look(look)) = self.docker.jobs.0.remove(&id) {
+            let next = f(self, id, *look);
+            self.call_goes_on(id, next);
+        }
+    }
+
+    /// Answers a call or has it wait.
+    pub(super) fn call_goes_on(&mut self, id: RequestId, next: Next) {
+        match next {
+            Next::Waits(job) => _ = self.docker.jobs.0.insert(id, job),
+            Next::Answers(answer) => {
+                self.docker.timers.set(Key::Call(id), None);
+                self.reply(id, answer);
+            }
+            Next::Nothing => {}
+        }
+    }
+
+    /// Answers a call that waits, unless its caller hung up.
+    pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
+        if self.docker.jobs.0.remove(&id).is_some() {
+            self.call_goes_on(id, Next::Answers(answer));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What the registry has to say to whoever leases above it. It is taken out after each step; so the registry calls nobody.
+
+use crate::effect::{Answer, OpId, Outcome, RequestId};
+use crate::identity::Attachment;
+use crate::network::LinkOwner;
+
+/// What concerns whoever is above.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// An effect of theirs is over.
+    Done(OpId, Outcome),
+    /// An ADD of theirs is answered.
+    Answered {
+        /// The ADD.
+        id: RequestId,
+        /// For whom it was.
+        attachment: Attachment,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Nothing is left of a binding of this attachment.
+    Over(Attachment),
+    /// A link that the daemon made is in the host's namespace, or has left it.
+    OwnLink {
+        /// Whose it is.
+        owner: LinkOwner,
+        /// Whether it is there.
+        there: bool,
+    },
+    /// Messages of the kernel were lost: anything may have happened.
+    Missed,
+}

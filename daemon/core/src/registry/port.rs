@@ -1,0 +1,178 @@
+//! The registry as whoever leases above it uses it: add, give back, and which lease.
+//!
+//! Who is above knows a binding by what this says of it. What concerns it, it hears as a
+//! [`Notice`](super::Notice).
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use ipnet::Ipv4Net;
+
+use super::Registry;
+use super::jobs::{Caller, Leaving};
+use super::operation::Operation;
+use super::slots::Asked;
+use crate::binding::{Binding, Life};
+use crate::dhcpv4::lease::Lease;
+use crate::effect::{Add, ExchangeId, RequestId};
+use crate::grant::Grant;
+use crate::grant::policy::Policy;
+use crate::identity::{Attachment, Lan};
+use crate::limits::Limits;
+use crate::outbox::Owner;
+use crate::record::BindingId;
+use crate::time::{Instant, Now};
+use crate::wire::Mac;
+
+/// A binding as whoever is above sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holding<'a>(&'a Binding);
+
+impl<'a> Holding<'a> {
+    pub(crate) fn id(self) -> BindingId {
+        self.0.id
+    }
+
+    pub(crate) fn attachment(self) -> &'a Attachment {
+        &self.0.attachment
+    }
+
+    pub(crate) fn lan(self) -> &'a Lan {
+        &self.0.identity.lan
+    }
+
+    /// Returns the Ethernet address that its client is known by.
+    pub(crate) fn chaddr(self) -> Mac {
+        self.0.identity.chaddr
+    }
+
+    /// Returns whether its client speaks by the parent of the LAN, with that one's Ethernet address.
+    pub(crate) fn is_on_parent(self) -> bool {
+        self.0.profile.on_parent
+    }
+
+    /// Returns whether its attachment holds it, with a lease or looking for another.
+    pub(crate) fn is_live(self) -> bool {
+        self.0.is_live()
+    }
+
+    /// Returns whether it lives on the LAN's link.
+    pub(crate) fn is_on_host(self) -> bool {
+        self.0.is_on_host()
+    }
+
+    /// Returns whether it has a lease there.
+    pub(crate) fn holds_on_host(self) -> bool {
+        self.0.holds_on_host()
+    }
+
+    /// Returns the address that its caller was told.
+    pub(crate) fn told(self) -> Option<Ipv4Net> {
+        self.0.answered
+    }
+
+    /// Returns the address that it has leased.
+    pub(crate) fn leased(self, now: Instant) -> Option<Ipv4Addr> {
+        self.0.lease(now).map(Lease::ip)
+    }
+
+    /// Returns the address that it is about to lease.
+    pub(crate) fn claimed(self, now: Instant) -> Option<Ipv4Addr> {
+        self.0.standing(now).claim.map(|claim| claim.address)
+    }
+
+    /// Returns what its lease gives an interface, with the default router whatever its network says.
+    pub(crate) fn grant(self, now: Instant) -> Option<Grant> {
+        let policy = Policy { suppress_default_route: false, ..self.0.profile.policy.clone() };
+        self.0.lease(now).map(|lease| lease.grant(&policy))
+    }
+}
+
+impl Registry {
+    /// Asks for a lease. Returns the ADD, whose answer is a [`Notice`](super::Notice).
+    pub(crate) fn lease(&mut self, now: Now, add: Box<Add>) -> RequestId {
+        let errand = self.jobs.errand(Caller::Above, add.attachment.clone());
+        self.add(now, errand, add);
+        errand
+    }
+
+    /// Returns how long an ADD may take.
+    pub(crate) fn longest(&self, add: &Add, now: Instant) -> Duration {
+        self.time_for(add, now)
+    }
+
+    /// Gives a lease back.
+    pub(crate) fn release(&mut self, now: Now, id: BindingId) {
+        self.leave(now, id, None);
+    }
+
+    /// Gives a lease back for a call, which is answered when that is durable.
+    pub(crate) fn release_for(&mut self, now: Now, call: RequestId, id: BindingId) {
+        let next = Leaving::begin(self, now, call, id);
+        self.call_goes_on(call, next);
+    }
+
+    /// Returns who holds a lease for an attachment, or looks for another.
+    pub(crate) fn holding(&self, attachment: &Attachment) -> Option<Holding<'_>> {
+        self.bindings.get(self.slots.holder(attachment)?).map(Holding)
+    }
+
+    /// Returns whether somebody holds a lease for an attachment, or looks for another.
+    pub(crate) fn is_held(&self, attachment: &Attachment) -> bool {
+        self.slots.holder(attachment).is_some()
+    }
+
+    /// Returns all bindings.
+    pub(crate) fn every_holding(&self) -> impl Iterator<Item = Holding<'_>> {
+        self.bindings.iter().map(Holding)
+    }
+
+    /// Returns those that hold a lease for the attachments of a network, or look for another.
+    pub(crate) fn holdings_in(&self, network: &str) -> impl Iterator<Item = Holding<'_>> {
+        let slots = self.slots.iter().filter(move |(attachment, _)| attachment.network() == network);
+        slots.filter_map(|(_, slot)| self.bindings.get(slot.holder?)).map(Holding)
+    }
+
+    /// Returns those that ask for their first lease in a network.
+    pub(crate) fn asking_in(&self, network: &str) -> impl Iterator<Item = Holding<'_>> {
+        let asking = self.bindings.iter().filter(|binding| matches!(binding.life, Life::Acquiring(_)));
+        asking.filter(move |binding| binding.attachment.network() == network).map(Holding)
+    }
+
+    /// Returns those whose leases in a network are on their way back, until that is durable.
+    pub(crate) fn leaving_in(&self, network: &str) -> impl Iterator<Item = Holding<'_>> {
+        let leaving = self.leavings.bindings().filter_map(|id| self.bindings.get(id));
+        leaving.filter(move |binding| binding.attachment.network() == network).map(Holding)
+    }
+
+    /// Has the ADDs of a network that have no lease yet, and came with limits, go by these from now on.
+    pub(crate) fn limit(&mut self, now: Now, network: &str, limits: &Limits) {
+        for (_, slot) in self.slots.iter_mut().filter(|(attachment, _)| attachment.network() == network) {
+            let waiting = slot.waiting.iter_mut().filter_map(|waiting| match &mut waiting.asked {
+                Asked::Add(add, _) => Some(add),
+                Asked::Del | Asked::Check(_) => None,
+            });
+            let under_way = match &mut slot.operation {
+                Some(Operation::Adding(admission)) => Some(&mut admission.add),
+                Some(_) | None => None,
+            };
+            waiting.chain(under_way).flat_map(|add| &mut add.limits).for_each(|own| own.clone_from(limits));
+        }
+        let asking: Vec<_> = self.asking_in(network).map(Holding::id).collect();
+        asking.into_iter().for_each(|asking| self.with(now, asking, |binding, _| binding.life.limit(limits)));
+    }
+
+    /// Lets a lease give its interface another MTU than it was asked for with.
+    pub(crate) fn set_mtu(&mut self, now: Now, id: BindingId, mtu: Option<u16>) {
+        let Some(binding) = self.bindings.get(id).filter(|binding| binding.profile.policy.mtu != mtu) else { return };
+        let mut profile = (*binding.profile).clone();
+        profile.policy.mtu = mtu;
+        let profile = self.profiles.share(profile);
+        self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
+    }
+
+    /// Returns whose an exchange is.
+    pub(crate) fn owner(&self, exchange: ExchangeId) -> Option<Owner> {
+        self.out.exchange(exchange)
+    }
+}

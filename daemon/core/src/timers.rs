@@ -1,0 +1,50 @@
+//! Deadlines in order of time, one a key.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::effect::Why;
+use crate::time::Instant;
+
+/// Deadlines, by whose they are.
+#[derive(Debug)]
+pub(crate) struct Timers<K> {
+    by_time: BTreeSet<(Instant, K, Why)>,
+    by_key: BTreeMap<K, (Instant, Why)>,
+}
+
+impl<K> Default for Timers<K> {
+    fn default() -> Self {
+        Self { by_time: BTreeSet::new(), by_key: BTreeMap::new() }
+    }
+}
+
+impl<K: Copy + Ord> Timers<K> {
+    /// Sets the deadline of a key, or takes it away.
+    pub(crate) fn set(&mut self, key: K, deadline: Option<(Instant, Why)>) {
+        let before = match deadline {
+            Some(deadline) => self.by_key.insert(key, deadline),
+            None => self.by_key.remove(&key),
+        };
+        if let Some((at, why)) = before {
+            self.by_time.remove(&(at, key, why));
+        }
+        if let Some((at, why)) = deadline {
+            self.by_time.insert((at, key, why));
+        }
+    }
+
+    /// Returns how many deadlines there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_time.len().max(self.by_key.len())
+    }
+
+    /// Returns the earliest deadline.
+    pub(crate) fn next(&self) -> Option<(Instant, Why)> {
+        self.by_time.first().map(|(at, _, why)| (*at, *why))
+    }
+
+    /// Returns the keys whose deadline has come, each with that, in order of time. They stay until they are set anew.
+    pub(crate) fn due(&self, now: Instant) -> Vec<(Instant, K)> {
+        self.by_time.iter().take_while(|(at, ..)| *at <= now).map(|(at, key, _)| (*at, *key)).collect()
+    }
+}
