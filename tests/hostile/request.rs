@@ -12,7 +12,9 @@ use leasehold_core::dhcpv4::message::Sender;
 use leasehold_core::dhcpv4::profile::ClientProfile;
 use leasehold_core::effect::{Add, Answer, Call, EndpointAddress, NetworkCall, RangeCall};
 use leasehold_core::grant::policy::Policy;
-use leasehold_core::network::{DockerId, LONGEST_NAME, MacvlanMode, Mode, NetworkRecord, Wiring};
+use leasehold_core::identity::DoorId;
+use leasehold_core::link::own::{LONGEST_NAME, MacvlanMode};
+use leasehold_core::network::{Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::PoolId;
 use leasehold_core::time::{Instant, WallTime};
 use leasehold_core::wire::Mac;
@@ -169,7 +171,7 @@ fn network_bodies(bytes: &[u8]) -> Vec<Vec<u8>> {
 /// A network of our driver, as the core answers.
 fn found(mode: Mode) -> NetworkRecord {
     NetworkRecord {
-        id: DockerId::try_from("4f00".to_owned()).expect("an id"),
+        id: DoorId::try_from("4f00".to_owned()).expect("an id"),
         definition: "parent=eth0,client-id=text:a".to_owned(),
         wiring: Wiring { mode, on: "eth0".to_owned(), vlan: 0, mtu: None },
         gateway: None,

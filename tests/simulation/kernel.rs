@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
+use leasehold_core::link::own::{LinkKind, LinkOwner, OwnLink, OwnLinks};
 use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Sighting, Sightings, Sought, Step, Target};
-use leasehold_core::network::{LinkKind, LinkOwner, OwnLink, OwnLinks};
 use leasehold_core::wire::Mac;
 
 use crate::link::{Did, Own, Wire};

@@ -8,8 +8,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
+use leasehold_core::link::own::LinkOwner;
 use leasehold_core::link::{LinkRoute, Step};
-use leasehold_core::network::LinkOwner;
 use leasehold_core::wire::Mac;
 
 /// A link.

@@ -12,9 +12,9 @@ use leasehold_core::effect::{
     Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, ExchangeId, Failure, Input, NetworkCall, OpId,
     Outcome, RequestId, Why,
 };
-use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
+use leasehold_core::identity::{Attachment, ClientId, DoorId, Identity, Lan};
+use leasehold_core::link::own::LinkOwner;
 use leasehold_core::link::{KernelEvent, Link, LinkCause, Step, Target};
-use leasehold_core::network::{DockerId, LinkOwner};
 use leasehold_core::record::{Change, RecordState};
 use leasehold_core::registry::{Config, Kept};
 use leasehold_core::tenure::Tenure;
@@ -352,7 +352,7 @@ impl Subject {
             (Mutation::PublishForgotten, Effect::Publish { .. }) => None,
             (Mutation::UnmakeForgotten, Effect::Unmake { op, .. }) => {
                 // Deleting a link that is not there succeeds.
-                let nobody = DockerId::try_from("0".to_owned()).expect("a digit is an id");
+                let nobody = DoorId::try_from("0".to_owned()).expect("a digit is an id");
                 Some(Effect::Unmake { op, owner: LinkOwner::Endpoint(nobody) })
             }
             (Mutation::StatusBlind, Effect::Reply { id, answer: Answer::Failed(Failure::NotReady(_)) }) => {

@@ -24,10 +24,10 @@ pub use crate::failure::{Failure, StoreCause};
 use crate::grant::Dns;
 pub use crate::identity::ClientIdRule;
 use crate::identity::{Attachment, Lan};
+use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{
     Cookie, Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target,
 };
-use crate::network::{LinkOwner, OwnLink, OwnLinks};
 use crate::record::{BindingId, Change, DockerRecord, RangeRecord, Record};
 use crate::silence::Survey;
 use crate::time::BootId;

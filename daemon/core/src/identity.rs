@@ -71,6 +71,52 @@ impl fmt::Display for Attachment {
     }
 }
 
+/// The name that a front door gives something of its own, such as a network: 1 to 64 letters and digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct DoorId(String);
+
+/// A text that is not such a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an id (1 to 64 letters and digits)")]
+pub struct BadDoorId;
+
+impl DoorId {
+    /// How much of it people see, and a link's name bears.
+    pub const SHORT: usize = 12;
+
+    /// Returns the part of it that people see.
+    pub fn short(&self) -> &str {
+        self.0.get(..Self::SHORT).unwrap_or(&self.0)
+    }
+
+    /// Returns all of it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DoorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.short())
+    }
+}
+
+impl From<DoorId> for String {
+    fn from(id: DoorId) -> Self {
+        id.0
+    }
+}
+
+impl TryFrom<String> for DoorId {
+    type Error = BadDoorId;
+
+    fn try_from(text: String) -> Result<Self, BadDoorId> {
+        let is_one = (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if is_one { Ok(Self(text)) } else { Err(BadDoorId) }
+    }
+}
+
 /// Who has an address of a LAN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressHolder {
@@ -308,5 +354,15 @@ mod tests {
         assert_eq!(readable(b"\0c1/lan/eth0"), "00:c1/lan/eth0");
         assert_eq!(readable(b"\0a b"), "00612062");
         assert_eq!(readable(&[1, 2, 0, 0, 0, 1, 1]), "01020000000101");
+    }
+
+    #[test]
+    fn what_could_be_a_path_or_a_line_is_no_id() {
+        for bad in ["", "a/b", "a b", "a\n", "..", &"f".repeat(65)] {
+            assert_eq!(DoorId::try_from(bad.to_owned()), Err(BadDoorId), "{bad:?}");
+        }
+        let id = |text: &str| DoorId::try_from(text.to_owned()).expect("an id");
+        assert_eq!(id(&"f".repeat(64)).short(), "f".repeat(12));
+        assert_eq!(id("ab").short(), "ab");
     }
 }

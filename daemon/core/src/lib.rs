@@ -8,7 +8,7 @@
 //! use std::time::Duration;
 //! use leasehold_core::effect::{Answer, Call, Effect, Input, Outcome, RequestId};
 //! use leasehold_core::identity::Attachment;
-//! use leasehold_core::network::OwnLinks;
+//! use leasehold_core::link::own::OwnLinks;
 //! use leasehold_core::registry::Config;
 //! use leasehold_core::time::{BootId, Instant, Now, WallTime};
 //! use leasehold_core::Core;

@@ -2,6 +2,7 @@
 
 mod beside;
 mod cause;
+pub mod own;
 mod step;
 
 use std::fmt;
@@ -13,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::beside::Beside;
 pub use self::cause::LinkCause;
+use self::own::LinkOwner;
 pub use self::step::{LinkRoute, Step};
 use crate::identity::Lan;
-use crate::network::LinkOwner;
 use crate::wire::Mac;
 
 /// The cookie of a network namespace (`SO_NETNS_COOKIE`): its identity within one boot. Paths, inodes and nsids are used again

@@ -1,16 +1,16 @@
 //! Docker's networks of our own driver: what the links of their endpoints are made of, and what is kept of each.
 //!
 //! Values and bookkeeping, without DHCP. dockerd names a network once, when it is created, and never again: what is not kept is
-//! lost. A link that is made here is known by its alias, which names its owner, and by nothing else.
+//! lost.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Attachment, Lan};
+use crate::identity::{Attachment, DoorId, Lan};
+use crate::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
 use crate::time::WallTime;
 use crate::wire::Mac;
 
@@ -19,12 +19,6 @@ pub const MOST_NETWORKS: usize = 256;
 
 /// How many endpoints are kept at most.
 pub const MOST_ENDPOINTS: usize = 16_384;
-
-/// The longest name of a link, in bytes (`IFNAMSIZ` without its end).
-pub const LONGEST_NAME: usize = 15;
-
-/// How much of an id people see, and a link's name bears.
-const SHORT: usize = 12;
 
 /// No PoolID begins with this, because each begins with a subnet.
 const IN_NETWORK: &str = "network ";
@@ -39,49 +33,6 @@ pub(crate) fn is_in_network(attachment: &Attachment) -> bool {
     matches!(attachment, Attachment::Docker { pool, .. } if pool.starts_with(IN_NETWORK))
 }
 
-/// The name that Docker gives a network or an endpoint: letters and digits, 64 of them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct DockerId(String);
-
-/// A text that is not an id of Docker's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a Docker id (1 to 64 letters and digits)")]
-pub struct BadDockerId;
-
-impl DockerId {
-    /// Returns the part of it that people see.
-    pub fn short(&self) -> &str {
-        self.0.get(..SHORT).unwrap_or(&self.0)
-    }
-
-    /// Returns all of it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for DockerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.short())
-    }
-}
-
-impl From<DockerId> for String {
-    fn from(id: DockerId) -> Self {
-        id.0
-    }
-}
-
-impl TryFrom<String> for DockerId {
-    type Error = BadDockerId;
-
-    fn try_from(text: String) -> Result<Self, BadDockerId> {
-        let is_one = (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if is_one { Ok(Self(text)) } else { Err(BadDockerId) }
-    }
-}
-
 /// How the endpoints of a network are joined to its LAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -92,21 +43,6 @@ pub enum Mode {
     Ipvlan,
     /// Each is one end of a veth, whose other end is a port of the bridge.
     Bridge,
-}
-
-/// How macvlans of one parent hear each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MacvlanMode {
-    /// Directly.
-    #[default]
-    Bridge,
-    /// Not at all.
-    Private,
-    /// Through the switch, if that sends back what came from there.
-    Vepa,
-    /// There is only one, which has the parent to itself.
-    Passthru,
 }
 
 /// What the links of a network's endpoints are made of.
@@ -147,7 +83,7 @@ impl Wiring {
     }
 
     /// Returns the link of an endpoint, whose lease may name an MTU.
-    pub fn endpoint(&self, id: &DockerId, mac: Mac, mtu: Option<u16>) -> OwnLink {
+    pub fn endpoint(&self, id: &DoorId, mac: Mac, mtu: Option<u16>) -> OwnLink {
         let kind = match self.mode {
             Mode::Macvlan(mode) => LinkKind::Macvlan(mode),
             Mode::Ipvlan => LinkKind::Ipvlan,
@@ -160,90 +96,11 @@ impl Wiring {
     }
 }
 
-/// The owner of a link that the daemon made, as its alias says.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LinkOwner {
-    /// An endpoint's.
-    Endpoint(DockerId),
-    /// All networks in a VLAN of a parent.
-    Vlan {
-        /// The parent.
-        on: String,
-        /// The VLAN.
-        vlan: u16,
-    },
-}
-
-/// What the name of an endpoint's link begins with.
-const ENDPOINT: &str = "lh";
-
-impl LinkOwner {
-    /// Returns the link's name in the host's namespace.
-    pub fn ifname(&self) -> String {
-        match self {
-            Self::Endpoint(id) => format!("{ENDPOINT}{}", id.short()),
-            Self::Vlan { on, vlan } => format!("{on}.{vlan}"),
-        }
-    }
-
-    /// Returns an endpoint whose link has this name: its id has only the digits that the name tells.
-    pub fn named(ifname: &str) -> Option<Self> {
-        let id = ifname.strip_prefix(ENDPOINT).filter(|id| id.len() == SHORT)?;
-        DockerId::try_from(id.to_owned()).ok().map(Self::Endpoint)
-    }
-}
-
-impl fmt::Display for LinkOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Endpoint(id) => write!(f, "endpoint {}", id.as_str()),
-            Self::Vlan { on, vlan } => write!(f, "VLAN {vlan} of {on}"),
-        }
-    }
-}
-
-/// A link that the daemon makes in the host's namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnLink {
-    /// Its owner, which gives it its name.
-    pub owner: LinkOwner,
-    /// What it is.
-    pub kind: LinkKind,
-    /// The host's link that it is made on, or whose port its other end is.
-    pub on: String,
-    /// Its Ethernet address; `None`: that of the link that it is made on.
-    pub mac: Option<Mac>,
-    /// Its MTU, in bytes; `None`: that of the link that it is made on.
-    pub mtu: Option<u32>,
-}
-
-/// The links in the host's namespace that bear the alias of this daemon or of one with another store.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnLinks {
-    /// The owners of those that were made by daemons with this store.
-    pub owners: Vec<LinkOwner>,
-    /// The names of those that were made by daemons with another store: this one leaves them alone.
-    pub strangers: Vec<String>,
-}
-
-/// The kind of a link that the daemon makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkKind {
-    /// A macvlan.
-    Macvlan(MacvlanMode),
-    /// An ipvlan in L2 mode.
-    Ipvlan,
-    /// One end of a veth, whose other end is a port of a bridge.
-    Port,
-    /// A VLAN (802.1Q).
-    Vlan(u16),
-}
-
 /// A network as the store holds it. JSON there, so that an operator can read a dump.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkRecord {
     /// Its name.
-    pub id: DockerId,
+    pub id: DoorId,
     /// The door's spelling of all options.
     pub definition: String,
     /// What its endpoints' links are made of.
@@ -267,9 +124,9 @@ pub struct NetworkRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointRecord {
     /// Its name.
-    pub id: DockerId,
+    pub id: DoorId,
     /// Its network.
-    pub network: DockerId,
+    pub network: DoorId,
     /// The Ethernet address of its link.
     pub mac: Mac,
     /// Its address, as Docker knows it.
@@ -298,16 +155,16 @@ pub enum NetworkFault {
         "network {0} is not known to leasehold, whose store may have been lost: remove the network and create it again \
          (docker network rm, docker network create)"
     )]
-    Unknown(DockerId),
+    Unknown(DoorId),
     /// The endpoint is not known.
     #[error("endpoint {0} is not known to leasehold: stop its container and start it again")]
-    UnknownEndpoint(DockerId),
+    UnknownEndpoint(DoorId),
     /// The endpoint is being deleted.
     #[error("endpoint {0} is being deleted: try again")]
-    Ends(DockerId),
+    Ends(DoorId),
     /// The network exists, with other options.
     #[error("network {0} exists with other options")]
-    Differs(DockerId),
+    Differs(DoorId),
     /// The IPAM driver was told a LAN other than the network driver's.
     #[error(
         "its addresses are leased on {leased}, and the network is on {own}: create it with --ipam-opt parent={own}"
@@ -325,7 +182,7 @@ pub enum NetworkFault {
     )]
     Twice {
         /// That network.
-        other: DockerId,
+        other: DoorId,
         /// The subnet.
         subnet: Ipv4Net,
     },
@@ -344,7 +201,7 @@ pub enum NetworkFault {
         /// The limit.
         most: usize,
         /// Those that have had no endpoint yet, the oldest first.
-        unused: Vec<DockerId>,
+        unused: Vec<DoorId>,
     },
     /// The link that its endpoints would be made on will not do.
     #[error("-o {option}={value}: {why}")]
@@ -359,7 +216,7 @@ pub enum NetworkFault {
 }
 
 /// Says that Docker may have forgotten networks without endpoints, and what to do then.
-fn never_used(unused: &[DockerId]) -> String {
+fn never_used(unused: &[DoorId]) -> String {
     let Some(oldest) = unused.first() else { return String::new() };
     let count = unused.len();
     format!(
@@ -371,7 +228,7 @@ fn never_used(unused: &[DockerId]) -> String {
 
 /// All networks that are known.
 #[derive(Debug, Default)]
-pub(crate) struct Networks(BTreeMap<DockerId, NetworkRecord>);
+pub(crate) struct Networks(BTreeMap<DoorId, NetworkRecord>);
 
 impl Networks {
     /// Returns all of them, in order.
@@ -380,7 +237,7 @@ impl Networks {
     }
 
     /// Returns a network, or that it is not known.
-    pub(crate) fn get(&self, id: &DockerId) -> Result<&NetworkRecord, NetworkFault> {
+    pub(crate) fn get(&self, id: &DoorId) -> Result<&NetworkRecord, NetworkFault> {
         self.0.get(id).ok_or_else(|| NetworkFault::Unknown(id.clone()))
     }
 
@@ -397,14 +254,14 @@ impl Networks {
     }
 
     /// Records that a network has an endpoint. Returns it if that is its first.
-    pub(crate) fn use_first(&mut self, id: &DockerId) -> Option<NetworkRecord> {
+    pub(crate) fn use_first(&mut self, id: &DoorId) -> Option<NetworkRecord> {
         let network = self.0.get_mut(id).filter(|network| network.unused)?;
         network.unused = false;
         Some(network.clone())
     }
 
     /// Forgets a network, and returns it.
-    pub(crate) fn remove(&mut self, id: &DockerId) -> Option<NetworkRecord> {
+    pub(crate) fn remove(&mut self, id: &DoorId) -> Option<NetworkRecord> {
         self.0.remove(id)
     }
 
@@ -418,28 +275,12 @@ impl Networks {
 mod tests {
     use super::*;
 
-    fn id(text: &str) -> DockerId {
-        DockerId::try_from(text.to_owned()).expect("an id")
+    fn id(text: &str) -> DoorId {
+        DoorId::try_from(text.to_owned()).expect("an id")
     }
 
     fn wiring(mode: Mode, vlan: u16) -> Wiring {
         Wiring { mode, on: "eth0".to_owned(), vlan, mtu: None }
-    }
-
-    #[test]
-    fn what_could_be_a_path_or_a_line_is_no_id() {
-        for bad in ["", "a/b", "a b", "a\n", "..", &"f".repeat(65)] {
-            assert_eq!(DockerId::try_from(bad.to_owned()), Err(BadDockerId), "{bad:?}");
-        }
-        assert_eq!(id(&"f".repeat(64)).short(), "f".repeat(12));
-        assert_eq!(id("ab").short(), "ab");
-    }
-
-    #[test]
-    fn the_name_of_an_endpoints_link_is_never_too_long() {
-        let owner = LinkOwner::Endpoint(id(&"f".repeat(64)));
-        assert_eq!(owner.ifname(), "lhffffffffffff");
-        assert!(owner.ifname().len() <= LONGEST_NAME);
     }
 
     #[test]

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::dhcpv4::lease::Lease;
 use crate::event::Event;
 use crate::grant::Grant;
-use crate::identity::{Attachment, ClientId, Identity, Lan};
+use crate::identity::{Attachment, ClientId, DoorId, Identity, Lan};
 use crate::link::{Cookie, Link};
-use crate::network::{DockerId, EndpointRecord, NetworkRecord};
+use crate::network::{EndpointRecord, NetworkRecord};
 use crate::pool::{self, PoolId, PoolRecord};
 use crate::profile::{Profile, Wants};
 use crate::range::Given;
@@ -273,9 +273,9 @@ pub enum DockerKey {
     /// A pool of addresses.
     Pool(PoolId),
     /// A network of our own driver.
-    Network(DockerId),
+    Network(DoorId),
     /// An endpoint of such a network.
-    Endpoint(DockerId),
+    Endpoint(DoorId),
 }
 
 impl DockerRecord {

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use leasehold_core::network::{DockerId, LinkOwner};
+use leasehold_core::identity::DoorId;
+use leasehold_core::link::own::LinkOwner;
 
 /// The name of a store: links of a daemon with another store are not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl Mark {
         let store = StoreId(u64::from_str_radix(store, 16).ok().filter(|_| store.len() == 16)?);
         let (own, port) = own.strip_suffix(" port").map_or((own, false), |own| (own, true));
         let owner = match own.split_once(' ')? {
-            ("endpoint", id) => LinkOwner::Endpoint(DockerId::try_from(id.to_owned()).ok()?),
+            ("endpoint", id) => LinkOwner::Endpoint(DoorId::try_from(id.to_owned()).ok()?),
             ("vlan", of) => {
                 let (on, vlan) = of.rsplit_once(' ')?;
                 LinkOwner::Vlan { on: on.to_owned(), vlan: vlan.parse().ok()? }
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn an_alias_is_read_as_it_was_written_by_the_same_store_alone() {
-        let endpoint = LinkOwner::Endpoint(DockerId::try_from("4f00".to_owned()).unwrap());
+        let endpoint = LinkOwner::Endpoint(DoorId::try_from("4f00".to_owned()).unwrap());
         let vlan = LinkOwner::Vlan { on: "eth0".to_owned(), vlan: 10 };
         for (mark, alias) in [
             (Mark::of(&endpoint), "leasehold 000000000000001f endpoint 4f00"),

@@ -55,8 +55,8 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
+use leasehold_core::link::own::{LinkOwner, OwnLink};
 use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sightings, Sockets, Sought, Step, Target};
-use leasehold_core::network::{LinkOwner, OwnLink};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;

@@ -9,7 +9,7 @@
 
 use leasehold_core::effect::{OpId, Outcome};
 use leasehold_core::link::LinkCause;
-use leasehold_core::network::{LinkKind, LinkOwner, MacvlanMode, OwnLink, OwnLinks};
+use leasehold_core::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink, OwnLinks};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{

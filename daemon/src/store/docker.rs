@@ -1,6 +1,6 @@
 //! The tables for Docker: pools, networks and endpoints, each as JSON by its name.
 
-use leasehold_core::network::DockerId;
+use leasehold_core::identity::DoorId;
 use leasehold_core::record::{DockerKey, DockerRecord};
 use redb::{ReadTransaction, TableDefinition};
 use serde::de::DeserializeOwned;
@@ -36,7 +36,7 @@ pub(super) fn encode(record: &DockerRecord) -> Result<Vec<u8>, serde_json::Error
 /// addresses.
 pub(super) fn read(txn: &ReadTransaction) -> Result<Vec<DockerRecord>, redb::Error> {
     let mut records = Vec::new();
-    let id = |key: &str| DockerId::try_from(key.to_owned()).ok();
+    let id = |key: &str| DoorId::try_from(key.to_owned()).ok();
     read_table(txn, POOLS, DockerRecord::Pool, |_| None, &mut records)?;
     read_table(txn, NETWORKS, DockerRecord::Network, |key| id(key).map(DockerKey::Network), &mut records)?;
     read_table(txn, ENDPOINTS, DockerRecord::Endpoint, |key| id(key).map(DockerKey::Endpoint), &mut records)?;

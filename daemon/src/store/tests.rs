@@ -5,9 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
+use leasehold_core::identity::{Attachment, ClientId, DoorId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
-use leasehold_core::network::DockerId;
 use leasehold_core::pool::{PoolId, PoolRecord};
 use leasehold_core::record::{DockerKey, DockerRecord, RecordState};
 use leasehold_core::time::{BootId, Instant, WallTime};
@@ -285,7 +284,7 @@ fn a_record_of_dockers_that_does_not_parse_is_named_and_stays() {
     txn.open_table(networks).unwrap().insert("4f00", b"{\"half\":".as_slice()).unwrap();
     txn.commit().unwrap();
     drop(database);
-    let key = DockerKey::Network(DockerId::try_from("4f00".to_owned()).unwrap());
+    let key = DockerKey::Network(DoorId::try_from("4f00".to_owned()).unwrap());
     for _ in 0..2 {
         let (file, Stored { docker, .. }) = opened(&dir);
         assert_eq!(docker, [DockerRecord::Unread(key.clone())]);

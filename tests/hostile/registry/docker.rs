@@ -6,9 +6,10 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use leasehold_core::effect::{Add, Call, EndpointAddress, EndpointRequest, NetworkCall, Outcome, PoolRequest};
 use leasehold_core::grant::policy::Policy;
-use leasehold_core::identity::{Attachment, Lan};
+use leasehold_core::identity::{Attachment, DoorId, Lan};
+use leasehold_core::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use leasehold_core::link::{ByName, KernelEvent, LinkView, Place, Sighting, Sightings, Sought, Target};
-use leasehold_core::network::{DockerId, LinkOwner, MacvlanMode, Mode, NetworkRecord, OwnLinks, Wiring};
+use leasehold_core::network::{Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::{self, PoolId, PoolRecord};
 use leasehold_core::profile::Profile;
 use leasehold_core::record::DockerRecord;
@@ -128,7 +129,7 @@ impl Life<'_> {
         }
     }
 
-    fn network(&mut self, id: DockerId) -> NetworkRecord {
+    fn network(&mut self, id: DoorId) -> NetworkRecord {
         let mode = match self.script.u8() % 3 {
             0 => Mode::Macvlan(MacvlanMode::Bridge),
             1 => Mode::Ipvlan,
@@ -191,8 +192,8 @@ fn mac(number: u8) -> Mac {
     Mac([2, 0x42, 0, 0, 0, number])
 }
 
-fn docker_id(kind: char, number: u8) -> DockerId {
-    DockerId::try_from(format!("{kind}{number}")).expect("an id")
+fn docker_id(kind: char, number: u8) -> DoorId {
+    DoorId::try_from(format!("{kind}{number}")).expect("an id")
 }
 
 /// What is done with links that are made for Docker.

@@ -11,9 +11,9 @@ use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
 use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, RequestId};
 use leasehold_core::grant::policy::Policy;
-use leasehold_core::identity::{Attachment, ClientId, Lan};
+use leasehold_core::identity::{Attachment, ClientId, DoorId, Lan};
 use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
-use leasehold_core::network::{DockerId, in_network};
+use leasehold_core::network::in_network;
 use leasehold_core::pool::{self, PoolId};
 use leasehold_core::profile::{Profile, Wants};
 use leasehold_core::time::WallTime;
@@ -103,11 +103,11 @@ pub(crate) struct Actor {
     /// Its form, if it is on a network of our own driver.
     pub(crate) form: Option<Form>,
     /// Its endpoint, from its request until dockerd forgets it.
-    pub(crate) endpoint: Option<DockerId>,
+    pub(crate) endpoint: Option<DoorId>,
     /// The only address that its container may have.
     pub(crate) wanted: Option<Ipv4Addr>,
     /// The network on which it was requested.
-    pub(crate) network: Option<DockerId>,
+    pub(crate) network: Option<DoorId>,
     /// The routes that Docker was told when it joined that network.
     pub(crate) routes: Vec<LinkRoute>,
     /// Actors of one group share a client identifier.

@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use leasehold_core::effect::{Answer, Call, ExchangeId, RequestId};
-use leasehold_core::network::LinkOwner;
+use leasehold_core::link::own::LinkOwner;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, arp};

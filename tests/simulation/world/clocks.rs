@@ -1,6 +1,6 @@
 //! Clocks that jump: the wall clock is set, and the host sleeps while its boot clock goes on.
 
-use leasehold_core::network::LinkOwner;
+use leasehold_core::link::own::LinkOwner;
 
 use super::actor::{Actor, Phase};
 use super::doors::may_stay;

@@ -1,7 +1,7 @@
 //! Links that are made for Docker: the shell's part, which makes and deletes them, and dockerd's, which moves them.
 
+use leasehold_core::link::own::{LinkOwner, OwnLink, OwnLinks};
 use leasehold_core::link::{KernelEvent, LinkCause};
-use leasehold_core::network::{LinkOwner, OwnLink, OwnLinks};
 
 use super::seen::Seen;
 use super::shell::{Fate, LIMIT, refused};

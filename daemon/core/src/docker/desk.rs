@@ -1,8 +1,9 @@
 //! Docker at work: what is known of it, and the registry that leases for it.
 
 use crate::effect::{Answer, ExchangeId, OpId, Outcome, RequestId, Why};
+use crate::identity::DoorId;
+use crate::link::own::{LinkOwner, OwnLink};
 use crate::link::{Link, Sockets, Target};
-use crate::network::{DockerId, LinkOwner, OwnLink};
 use crate::outbox::{self, Owner};
 use crate::pool::PoolRecord;
 use crate::record::Change;
@@ -23,7 +24,7 @@ pub(super) enum Waiter {
     /// A call's job.
     Call(RequestId),
     /// An endpoint.
-    Endpoint(DockerId),
+    Endpoint(DoorId),
     /// The list of the links that were made for Docker.
     OwnLinks,
     /// Nobody. A link that stays is looked for again.

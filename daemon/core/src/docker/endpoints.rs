@@ -17,8 +17,9 @@ use super::desk::Waiter;
 use super::jobs::{EndpointCall, Next};
 use crate::effect::{Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId};
 use crate::grant::Grant;
-use crate::identity::Attachment;
-use crate::network::{DockerId, EndpointRecord, LinkOwner, MOST_ENDPOINTS, Mode, NetworkFault, Source};
+use crate::identity::{Attachment, DoorId};
+use crate::link::own::LinkOwner;
+use crate::network::{EndpointRecord, MOST_ENDPOINTS, Mode, NetworkFault, Source};
 use crate::record::{Change, DockerKey, DockerRecord};
 use crate::registry::Holding;
 use crate::tenure::Tenure;
@@ -31,7 +32,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// The endpoints that are known.
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
-    pub(super) by_id: BTreeMap<DockerId, Endpoint>,
+    pub(super) by_id: BTreeMap<DoorId, Endpoint>,
     /// The ADDs of those whose addresses are being leased.
     pub(super) leasing: BTreeMap<RequestId, Leasing>,
 }
@@ -39,8 +40,8 @@ pub(super) struct Endpoints {
 /// What is known of an endpoint while its address is being leased.
 #[derive(Debug)]
 pub(super) struct Leasing {
-    id: DockerId,
-    network: DockerId,
+    id: DoorId,
+    network: DoorId,
     mac: Mac,
 }
 
@@ -95,7 +96,7 @@ impl Endpoints {
     }
 
     /// Records where an endpoint goes, unless one of its subnet is there, in which case Docker would fail half-way.
-    fn enter(&mut self, id: &DockerId, sandbox: &str) -> Result<(), NetworkFault> {
+    fn enter(&mut self, id: &DoorId, sandbox: &str) -> Result<(), NetworkFault> {
         let Some(endpoint) = self.by_id.get_mut(id) else { return Ok(()) };
         endpoint.sandbox = sandbox.to_owned();
         let Some(own) = endpoint.record.as_deref().map(|record| record.address) else { return Ok(()) };
@@ -111,7 +112,7 @@ impl Endpoints {
     }
 
     /// Returns the endpoints whose address was leased for this attachment.
-    pub(super) fn leased_by(&self, attachment: &Attachment) -> impl Iterator<Item = (&DockerId, &Endpoint)> {
+    pub(super) fn leased_by(&self, attachment: &Attachment) -> impl Iterator<Item = (&DoorId, &Endpoint)> {
         let is_its = move |record: &EndpointRecord| matches!(&record.source, Source::Leased(own) if own == attachment);
         self.by_id.iter().filter(move |(_, endpoint)| endpoint.record.as_deref().is_some_and(is_its))
     }
@@ -188,14 +189,14 @@ impl Desk<'_> {
 
     /// Returns the endpoint that has been kept longest of those that have neither a link in the host's namespace nor a lease: Docker
     /// has forgotten it, or it has an address of another driver's.
-    fn longest_without_lease(&self, now: Instant) -> Option<DockerId> {
+    fn longest_without_lease(&self, now: Instant) -> Option<DoorId> {
         let mut idle: Vec<_> = self.docker.endpoints.by_id.values().filter_map(Endpoint::rests).collect();
         idle.sort_unstable_by_key(|record| record.since);
         idle.into_iter().find(|record| self.lease_of(record, now).is_none()).map(|record| record.id.clone())
     }
 
     /// Lets a call wait for an endpoint to be there.
-    fn await_endpoint(&mut self, now: Now, id: RequestId, name: DockerId, limit: Duration) {
+    fn await_endpoint(&mut self, now: Now, id: RequestId, name: DoorId, limit: Duration) {
         if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&name) {
             endpoint.creating.push(id);
             EndpointCall::begin(self, now, id, &name, limit);
@@ -263,7 +264,7 @@ impl Desk<'_> {
     }
 
     /// Forgets the endpoints that had a lease before: it is another's, and does not go back with them.
-    fn supersede(&mut self, attachment: &Attachment, by: &DockerId) {
+    fn supersede(&mut self, attachment: &Attachment, by: &DoorId) {
         let others = self
             .docker
             .endpoints
@@ -279,7 +280,7 @@ impl Desk<'_> {
     }
 
     /// Goes on with an endpoint whose effect is over.
-    pub(super) fn endpoint_done(&mut self, now: Now, id: &DockerId, outcome: Outcome) {
+    pub(super) fn endpoint_done(&mut self, now: Now, id: &DoorId, outcome: Outcome) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         match (outcome, endpoint.stage) {
             (Outcome::Made(Ok(())), Stage::Making) if endpoint.ends => self.unmake_link(id),
@@ -341,7 +342,7 @@ impl Desk<'_> {
         self.make(Waiter::Endpoint(record.id), link);
     }
 
-    fn write_endpoint(&mut self, id: &DockerId) {
+    fn write_endpoint(&mut self, id: &DoorId) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         let Some(record) = endpoint.record.as_deref().cloned() else { return };
         endpoint.stage = Stage::Writing;
@@ -351,7 +352,7 @@ impl Desk<'_> {
         self.write(Waiter::Endpoint(id.clone()), changes);
     }
 
-    fn answer_created(&mut self, id: &DockerId) {
+    fn answer_created(&mut self, id: &DoorId) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         let (creating, record) = (std::mem::take(&mut endpoint.creating), endpoint.record.clone());
         for call in creating {
@@ -361,7 +362,7 @@ impl Desk<'_> {
     }
 
     /// Tells whoever waits for the end of an endpoint that it failed. It is tried again after a while.
-    fn stays(&mut self, now: Now, id: &DockerId, failure: &Failure) {
+    fn stays(&mut self, now: Now, id: &DoorId, failure: &Failure) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         endpoint.stays(now.boot);
         for call in std::mem::take(&mut endpoint.deleting) {
@@ -370,7 +371,7 @@ impl Desk<'_> {
         self.time_strays();
     }
 
-    fn unmake_link(&mut self, id: &DockerId) {
+    fn unmake_link(&mut self, id: &DoorId) {
         self.unmake(Waiter::Endpoint(id.clone()), LinkOwner::Endpoint(id.clone()));
         if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) {
             endpoint.stage = Stage::Unmaking;
@@ -378,7 +379,7 @@ impl Desk<'_> {
     }
 
     /// DeleteEndpoint: answered when its link is gone.
-    pub(super) fn delete_endpoint(&mut self, now: Now, id: RequestId, name: &DockerId) -> Next {
+    pub(super) fn delete_endpoint(&mut self, now: Now, id: RequestId, name: &DoorId) -> Next {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else {
             self.forget_unread(now, DockerKey::Endpoint(name.clone()));
             return Ok(NetworkAnswer::Done).into();
@@ -390,7 +391,7 @@ impl Desk<'_> {
     }
 
     /// Ends an endpoint, as soon as what is under way is over.
-    pub(super) fn end_endpoint(&mut self, now: Now, id: &DockerId) {
+    pub(super) fn end_endpoint(&mut self, now: Now, id: &DoorId) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         endpoint.ends = true;
         match endpoint.stage {
@@ -410,16 +411,16 @@ impl Desk<'_> {
     }
 
     /// Forgets an endpoint whose link is not there, gives back what was leased for it, and answers who waits.
-    fn forget_and_answer(&mut self, now: Now, id: &DockerId, failure: Option<Failure>) {
+    fn forget_and_answer(&mut self, now: Now, id: &DoorId, failure: Option<Failure>) {
         self.forget_endpoint_record(now, id);
         self.endpoint_over(id, failure.map_or(Ok(()), Err));
     }
 
-    pub(super) fn forget_endpoint(&mut self, now: Now, id: &DockerId) {
+    pub(super) fn forget_endpoint(&mut self, now: Now, id: &DoorId) {
         self.forget_and_answer(now, id, None);
     }
 
-    fn forget_endpoint_record(&mut self, now: Now, id: &DockerId) {
+    fn forget_endpoint_record(&mut self, now: Now, id: &DoorId) {
         if let Some(Source::Leased(attachment)) = self.drop_endpoint_record(id)
             && self.docker.endpoints.leased_by(&attachment).next().is_none()
             && let Some(holder) = self.registry.holding(&attachment).map(Holding::id)
@@ -429,7 +430,7 @@ impl Desk<'_> {
     }
 
     /// Forgets what is known of an endpoint, and returns where its address came from.
-    fn drop_endpoint_record(&mut self, id: &DockerId) -> Option<Source> {
+    fn drop_endpoint_record(&mut self, id: &DoorId) -> Option<Source> {
         let endpoint = self.docker.endpoints.by_id.get_mut(id)?;
         let record = endpoint.record.take()?;
         if std::mem::take(&mut endpoint.written) {
@@ -439,7 +440,7 @@ impl Desk<'_> {
     }
 
     /// Answers who waits for an endpoint that is no more.
-    fn endpoint_over(&mut self, id: &DockerId, result: Result<(), Failure>) {
+    fn endpoint_over(&mut self, id: &DoorId, result: Result<(), Failure>) {
         let Some(endpoint) = self.docker.endpoints.by_id.remove(id) else { return };
         self.time_strays();
         for call in endpoint.creating {
@@ -451,7 +452,7 @@ impl Desk<'_> {
     }
 
     /// Removes a call that waits for an endpoint, and ends an endpoint that no call waits for any more.
-    pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DockerId) {
+    pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DoorId) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else { return };
         let was_creating = endpoint.creating.contains(&id);
         endpoint.creating.retain(|call| *call != id);
@@ -465,7 +466,7 @@ impl Desk<'_> {
     pub(super) fn join(
         &mut self,
         now: Now,
-        (network, endpoint): (&DockerId, &DockerId),
+        (network, endpoint): (&DoorId, &DoorId),
         sandbox: &str,
     ) -> Result<NetworkAnswer, NetworkFault> {
         self.docker.endpoints.enter(endpoint, sandbox)?;
@@ -476,7 +477,7 @@ impl Desk<'_> {
 
     /// Returns what Docker should do with the link. It is told only the routes that the default route needs: a route that is
     /// already there, or contains the subnet of another network, would keep the container from starting.
-    fn joined(&self, now: Now, network: &DockerId, id: &DockerId) -> Result<NetworkAnswer, NetworkFault> {
+    fn joined(&self, now: Now, network: &DoorId, id: &DoorId) -> Result<NetworkAnswer, NetworkFault> {
         let network = self.docker.wired.networks.get(network)?;
         let is_good = |endpoint: &&Endpoint| endpoint.stage == Stage::There && !endpoint.is_ending();
         let record = self.docker.endpoints.by_id.get(id).filter(is_good).and_then(|endpoint| endpoint.record.as_ref());

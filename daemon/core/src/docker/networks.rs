@@ -8,7 +8,9 @@ use super::Desk;
 use super::desk::Waiter;
 use super::jobs::{NetworkChange, Next};
 use crate::effect::{NetworkAnswer, NetworkCall, OpId, RequestId};
-use crate::network::{DockerId, LinkOwner, NetworkFault, NetworkRecord, Networks, Wiring};
+use crate::identity::DoorId;
+use crate::link::own::LinkOwner;
+use crate::network::{NetworkFault, NetworkRecord, Networks, Wiring};
 use crate::record::{Change, DockerKey};
 use crate::time::Now;
 
@@ -20,11 +22,11 @@ const MOST_ANSWERED: usize = 16;
 pub(super) struct Wired {
     pub(super) networks: Networks,
     /// Those that are durable.
-    kept: BTreeSet<DockerId>,
+    kept: BTreeSet<DoorId>,
     /// What the store has and could not be read.
     pub(super) unread: BTreeSet<DockerKey>,
     /// The calls that made a network and were answered last, with that. Such an answer may cross its caller's end.
-    answered: VecDeque<(RequestId, DockerId)>,
+    answered: VecDeque<(RequestId, DoorId)>,
 }
 
 impl Wired {
@@ -47,7 +49,7 @@ impl Wired {
     }
 
     /// Records that the store has a network, which whoever made it is answered now.
-    pub(super) fn is_kept(&mut self, id: RequestId, network: &DockerId) {
+    pub(super) fn is_kept(&mut self, id: RequestId, network: &DoorId) {
         if !self.kept.insert(network.clone()) {
             // Another call about it was answered before.
             return self.docker_knows(network);
@@ -59,13 +61,13 @@ impl Wired {
     }
 
     /// Forgets a network, as the store has.
-    pub(super) fn forget(&mut self, network: &DockerId) {
+    pub(super) fn forget(&mut self, network: &DoorId) {
         self.networks.remove(network);
         self.kept.remove(network);
     }
 
     /// Records that Docker knows a network: it has said something of it, or has had another answer.
-    fn docker_knows(&mut self, network: &DockerId) {
+    fn docker_knows(&mut self, network: &DoorId) {
         self.answered.retain(|(_, answered)| answered != network);
     }
 }
@@ -125,7 +127,7 @@ impl Desk<'_> {
     }
 
     /// Forgets a network. dockerd deletes none that has endpoints.
-    fn delete_network(&mut self, now: Now, id: RequestId, network: &DockerId) -> Next {
+    fn delete_network(&mut self, now: Now, id: RequestId, network: &DoorId) -> Next {
         let Ok(record) = self.docker.wired.networks.get(network).cloned() else {
             self.forget_unread(now, DockerKey::Network(network.clone()));
             return Ok(NetworkAnswer::Done).into();

@@ -14,7 +14,9 @@ use super::desk::{Key, Waiter};
 use super::endpoints::Endpoint;
 use crate::backoff::Backoff;
 use crate::effect::{Outcome, Why};
-use crate::network::{DockerId, EndpointRecord, LinkOwner, MacvlanMode, Mode, OwnLinks, Source, Wiring, is_in_network};
+use crate::identity::DoorId;
+use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
+use crate::network::{EndpointRecord, Mode, Source, Wiring, is_in_network};
 use crate::pool::SLOW_START;
 use crate::record::{Change, DockerKey, DockerRecord};
 use crate::registry::Holding;
@@ -198,7 +200,7 @@ impl Desk<'_> {
 
     /// Lets the wait for a container begin anew: Docker is about to move the link of this endpoint. The host may have slept since it
     /// was made.
-    pub(super) fn begin_stray_again(&mut self, now: Now, id: &DockerId) {
+    pub(super) fn begin_stray_again(&mut self, now: Now, id: &DoorId) {
         let endpoint = self.docker.endpoints.by_id.get_mut(id);
         if let Some(since) = endpoint.and_then(|endpoint| endpoint.stray.as_mut()) {
             *since = now.boot;
@@ -244,7 +246,7 @@ impl Desk<'_> {
     }
 
     /// Gives the interface of an endpoint as long to be found as its link may wait in the host's namespace.
-    pub(super) fn await_container(&mut self, now: Now, id: &DockerId) {
+    pub(super) fn await_container(&mut self, now: Now, id: &DoorId) {
         let record = self.docker.endpoints.by_id.get(id).and_then(Endpoint::waits);
         let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id()));
         lease.into_iter().for_each(|lease| self.registry.await_interface_for(now, lease, SLOW_START));
@@ -252,7 +254,7 @@ impl Desk<'_> {
 
     /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by now,
     /// or went with that; or its link is gone.
-    fn await_inside(&mut self, now: Now, id: &DockerId) {
+    fn await_inside(&mut self, now: Now, id: &DoorId) {
         let Some(record) = self.docker.endpoints.by_id.get(id).and_then(Endpoint::rests) else { return };
         // One that dockerd forgot says nothing of the container for which the same lease waits with another endpoint.
         let has_its_lease = |other: &EndpointRecord| (other.mac, &other.source) == (record.mac, &record.source);

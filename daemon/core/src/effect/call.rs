@@ -13,10 +13,10 @@ use crate::dhcpv4::profile::Wanted;
 use crate::failure::Failure;
 use crate::grant::Grant;
 use crate::grant::policy::Policy;
-use crate::identity::{Attachment, ClientIdRule, Identity, Lan};
+use crate::identity::{Attachment, ClientIdRule, DoorId, Identity, Lan};
 use crate::limits::Limits;
 use crate::link::{Link, Place};
-use crate::network::{DockerId, EndpointRecord, NetworkFault, NetworkRecord};
+use crate::network::{EndpointRecord, NetworkFault, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
 use crate::profile::Profile;
 use crate::tenure::Tenure;
@@ -111,19 +111,19 @@ pub enum NetworkCall {
     /// Keep a network, which dockerd names only once.
     Create(Box<NetworkRecord>),
     /// Forget a network. Success too if it is not known.
-    Delete(DockerId),
+    Delete(DoorId),
     /// What was said about a network when it was created?
-    Find(DockerId),
+    Find(DoorId),
     /// Make an endpoint's link, and lease an address if Docker has none.
     CreateEndpoint(Box<EndpointRequest>),
     /// Delete an endpoint and its link. Success too if it is not known.
-    DeleteEndpoint(DockerId),
+    DeleteEndpoint(DoorId),
     /// What is an endpoint's link called, and what should be put on it? Docker is about to move it.
     Join {
         /// The network.
-        network: DockerId,
+        network: DoorId,
         /// The endpoint.
-        endpoint: DockerId,
+        endpoint: DoorId,
         /// What Docker calls the container's namespace, or nothing.
         sandbox: String,
     },
@@ -147,9 +147,9 @@ impl NetworkCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointRequest {
     /// Its name.
-    pub id: DockerId,
+    pub id: DoorId,
     /// Its network.
-    pub network: DockerId,
+    pub network: DoorId,
     /// The Ethernet address of its link.
     pub mac: Mac,
     /// Its address.

@@ -2,7 +2,7 @@
 
 use crate::effect::{Answer, OpId, Outcome, RequestId};
 use crate::identity::Attachment;
-use crate::network::LinkOwner;
+use crate::link::own::LinkOwner;
 
 /// What concerns whoever is above.
 #[derive(Debug)]

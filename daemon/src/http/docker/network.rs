@@ -13,7 +13,9 @@ use leasehold_api::docker::network::{
 use leasehold_api::docker::{MAC_ADDRESS, Released};
 use leasehold_api::to_json;
 use leasehold_core::effect::{Add, Call, EndpointAddress, EndpointRequest, NetworkCall};
-use leasehold_core::network::{DockerId, LONGEST_NAME, Mode, NetworkRecord, in_network};
+use leasehold_core::identity::DoorId;
+use leasehold_core::link::own::LONGEST_NAME;
+use leasehold_core::network::{Mode, NetworkRecord, in_network};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use serde_json::{Value, json};
@@ -127,8 +129,9 @@ fn asked(call: NetworkCall, about: &str, shape: Shape) -> Asked {
     Asked::Core { call: Call::Network(call), form: Form::new(about, shape) }
 }
 
-fn id(key: &str, text: &str) -> Result<DockerId, Refused> {
-    DockerId::try_from(text.to_owned()).map_err(|bad| refused(format!("{key} {}: {bad}", quoted(text))))
+fn id(key: &str, text: &str) -> Result<DoorId, Refused> {
+    let refuse = |_| refused(format!("{key} {}: not a Docker id (1 to 64 letters and digits)", quoted(text)));
+    DoorId::try_from(text.to_owned()).map_err(refuse)
 }
 
 /// Reads the network that is asked for.
@@ -243,7 +246,7 @@ pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Ho
 }
 
 /// Returns the ADD for an endpoint to which no IPAM driver gave an address.
-fn add(id: &DockerId, mac: Mac, chosen: bool, network: &NetworkRecord, host: &Host<'_>) -> Result<Add, Refused> {
+fn add(id: &DoorId, mac: Mac, chosen: bool, network: &NetworkRecord, host: &Host<'_>) -> Result<Add, Refused> {
     let shared = network.wiring.mode == Mode::Ipvlan;
     let endpoint = Endpoint {
         within: in_network(network.id.short()),

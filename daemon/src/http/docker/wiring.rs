@@ -18,7 +18,8 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use leasehold_api::docker;
-use leasehold_core::network::{LONGEST_NAME, MacvlanMode, Mode, Wiring};
+use leasehold_core::link::own::{LONGEST_NAME, MacvlanMode};
+use leasehold_core::network::{Mode, Wiring};
 
 use super::super::named::is_link_name;
 use super::lease::{Flag, LeaseOptions};

@@ -10,11 +10,10 @@ use leasehold_core::effect::{
     Add, Answer, Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall,
 };
 use leasehold_core::grant::policy::Policy;
-use leasehold_core::identity::{Attachment, Lan};
+use leasehold_core::identity::{Attachment, DoorId, Lan};
+use leasehold_core::link::own::MacvlanMode;
 use leasehold_core::link::{LinkCause, Place};
-use leasehold_core::network::{
-    DockerId, EndpointRecord, MacvlanMode, Mode, NetworkFault, NetworkRecord, Source, Wiring,
-};
+use leasehold_core::network::{EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring};
 use leasehold_core::pool;
 use leasehold_core::profile::Profile;
 use leasehold_core::time::WallTime;
@@ -81,8 +80,8 @@ fn network(options: &str) -> NetworkRecord {
     made(&create(options))
 }
 
-fn id(text: &str) -> DockerId {
-    DockerId::try_from(text.to_owned()).unwrap()
+fn id(text: &str) -> DoorId {
+    DoorId::try_from(text.to_owned()).unwrap()
 }
 
 /// The body that makes an endpoint, whose interface and options are these.

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use leasehold_core::network::{LinkKind, MacvlanMode};
+use leasehold_core::link::own::{LinkKind, MacvlanMode};
 use leasehold_core::wire::Mac;
 use netlink_packet_core::NlasIterator;
 use netlink_packet_route::AddressFamily;

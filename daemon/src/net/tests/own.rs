@@ -1,8 +1,9 @@
 //! Our own links in the host's namespace.
 
 use leasehold_core::effect::Outcome;
+use leasehold_core::identity::DoorId;
+use leasehold_core::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
 use leasehold_core::link::{KernelEvent, LinkCause, Target};
-use leasehold_core::network::{DockerId, LinkKind, LinkOwner, MacvlanMode, OwnLink};
 use leasehold_core::wire::Mac;
 
 use super::lab::{Lab, Netns, STORE, in_lab, in_lab_beside, make_bridge};
@@ -17,7 +18,7 @@ fn ip(arguments: &str) -> String {
 }
 
 fn endpoint() -> LinkOwner {
-    LinkOwner::Endpoint(DockerId::try_from(ID.to_owned()).unwrap())
+    LinkOwner::Endpoint(DoorId::try_from(ID.to_owned()).unwrap())
 }
 
 fn vlan() -> OwnLink {
@@ -231,7 +232,7 @@ fn a_link_that_carries_none_is_named_with_what_is_in_the_way() {
         make_bridge("br0");
         let alone = link(LinkKind::Macvlan(MacvlanMode::Passthru), "host0");
         lab.make(alone).await.unwrap();
-        let owner = LinkOwner::Endpoint(DockerId::try_from("5f00aa00bb00".to_owned()).unwrap());
+        let owner = LinkOwner::Endpoint(DoorId::try_from("5f00aa00bb00".to_owned()).unwrap());
         let other = OwnLink { owner, mac: Some(Mac([2, 0, 0, 0, 0, 0x1c])), ..macvlan() };
         let error = lab.make(other.clone()).await.unwrap_err().to_string();
         assert!(error.contains("host0 to itself (-o macvlan_mode=passthru)"), "{error}");

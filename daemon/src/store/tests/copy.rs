@@ -89,7 +89,7 @@ fn pool() -> PoolRecord {
 
 fn network() -> NetworkRecord {
     NetworkRecord {
-        id: DockerId::try_from("4f00".to_owned()).unwrap(),
+        id: DoorId::try_from("4f00".to_owned()).unwrap(),
         definition: "parent=eth0".to_owned(),
         wiring: Wiring { mode: Mode::Ipvlan, on: "eth0".to_owned(), vlan: 0, mtu: None },
         gateway: None,
@@ -102,7 +102,7 @@ fn network() -> NetworkRecord {
 
 fn endpoint() -> EndpointRecord {
     EndpointRecord {
-        id: DockerId::try_from("e000".to_owned()).unwrap(),
+        id: DoorId::try_from("e000".to_owned()).unwrap(),
         network: network().id,
         mac: Mac([2, 0, 0, 0, 0, 1]),
         address: "192.0.2.7/24".parse().unwrap(),

@@ -13,11 +13,10 @@ use leasehold_core::effect::{
     Add, Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, RequestId,
 };
 use leasehold_core::grant::Grant;
-use leasehold_core::identity::Attachment;
+use leasehold_core::identity::{Attachment, DoorId};
 use leasehold_core::link::LinkRoute;
-use leasehold_core::network::{
-    DockerId, EndpointRecord, MacvlanMode, Mode, NetworkFault, NetworkRecord, Source, Wiring,
-};
+use leasehold_core::link::own::MacvlanMode;
+use leasehold_core::network::{EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring};
 use leasehold_core::record::{DockerKey, DockerRecord, Record, RecordState};
 use leasehold_core::time::{Instant, WallTime};
 
@@ -65,9 +64,9 @@ pub(in crate::world) struct Wired {
     created: Vec<u32>,
     /// Networks that the daemon may have without dockerd: its call broke or was one of two, or the daemon ended before it heard
     /// that dockerd had given up, and had that written.
-    pub(super) forgotten: BTreeSet<DockerId>,
+    pub(super) forgotten: BTreeSet<DoorId>,
     /// The endpoints that were created and are not forgotten, whose they are, and whether they are ending.
-    endpoints: BTreeMap<DockerId, (Attachment, bool)>,
+    endpoints: BTreeMap<DoorId, (Attachment, bool)>,
     /// How many were requested.
     asked: u64,
     /// When the last change of such links is carried out, and when the daemon hears the last news of them.
@@ -96,19 +95,19 @@ impl Wired {
     }
 
     /// Returns whose an endpoint is, if dockerd has it and has not asked for its end.
-    pub(in crate::world) fn has(&self, id: &DockerId) -> Option<&Attachment> {
+    pub(in crate::world) fn has(&self, id: &DoorId) -> Option<&Attachment> {
         self.endpoints.get(id).filter(|(_, ends)| !ends).map(|(attachment, _)| attachment)
     }
 
     /// Returns the name of a LAN's network. Each one that is created has another name.
-    pub(super) fn network_id(&self, lan: usize) -> DockerId {
-        DockerId::try_from(format!("{:06x}{lan:06x}{:052x}", self.created[lan], 0)).expect("64 digits are an id")
+    pub(super) fn network_id(&self, lan: usize) -> DoorId {
+        DoorId::try_from(format!("{:06x}{lan:06x}{:052x}", self.created[lan], 0)).expect("64 digits are an id")
     }
 
-    pub(super) fn new_endpoint(&mut self) -> DockerId {
+    pub(super) fn new_endpoint(&mut self) -> DoorId {
         self.asked += 1;
         let text = format!("{:012x}{:052x}", self.asked, 0);
-        DockerId::try_from(text).expect("64 digits are an id")
+        DoorId::try_from(text).expect("64 digits are an id")
     }
 
     /// The daemon knows none of the networks any more.
@@ -399,7 +398,7 @@ impl World {
         self.ask(index, role, call, patience)
     }
 
-    fn created(&mut self, index: usize, id: DockerId) {
+    fn created(&mut self, index: usize, id: DoorId) {
         self.stats.count("endpoints created");
         let attachment = self.actors[index].attachment.clone();
         self.wired.endpoints.insert(id, (attachment, false));
@@ -575,7 +574,7 @@ impl World {
         }
     }
 
-    pub(super) fn record_of_endpoint(&self, id: &DockerId) -> Option<&EndpointRecord> {
+    pub(super) fn record_of_endpoint(&self, id: &DoorId) -> Option<&EndpointRecord> {
         match self.store.docker.get(&DockerKey::Endpoint(id.clone()))? {
             DockerRecord::Endpoint(record) => Some(record),
             DockerRecord::Pool(_) | DockerRecord::Network(_) | DockerRecord::Unread(_) => None,

@@ -1,7 +1,8 @@
 //! The end of Docker's networks of our own driver: what is left of them in quiet, and once dockerd has deleted them.
 
 use leasehold_core::effect::{Answer, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
-use leasehold_core::network::{LinkOwner, Source};
+use leasehold_core::link::own::LinkOwner;
+use leasehold_core::network::Source;
 use leasehold_core::record::{DockerKey, DockerRecord};
 use leasehold_core::wire::Mac;
 

@@ -5,19 +5,19 @@ use std::time::Duration;
 use super::{Job, Next};
 use crate::docker::Desk;
 use crate::effect::{Answer, Failure, RequestId};
-use crate::network::DockerId;
+use crate::identity::DoorId;
 use crate::time::Now;
 
 /// A call that waits for an endpoint.
 #[derive(Debug)]
 pub(in crate::docker) struct EndpointCall {
-    endpoint: DockerId,
+    endpoint: DoorId,
     /// For how long.
     limit: Duration,
 }
 
 impl EndpointCall {
-    pub(in crate::docker) fn begin(desk: &mut Desk<'_>, now: Now, id: RequestId, endpoint: &DockerId, limit: Duration) {
+    pub(in crate::docker) fn begin(desk: &mut Desk<'_>, now: Now, id: RequestId, endpoint: &DoorId, limit: Duration) {
         desk.time_call(id, now.boot + limit);
         desk.call_goes_on(id, Next::Waits(Job::Endpoint(Self { endpoint: endpoint.clone(), limit })));
     }

@@ -9,11 +9,10 @@ use crate::effect::{
     Call, ClientIdRule, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, RequestId, StoreCause,
 };
 use crate::grant::policy::Policy;
-use crate::identity::ClientId;
+use crate::identity::{ClientId, DoorId};
+use crate::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
 use crate::link::{KernelEvent, Place};
-use crate::network::{
-    DockerId, LinkKind, LinkOwner, MacvlanMode, Mode, NetworkFault, NetworkRecord, OwnLink, Source, Wiring,
-};
+use crate::network::{Mode, NetworkFault, NetworkRecord, Source, Wiring};
 use crate::time::WallTime;
 use crate::wire::Mac;
 
@@ -24,8 +23,8 @@ const STRAY: f64 = 600.0;
 /// The same for one that has come back from there.
 const BACK: f64 = 60.0;
 
-pub(super) fn id(text: &str) -> DockerId {
-    DockerId::try_from(text.to_owned()).unwrap()
+pub(super) fn id(text: &str) -> DoorId {
+    DoorId::try_from(text.to_owned()).unwrap()
 }
 
 pub(super) fn network(name: &str) -> NetworkRecord {

@@ -56,7 +56,7 @@ fn of_two_endpoints_that_are_started_with_one_ethernet_address_the_last_has_it()
     let create = rig.create_endpoint("e2", OWN);
     assert!(matches!(rig.answers[&create], Answer::Network(NetworkAnswer::Endpoint(_))), "{:?}", rig.answers);
     let links: Vec<_> = rig.wired.links.keys().cloned().collect();
-    assert_eq!(links, [crate::network::LinkOwner::Endpoint(id("e2"))]);
+    assert_eq!(links, [crate::link::own::LinkOwner::Endpoint(id("e2"))]);
     rig.delete_endpoint("e1");
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "it is not the first one's to give back");

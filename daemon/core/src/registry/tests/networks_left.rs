@@ -7,8 +7,8 @@ use super::networks::{OWN, endpoint, id, in_vlan};
 use super::rig::*;
 use crate::effect::{Call, NetworkAnswer, NetworkCall, RequestId};
 use crate::event::EventKind;
+use crate::link::own::{LinkOwner, OwnLink};
 use crate::link::{KernelEvent, Place};
-use crate::network::{LinkOwner, OwnLink};
 
 /// What goes wrong, once.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use super::rig::*;
 use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
 use crate::link::KernelEvent;
 use crate::link::Link;
-use crate::network::LinkOwner;
+use crate::link::own::LinkOwner;
 use crate::pool;
 
 /// For how long a link that has not been in a container yet may be in the host's namespace, in seconds.

@@ -12,8 +12,8 @@ use crate::effect::{
 };
 use crate::event::Event;
 use crate::identity::ClientId;
+use crate::link::own::OwnLinks;
 use crate::link::{Cookie, KernelEvent};
-use crate::network::OwnLinks;
 use crate::range::{NoAddress, Said, Sets};
 use crate::record::{RangeChange, RangeRecord};
 use crate::time::WallTime;

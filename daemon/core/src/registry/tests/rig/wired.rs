@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
-use crate::network::{DockerId, EndpointRecord, LinkOwner, NetworkRecord, OwnLink, OwnLinks};
+use crate::identity::DoorId;
+use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
+use crate::network::{EndpointRecord, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
 use crate::record::{DockerKey, DockerRecord};
 
@@ -11,8 +13,8 @@ use crate::record::{DockerKey, DockerRecord};
 #[derive(Default)]
 pub(in super::super) struct Wired {
     pub(in super::super) pools: BTreeMap<PoolId, PoolRecord>,
-    pub(in super::super) networks: BTreeMap<DockerId, NetworkRecord>,
-    pub(in super::super) endpoints: BTreeMap<DockerId, EndpointRecord>,
+    pub(in super::super) networks: BTreeMap<DoorId, NetworkRecord>,
+    pub(in super::super) endpoints: BTreeMap<DoorId, EndpointRecord>,
     /// What the store holds that cannot be read.
     pub(in super::super) unread: Vec<DockerKey>,
     /// The links in the host's namespace.
