@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use leasehold_core::Core;
 use leasehold_core::effect::{Adoptee, Answer, Call, Effect, ExchangeId, Input, Outcome, RequestId};
-use leasehold_core::record::{BindingId, DockerRecord, RangeRecord, Record};
+use leasehold_core::record::{BindingId, DoorRecord, RangeRecord, Record};
 use leasehold_core::registry::Config;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -147,7 +147,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     let control = UnixListener::from_std(control).map_err(StartError::io("listen"))?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
-    let (store, Stored { records, docker, ranges }) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
+    let (store, Stored { records, doors, ranges }) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
     info!(state_dir = %settings.state_dir.display(), records = records.len(), "store open");
     let pid_file = match settings.pid_file.as_deref().map(PidFile::write).transpose() {
         // Leases matter more than a file that says who holds them.
@@ -166,7 +166,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     };
     adopting.leave(!adoptees.is_empty());
     let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
-    let ran = driver.run(sources, control, Known { records, docker, ranges, adoptees }).await;
+    let ran = driver.run(sources, control, Known { records, doors, ranges, adoptees }).await;
     pid_file.into_iter().for_each(PidFile::remove);
     adopting.leave(ran? > 0);
     Ok(())
@@ -175,7 +175,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
 /// What is known at the start.
 struct Known {
     records: Vec<(BindingId, Record)>,
-    docker: Vec<DockerRecord>,
+    doors: Vec<DoorRecord>,
     ranges: Vec<RangeRecord>,
     adoptees: Vec<Adoptee>,
 }
@@ -308,11 +308,11 @@ impl Driver {
     /// Starts the core, accepts callers, and loops until a signal; then stops in order. Returns how many containers still have
     /// to be adopted.
     async fn run(mut self, mut sources: Sources, control: UnixListener, known: Known) -> Result<usize, StartError> {
-        let Known { records, docker, ranges, adoptees } = known;
+        let Known { records, doors, ranges, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
         self.feed(Input::Ranges { boot: boot.clone(), records: ranges });
-        self.feed(Input::Start { boot, records, docker, spooled, adoptees });
+        self.feed(Input::Start { boot, records, doors, spooled, adoptees });
         self.drain().await;
         self.publisher.sweep();
         self.listen(Protocol::Control, control);

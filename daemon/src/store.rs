@@ -7,7 +7,7 @@
 
 mod commits;
 mod copy;
-mod docker;
+mod doors;
 mod ends;
 mod file;
 pub(crate) mod journal;
@@ -24,7 +24,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use leasehold_core::effect::{OpId, StoreCause};
-use leasehold_core::record::{BindingId, Change, DockerRecord, RangeRecord, Record};
+use leasehold_core::record::{BindingId, Change, DoorRecord, RangeRecord, Record};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
@@ -122,8 +122,8 @@ enum Job {
 pub(crate) struct Stored {
     /// The bindings.
     pub(crate) records: Vec<(BindingId, Record)>,
-    /// What is kept for Docker.
-    pub(crate) docker: Vec<DockerRecord>,
+    /// What front doors keep.
+    pub(crate) doors: Vec<DoorRecord>,
     /// What attachments have from local ranges.
     pub(crate) ranges: Vec<RangeRecord>,
 }
@@ -132,8 +132,8 @@ impl Stored {
     /// Returns what a copy has of all this.
     fn copied(&self) -> Vec<Change> {
         let leases = self.records.iter().map(|(id, record)| Change::Put(*id, Box::new(record.clone())));
-        let docker = self.docker.iter().map(|record| Change::PutDocker(Box::new(record.clone())));
-        leases.chain(docker).filter_map(|change| change.copied()).collect()
+        let doors = self.doors.iter().map(|record| Change::PutDoor(Box::new(record.clone())));
+        leases.chain(doors).filter_map(|change| change.copied()).collect()
     }
 }
 

@@ -100,8 +100,8 @@ impl<'a> Life<'a> {
         let spooled = (0..life.script.u8() % 3).map(|_| (life.request_id(), life.del())).collect();
         let drawn = life.script.u8();
         let adoptees = (0..drawn % 3).map(|_| life.adoptee()).collect();
-        let docker = (0..drawn / 100).map(|_| life.docker_record()).collect();
-        life.input(Input::Start { boot: BootId("now".to_owned()), records, docker, spooled, adoptees });
+        let doors = (0..drawn / 100).map(|_| life.docker_record()).collect();
+        life.input(Input::Start { boot: BootId("now".to_owned()), records, doors, spooled, adoptees });
         life
     }
 

@@ -7,8 +7,9 @@ use std::fmt::{self, Write};
 use std::net::IpAddr;
 
 use leasehold_core::effect::{Answer, Failure, RequestId};
+use leasehold_core::identity::DoorId;
 use leasehold_core::link::Step;
-use leasehold_core::record::{Change, DockerKey, RecordState};
+use leasehold_core::record::{Change, DoorKey, RecordState};
 
 use crate::kernel::At;
 use crate::subject::container;
@@ -98,8 +99,8 @@ impl Digest {
                     self.line(format_args!("{at} {word} {} {who} {address} {server} {start} {times:?}", id.0));
                 }
                 Change::Remove(id) => self.line(format_args!("{at} removed {}", id.0)),
-                Change::PutDocker(record) => self.line(format_args!("{at} {}", key_of(&record.key()))),
-                Change::RemoveDocker(key) => self.line(format_args!("{at} removed {}", key_of(key))),
+                Change::PutDoor(record) => self.line(format_args!("{at} {}", key_of(&record.key))),
+                Change::RemoveDoor(key) => self.line(format_args!("{at} removed {}", key_of(key))),
                 Change::Range(_) => {}
                 Change::Note(event) => {
                     let address = event.address.map(|address| address.to_string()).unwrap_or_default();
@@ -176,10 +177,8 @@ fn code_of(answer: &Answer) -> u32 {
     }
 }
 
-fn key_of(key: &DockerKey) -> String {
-    match key {
-        DockerKey::Pool(id) => format!("pool {id}"),
-        DockerKey::Network(id) => format!("network {id}"),
-        DockerKey::Endpoint(id) => format!("endpoint {id}"),
-    }
+/// Returns what a record of a door is, and its name; that of an endpoint or a network as people see it.
+fn key_of(DoorKey { table, name }: &DoorKey) -> String {
+    let seen = if table == "pools" { name } else { &name[..name.len().min(DoorId::SHORT)] };
+    format!("{} {seen}", table.trim_end_matches('s'))
 }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use leasehold_core::docker::{DockerKey, DockerRecord};
 use leasehold_core::effect::OpId;
 use leasehold_core::event::{Event, EventKind};
-use leasehold_core::record::{BindingId, Change, DockerKey, DockerRecord, Record, RecordState};
+use leasehold_core::record::{BindingId, Change, Record, RecordState};
 
 /// A store that outlives the daemon.
 #[derive(Debug, Default)]
@@ -49,8 +50,11 @@ impl Store {
                     self.past.remove(&id);
                 }
                 Change::Note(event) => self.events.push(*event),
-                Change::PutDocker(record) => _ = self.docker.insert(record.key(), *record),
-                Change::RemoveDocker(key) => _ = self.docker.remove(&key),
+                Change::PutDoor(record) => {
+                    let record = DockerRecord::read(&record).expect("what a daemon writes it reads");
+                    self.docker.insert(record.key(), record);
+                }
+                Change::RemoveDoor(key) => self.docker.retain(|of, _| of.kept() != key),
                 Change::Range(_) => {}
             }
         }

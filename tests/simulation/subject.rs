@@ -220,9 +220,9 @@ impl Subject {
             (Mutation::StoreFailureIgnored, Input::Done { op, outcome: Outcome::Persisted(Err(_)) }) => {
                 Some(Input::Done { op, outcome: Outcome::Persisted(Ok(())) })
             }
-            (Mutation::RestartConfirms, Input::Start { boot, records, docker, spooled, adoptees }) => {
+            (Mutation::RestartConfirms, Input::Start { boot, records, doors, spooled, adoptees }) => {
                 let boot = BootId(format!("{}, {}", boot.0, self.seed));
-                Some(Input::Start { boot, records, docker, spooled, adoptees })
+                Some(Input::Start { boot, records, doors, spooled, adoptees })
             }
             (Mutation::DeathIgnored, Input::Kernel(_)) => None,
             (Mutation::BlindnessBelieved, Input::Done { op, outcome: Outcome::Inspected(Err(cause)) })

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::counts::Counts;
-use crate::docker::{Desk, Docker};
+use crate::docker::{self, Desk, Docker};
 use crate::effect::{Call, Effect, ExchangeId, Input, RequestId, Why};
 use crate::identity::Attachment;
 use crate::outbox::Owner;
@@ -30,8 +30,9 @@ impl Core {
     pub fn handle(&mut self, now: Now, input: Input<'_>) {
         self.registry.read_clocks(now);
         match input {
-            Input::Start { boot, records, docker, spooled, adoptees } => {
-                self.desk().recover(docker);
+            Input::Start { boot, mut records, doors, spooled, adoptees } => {
+                records.iter_mut().for_each(|(_, record)| docker::complete(record));
+                self.desk().recover(doors);
                 self.registry.recover_all(now, boot, records);
                 self.desk().give_back_those_without_endpoint(now);
                 spooled.into_iter().for_each(|(id, call)| self.request(now, id, call));

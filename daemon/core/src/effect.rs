@@ -28,7 +28,7 @@ use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{
     Cookie, Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target,
 };
-use crate::record::{BindingId, Change, DockerRecord, RangeRecord, Record};
+use crate::record::{BindingId, Change, DoorRecord, RangeRecord, Record};
 use crate::silence::Survey;
 use crate::time::BootId;
 use crate::wire::Mac;
@@ -55,8 +55,8 @@ pub enum Input<'a> {
         boot: BootId,
         /// All bindings that the store holds.
         records: Vec<(BindingId, Record)>,
-        /// What it holds for Docker.
-        docker: Vec<DockerRecord>,
+        /// What it holds for front doors.
+        doors: Vec<DoorRecord>,
         /// Calls that came while no daemon ran. They are answered like any other; the shell forgets a call when it is answered
         /// with success.
         spooled: Vec<(RequestId, Call)>,

@@ -19,7 +19,7 @@
 //! };
 //! let mut core = Core::new(Config::default(), 1);
 //! let boot = BootId("2f1c".to_owned());
-//! core.handle(at(1), Input::Start { boot, records: Vec::new(), docker: Vec::new(), spooled: Vec::new(), adoptees: Vec::new() });
+//! core.handle(at(1), Input::Start { boot, records: Vec::new(), doors: Vec::new(), spooled: Vec::new(), adoptees: Vec::new() });
 //!
 //! // A runtime deletes an attachment that nobody knows: that succeeds.
 //! let attachment = Attachment::cni("lan", "c1", "eth0");
@@ -55,7 +55,7 @@ pub mod conflict;
 mod core;
 pub mod counts;
 pub mod dhcpv4;
-mod docker;
+pub mod docker;
 pub mod effect;
 pub mod event;
 mod failure;

@@ -10,11 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::dhcpv4::lease::Lease;
 use crate::event::Event;
 use crate::grant::Grant;
-use crate::identity::{Attachment, ClientId, DoorId, Identity, Lan};
+use crate::identity::{Attachment, ClientId, Identity, Lan};
 use crate::link::{Cookie, Link};
-use crate::network::{EndpointRecord, NetworkRecord};
-use crate::pool::{self, PoolId, PoolRecord};
-use crate::profile::{Profile, Wants};
+use crate::profile::Profile;
 use crate::range::Given;
 use crate::time::{BootId, Instant, Now, WallTime};
 
@@ -136,16 +134,6 @@ impl Former {
 }
 
 impl Record {
-    /// Returns what the front door wants of the lease. Earlier daemons did not record that: it went by the door.
-    pub fn wants(&self) -> Wants {
-        match &self.attachment {
-            Attachment::Docker { pool, .. } if self.profile.wants == Wants::default() => {
-                pool::wants(pool.parse().ok().as_ref())
-            }
-            Attachment::Docker { .. } | Attachment::Cni { .. } => self.profile.wants,
-        }
-    }
-
     /// Returns what the wall clock reads at an instant of its boot, if nobody has set it since the record was written.
     pub fn wall_at(&self, instant: Instant) -> WallTime {
         WallTime::from_epoch(self.since.since_epoch() + instant.saturating_since(self.lease.start))
@@ -182,10 +170,10 @@ pub enum Change {
     Remove(BindingId),
     /// Adds an event to the journal. The store numbers it.
     Note(Box<Event>),
-    /// Writes something of Docker's, replacing what was there.
-    PutDocker(Box<DockerRecord>),
-    /// Forgets something of Docker's.
-    RemoveDocker(DockerKey),
+    /// Writes what a front door keeps, replacing what was there.
+    PutDoor(Box<DoorRecord>),
+    /// Forgets what a front door kept.
+    RemoveDoor(DoorKey),
     /// What an attachment has from local ranges.
     Range(RangeChange),
 }
@@ -230,11 +218,11 @@ impl Change {
     /// older than the store, so its leases are to be confirmed.
     pub fn copied(&self) -> Option<Self> {
         match self {
-            Self::Put(id, record) if record.wants().told_once => {
+            Self::Put(id, record) if record.profile.wants.told_once => {
                 Some(Self::Put(*id, Box::new(Record { unconfirmed: true, ..(**record).clone() })))
             }
             Self::Put(..) | Self::Note(_) | Self::Range(_) => None,
-            Self::Remove(_) | Self::PutDocker(_) | Self::RemoveDocker(_) => Some(self.clone()),
+            Self::Remove(_) | Self::PutDoor(_) | Self::RemoveDoor(_) => Some(self.clone()),
         }
     }
 }
@@ -245,47 +233,27 @@ pub fn ended_by(changes: &[Change]) -> Option<BindingId> {
     let ended = |change: &Change| match change {
         Change::Put(id, record) => Some(*id).filter(|_| record.state.is_over()),
         Change::Remove(id) => Some(*id),
-        Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) | Change::Range(_) => None,
+        Change::Note(_) | Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => None,
     };
     let mut others = changes.iter().filter(|change| !matches!(change, Change::Note(_)));
     let binding = others.next().and_then(ended)?;
     others.next().is_none().then_some(binding)
 }
 
-/// Something of Docker's that survives a restart.
+/// Something that a front door keeps beside its leases, in words of its own: only that door's part of the core reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DockerRecord {
-    /// A pool of addresses.
-    Pool(PoolRecord),
-    /// A network of our own driver.
-    Network(NetworkRecord),
-    /// An endpoint of such a network.
-    Endpoint(EndpointRecord),
-    /// A record that is there and cannot be read: a later daemon wrote it, or it is damaged. Only read, never written.
-    Unread(DockerKey),
+pub struct DoorRecord {
+    /// Its key.
+    pub key: DoorKey,
+    /// What it says, as JSON.
+    pub json: String,
 }
 
-/// The key of something of Docker's.
+/// The key of such a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DockerKey {
-    /// A pool of addresses.
-    Pool(PoolId),
-    /// A network of our own driver.
-    Network(DoorId),
-    /// An endpoint of such a network.
-    Endpoint(DoorId),
-}
-
-impl DockerRecord {
-    /// Returns its key.
-    pub fn key(&self) -> DockerKey {
-        match self {
-            Self::Pool(record) => DockerKey::Pool(record.id.clone()),
-            Self::Network(record) => DockerKey::Network(record.id.clone()),
-            Self::Endpoint(record) => DockerKey::Endpoint(record.id.clone()),
-            Self::Unread(key) => key.clone(),
-        }
-    }
+pub struct DoorKey {
+    /// The table of the store that it is in.
+    pub table: String,
+    /// Its name there.
+    pub name: String,
 }

@@ -6,10 +6,10 @@ use tracing::{debug, trace};
 /// Logs an input to the core.
 pub(super) fn input(input: &Input<'_>) {
     match input {
-        Input::Start { boot, records, docker, spooled, adoptees } => {
-            let (records, docker) = (records.len(), docker.len());
+        Input::Start { boot, records, doors, spooled, adoptees } => {
+            let (records, doors) = (records.len(), doors.len());
             let (spooled, adoptees) = (spooled.len(), adoptees.len());
-            debug!(%boot, records, docker, spooled, adoptees, "start");
+            debug!(%boot, records, doors, spooled, adoptees, "start");
         }
         Input::Request { id, call } => debug!(request = id.0, ?call, "asked"),
         Input::HungUp(id) => debug!(request = id.0, "hung up"),

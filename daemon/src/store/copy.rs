@@ -12,12 +12,11 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use leasehold_api::spool;
-use leasehold_core::record::{Change, DockerKey};
-use redb::TableHandle;
+use leasehold_core::record::{Change, DoorKey};
 use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
-use super::{docker, ends};
+use super::ends;
 
 /// The file that is being written.
 const UNFINISHED: &str = "unfinished";
@@ -84,7 +83,7 @@ impl Copied {
         for change in std::mem::take(&mut self.due) {
             let Some(path) = self.path(&change) else { continue };
             let made = match change {
-                Change::Remove(_) | Change::RemoveDocker(_) => remove(&path),
+                Change::Remove(_) | Change::RemoveDoor(_) => remove(&path),
                 change => self.write(&path, &Entry { store: self.store, change }),
             };
             self.warn_once(&path, made);
@@ -110,17 +109,16 @@ impl Copied {
 
     /// Returns the file of the record that a change is about.
     fn path(&self, change: &Change) -> Option<PathBuf> {
-        let docker = |key: &DockerKey| {
-            let (table, name) = docker::place_of(key);
+        let of_door = |DoorKey { table, name }: &DoorKey| {
             let mut hasher = DefaultHasher::new();
             name.hash(&mut hasher);
             // A pool's name is a path, and may be longer than a file's.
-            format!("{}-{:016x}", table.name(), hasher.finish())
+            format!("{table}-{:016x}", hasher.finish())
         };
         let name = match change {
             Change::Put(id, _) | Change::Remove(id) => format!("lease-{}", id.0),
-            Change::PutDocker(record) => docker(&record.key()),
-            Change::RemoveDocker(key) => docker(key),
+            Change::PutDoor(record) => of_door(&record.key),
+            Change::RemoveDoor(key) => of_door(key),
             Change::Note(_) | Change::Range(_) => return None,
         };
         Some(self.directory.join(name))

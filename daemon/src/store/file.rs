@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_core::effect::StoreCause;
 use leasehold_core::event::Event;
-use leasehold_core::record::{BindingId, Change, RangeChange};
+use leasehold_core::record::{BindingId, Change, DoorKey, DoorRecord, RangeChange};
 use redb::backends::InMemoryBackend;
 use redb::{
     Builder, Database, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata, StorageBackend,
@@ -19,9 +19,9 @@ use redb::{
 };
 
 use super::copy::Copied;
-use super::docker;
+use super::doors;
 use super::journal::{self, Reading, Runs};
-use super::named::{self, NamedTable};
+use super::named;
 use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
 use super::ranges;
 use super::{FormatOf, StoreError, Stored};
@@ -64,10 +64,10 @@ pub(super) enum Encoded {
     Remove(u64),
     /// An event.
     Note(Box<Event>),
-    /// What has a name: something of Docker's, or what an attachment has from local ranges.
-    PutNamed(NamedTable, String, Vec<u8>),
+    /// What has a name in a table: what a front door keeps, or what an attachment has from local ranges.
+    PutNamed(String, String, Vec<u8>),
     /// What has a name is removed.
-    RemoveNamed(NamedTable, String),
+    RemoveNamed(String, String),
 }
 
 impl Encoded {
@@ -77,18 +77,17 @@ impl Encoded {
             Change::Put(BindingId(id), record) => Self::Put(id, serde_json::to_vec(&record)?),
             Change::Remove(BindingId(id)) => Self::Remove(id),
             Change::Note(event) => Self::Note(event),
-            Change::PutDocker(record) => {
-                let (table, key) = docker::place_of(&record.key());
-                Self::PutNamed(table, key, docker::encode(&record)?)
+            Change::PutDoor(record) => {
+                let DoorRecord { key: DoorKey { table, name }, json } = *record;
+                Self::PutNamed(table, name, json.into_bytes())
             }
-            Change::RemoveDocker(key) => {
-                let (table, key) = docker::place_of(&key);
-                Self::RemoveNamed(table, key)
-            }
+            Change::RemoveDoor(DoorKey { table, name }) => Self::RemoveNamed(table, name),
             Change::Range(RangeChange::Put(record)) => {
-                Self::PutNamed(ranges::TABLE, record.attachment.to_string(), serde_json::to_vec(&record)?)
+                Self::PutNamed(ranges::TABLE.to_owned(), record.attachment.to_string(), serde_json::to_vec(&record)?)
             }
-            Change::Range(RangeChange::Remove(attachment)) => Self::RemoveNamed(ranges::TABLE, attachment.to_string()),
+            Change::Range(RangeChange::Remove(attachment)) => {
+                Self::RemoveNamed(ranges::TABLE.to_owned(), attachment.to_string())
+            }
         })
     }
 
@@ -449,7 +448,7 @@ fn read(database: &Database, (id, is_new): (u64, bool)) -> Result<Contents, redb
             }
         }
     }
-    let stored = Stored { records, docker: docker::read(&txn)?, ranges: ranges::read(&txn)? };
+    let stored = Stored { records, doors: doors::read(&txn)?, ranges: ranges::read(&txn)? };
     Ok(Contents { stored, unreadable, is_new, id, last_event: journal::last(database)? })
 }
 
@@ -471,8 +470,8 @@ fn make_all(txn: &WriteTransaction, changes: &[Encoded]) -> Result<(), redb::Err
         match change {
             Encoded::Put(id, json) => leases.insert(*id, json.as_slice()).map(drop)?,
             Encoded::Remove(id) => leases.remove(*id).map(drop)?,
-            Encoded::PutNamed(table, key, json) => named::put(txn, *table, key, json)?,
-            Encoded::RemoveNamed(table, key) => named::remove(txn, *table, key)?,
+            Encoded::PutNamed(table, key, json) => named::put(txn, named::table(table), key, json)?,
+            Encoded::RemoveNamed(table, key) => named::remove(txn, named::table(table), key)?,
             Encoded::Note(_) => {}
         }
     }

@@ -1,28 +1,32 @@
 //! Tables of records that have a name, each as JSON.
 
 use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError, WriteTransaction};
-use serde::de::DeserializeOwned;
 
 /// Such a table.
-pub(super) type NamedTable = TableDefinition<'static, &'static str, &'static [u8]>;
+pub(super) type NamedTable<'a> = TableDefinition<'a, &'static str, &'static [u8]>;
+
+/// Returns the table with this name.
+pub(super) const fn table(name: &str) -> NamedTable<'_> {
+    TableDefinition::new(name)
+}
 
 /// Writes a record.
-pub(super) fn put(txn: &WriteTransaction, table: NamedTable, key: &str, json: &[u8]) -> Result<(), redb::Error> {
+pub(super) fn put(txn: &WriteTransaction, table: NamedTable<'_>, key: &str, json: &[u8]) -> Result<(), redb::Error> {
     txn.open_table(table)?.insert(key, json)?;
     Ok(())
 }
 
 /// Removes a record.
-pub(super) fn remove(txn: &WriteTransaction, table: NamedTable, key: &str) -> Result<(), redb::Error> {
+pub(super) fn remove(txn: &WriteTransaction, table: NamedTable<'_>, key: &str) -> Result<(), redb::Error> {
     txn.open_table(table)?.remove(key)?;
     Ok(())
 }
 
 /// Reads all records; none if the file is from a daemon that had no such table.
-pub(super) fn read<T: DeserializeOwned>(
+pub(super) fn read(
     txn: &ReadTransaction,
-    table: NamedTable,
-    mut take: impl FnMut(&str, Result<T, serde_json::Error>),
+    table: NamedTable<'_>,
+    mut take: impl FnMut(&str, &[u8]),
 ) -> Result<(), redb::Error> {
     let rows = match txn.open_table(table) {
         Err(TableError::TableDoesNotExist(_)) => return Ok(()),
@@ -30,7 +34,7 @@ pub(super) fn read<T: DeserializeOwned>(
     };
     for row in rows.iter()? {
         let (key, bytes) = row?;
-        take(key.value(), serde_json::from_slice(bytes.value()));
+        take(key.value(), bytes.value());
     }
     Ok(())
 }

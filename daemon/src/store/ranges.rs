@@ -1,17 +1,17 @@
 //! The table of what attachments have from local ranges, by the attachment's name.
 
 use leasehold_core::record::RangeRecord;
-use redb::{ReadTransaction, TableDefinition};
+use redb::ReadTransaction;
 
-use super::named::{self, NamedTable};
+use super::named;
 
 /// The table.
-pub(super) const TABLE: NamedTable = TableDefinition::new("ranges");
+pub(super) const TABLE: &str = "ranges";
 
 /// Reads all of it. A record that does not parse stays as it is: its address is taken as long as its file is there.
 pub(super) fn read(txn: &ReadTransaction) -> Result<Vec<RangeRecord>, redb::Error> {
     let mut records = Vec::new();
-    named::read(txn, TABLE, |key, parsed| match parsed {
+    named::read(txn, named::table(TABLE), |key, json| match serde_json::from_slice(json) {
         Ok(record) => records.push(record),
         Err(error) => tracing::error!(key, %error, "what it has from a local range does not parse: left as it is"),
     })?;

@@ -5,10 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use leasehold_core::dhcpv4::lease::Lease;
-use leasehold_core::identity::{Attachment, ClientId, DoorId, Identity, Lan};
+use leasehold_core::docker::{DockerKey, DockerRecord};
+use leasehold_core::identity::{Attachment, ClientId, Identity, Lan};
 use leasehold_core::link::{Cookie, Link};
 use leasehold_core::pool::{PoolId, PoolRecord};
-use leasehold_core::record::{DockerKey, DockerRecord, RecordState};
+use leasehold_core::record::{DoorKey, DoorRecord, RecordState};
 use leasehold_core::time::{BootId, Instant, WallTime};
 use leasehold_core::wire::Mac;
 use redb::{Database, TableDefinition};
@@ -204,8 +205,8 @@ fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
     let written = RECORDS.lines().take(112).map(|line| serde_json::from_str(line).unwrap());
     let mut written: Vec<(BindingId, Record)> = written.collect();
     written.sort_by_key(|(id, _)| *id);
-    let (file, Stored { records, docker, .. }) = opened(&dir);
-    assert_eq!((records, docker), (written, Vec::new()));
+    let (file, Stored { records, doors, .. }) = opened(&dir);
+    assert_eq!((records, doors), (written, Vec::new()));
     assert_eq!((file.last_event(), file.is_whole()), (112, true));
     assert!(damaged_files(dir.path()).is_empty());
 }
@@ -223,13 +224,13 @@ fn pools_are_there_after_a_clean_stop_beside_an_earlier_daemons_leases() {
         automatic: true,
         since: WallTime::from_epoch(Duration::from_secs(1)),
     };
-    let put = |definition: &str| Change::PutDocker(Box::new(DockerRecord::Pool(pool(definition))));
+    let put = |definition: &str| DockerRecord::Pool(pool(definition)).put();
     let (store, _, _ends) = open(dir.path());
     store.persist(OpId(1), vec![put("a"), put("b")]);
-    store.persist(OpId(2), vec![Change::RemoveDocker(DockerKey::Pool(pool("a").id))]);
+    store.persist(OpId(2), vec![DockerKey::Pool(pool("a").id).remove()]);
     store.close();
-    let (_, Stored { records, docker, .. }) = opened(&dir);
-    assert_eq!((records.len(), docker), (112, vec![DockerRecord::Pool(pool("b"))]));
+    let (_, Stored { records, doors, .. }) = opened(&dir);
+    assert_eq!((records.len(), doors), (112, vec![DockerRecord::Pool(pool("b")).kept()]));
 }
 
 /// The links that a daemon makes bear its store's name.
@@ -274,7 +275,7 @@ fn a_record_that_does_not_parse_is_kept_aside() {
 }
 
 #[test]
-fn a_record_of_dockers_that_does_not_parse_is_named_and_stays() {
+fn what_a_door_keeps_is_not_read_here_and_stays() {
     let dir = TempDir::new().unwrap();
     let (store, _, _ends) = open(dir.path());
     store.close();
@@ -284,16 +285,16 @@ fn a_record_of_dockers_that_does_not_parse_is_named_and_stays() {
     txn.open_table(networks).unwrap().insert("4f00", b"{\"half\":".as_slice()).unwrap();
     txn.commit().unwrap();
     drop(database);
-    let key = DockerKey::Network(DoorId::try_from("4f00".to_owned()).unwrap());
+    let key = DoorKey { table: "networks".to_owned(), name: "4f00".to_owned() };
     for _ in 0..2 {
-        let (file, Stored { docker, .. }) = opened(&dir);
-        assert_eq!(docker, [DockerRecord::Unread(key.clone())]);
+        let (file, Stored { doors, .. }) = opened(&dir);
+        assert_eq!(doors, [DoorRecord { key: key.clone(), json: "{\"half\":".to_owned() }]);
         drop(file);
     }
     let (store, _, _ends) = open(dir.path());
-    store.persist(OpId(1), vec![Change::RemoveDocker(key)]);
+    store.persist(OpId(1), vec![Change::RemoveDoor(key)]);
     store.close();
-    assert_eq!(opened(&dir).1.docker, []);
+    assert_eq!(opened(&dir).1.doors, []);
 }
 
 #[test]

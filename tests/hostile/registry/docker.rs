@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
+use leasehold_core::docker::DockerRecord;
 use leasehold_core::effect::{Add, Call, EndpointAddress, EndpointRequest, NetworkCall, Outcome, PoolRequest};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, DoorId, Lan};
@@ -12,7 +13,7 @@ use leasehold_core::link::{ByName, KernelEvent, LinkView, Place, Sighting, Sight
 use leasehold_core::network::{Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::{self, PoolId, PoolRecord};
 use leasehold_core::profile::Profile;
-use leasehold_core::record::DockerRecord;
+use leasehold_core::record::DoorRecord;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 
@@ -58,8 +59,8 @@ impl Life<'_> {
         }
     }
 
-    pub(super) fn docker_record(&mut self) -> DockerRecord {
-        DockerRecord::Pool(self.pool())
+    pub(super) fn docker_record(&mut self) -> DoorRecord {
+        DockerRecord::Pool(self.pool()).kept()
     }
 
     /// The wanted interfaces, or some of them, anywhere.

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use leasehold_core::docker::{DockerKey, DockerRecord};
 use leasehold_core::effect::{Add, Answer, Call, NetworkAnswer, NetworkCall, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
-use leasehold_core::record::{DockerKey, DockerRecord, Record, RecordState};
+use leasehold_core::record::{Record, RecordState};
 use leasehold_core::tenure::Tenure;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;

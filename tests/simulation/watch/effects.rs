@@ -84,8 +84,8 @@ impl Effects {
                     // Removing twice is fine: the new holder of an attachment also removes its old one's record.
                     Change::Remove(_)
                     | Change::Note(_)
-                    | Change::PutDocker(_)
-                    | Change::RemoveDocker(_)
+                    | Change::PutDoor(_)
+                    | Change::RemoveDoor(_)
                     | Change::Range(_) => None,
                 });
                 self.begin(*op, Under::Persist(puts.collect()))

@@ -1,5 +1,6 @@
 //! The daemon's life in the world: it starts, is fed, is drained, crashes.
 
+use leasehold_core::docker::DockerRecord;
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
 use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
 use leasehold_core::record::{Change, Record};
@@ -60,8 +61,8 @@ impl World {
             let client = adoptee.add.client_id.resolve(Mac::default());
             self.calls.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
         }
-        let docker = self.store.docker.values().cloned().collect();
-        self.feed(Input::Start { boot, records, docker, spooled, adoptees });
+        let doors = self.store.docker.values().map(DockerRecord::kept).collect();
+        self.feed(Input::Start { boot, records, doors, spooled, adoptees });
     }
 
     /// Excuses attachments whose record says that their lease has ended: the last daemon died with an extension that a full disk
@@ -449,8 +450,8 @@ fn brief(effect: &Effect) -> String {
                 }
                 Change::Remove(id) => format!("remove {}", id.0),
                 Change::Note(event) => format!("note {} {} ({})", event.kind, event.attachment, event.cause),
-                Change::PutDocker(record) => format!("put {record:?}"),
-                Change::RemoveDocker(key) => format!("remove {key:?}"),
+                Change::PutDoor(record) => format!("put {record:?}"),
+                Change::RemoveDoor(key) => format!("remove {key:?}"),
                 Change::Range(change) => format!("{change:?}"),
             });
             format!("Persist {op:?}: {}", changes.collect::<Vec<_>>().join(", "))

@@ -15,12 +15,12 @@ use std::time::Duration;
 use super::Desk;
 use super::desk::Waiter;
 use super::jobs::{EndpointCall, Next};
+use super::record::{DockerKey, DockerRecord};
 use crate::effect::{Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId};
 use crate::grant::Grant;
 use crate::identity::{Attachment, DoorId};
 use crate::link::own::LinkOwner;
 use crate::network::{EndpointRecord, MOST_ENDPOINTS, Mode, NetworkFault, Source};
-use crate::record::{Change, DockerKey, DockerRecord};
 use crate::registry::Holding;
 use crate::tenure::Tenure;
 use crate::time::{Instant, Now};
@@ -348,7 +348,7 @@ impl Desk<'_> {
         endpoint.stage = Stage::Writing;
         let used = self.docker.wired.networks.use_first(&record.network).map(DockerRecord::Network);
         let records = [Some(DockerRecord::Endpoint(record)), used].into_iter().flatten();
-        let changes = records.map(|record| Change::PutDocker(Box::new(record))).collect();
+        let changes = records.map(|record| record.put()).collect();
         self.write(Waiter::Endpoint(id.clone()), changes);
     }
 
@@ -402,7 +402,7 @@ impl Desk<'_> {
             }
             Stage::There if endpoint.written => {
                 endpoint.stage = Stage::Forgetting;
-                let change = Change::RemoveDocker(DockerKey::Endpoint(id.clone()));
+                let change = DockerKey::Endpoint(id.clone()).remove();
                 self.write(Waiter::Endpoint(id.clone()), vec![change]);
             }
             Stage::There => self.unmake_link(id),
@@ -434,7 +434,7 @@ impl Desk<'_> {
         let endpoint = self.docker.endpoints.by_id.get_mut(id)?;
         let record = endpoint.record.take()?;
         if std::mem::take(&mut endpoint.written) {
-            self.write_alone(Change::RemoveDocker(DockerKey::Endpoint(id.clone())));
+            self.write_alone(DockerKey::Endpoint(id.clone()).remove());
         }
         Some(record.source)
     }

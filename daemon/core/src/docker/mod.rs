@@ -9,6 +9,7 @@ mod endpoints;
 mod jobs;
 mod networks;
 mod pools;
+mod record;
 mod strays;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ use self::endpoints::Endpoints;
 use self::jobs::Jobs;
 use self::networks::Wired;
 use self::pools::Ipam;
+pub(crate) use self::record::complete;
+pub use self::record::{DockerKey, DockerRecord, TABLES};
 use self::strays::Strays;
 use crate::effect::{OpId, Why};
 use crate::registry::Kept;

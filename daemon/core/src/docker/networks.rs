@@ -7,11 +7,11 @@ use std::collections::{BTreeSet, VecDeque};
 use super::Desk;
 use super::desk::Waiter;
 use super::jobs::{NetworkChange, Next};
+use super::record::DockerKey;
 use crate::effect::{NetworkAnswer, NetworkCall, OpId, RequestId};
 use crate::identity::DoorId;
 use crate::link::own::LinkOwner;
 use crate::network::{NetworkFault, NetworkRecord, Networks, Wiring};
-use crate::record::{Change, DockerKey};
 use crate::time::Now;
 
 /// So many answers are remembered that their callers may not have had: they cross within a moment.
@@ -148,7 +148,7 @@ impl Desk<'_> {
             return;
         }
         self.docker.wired.networks.remove(&record.id);
-        self.write_alone(Change::RemoveDocker(DockerKey::Network(record.id.clone())));
+        self.write_alone(DockerKey::Network(record.id.clone()).remove());
         self.unmake_vlan(&record.wiring, Waiter::Nobody);
     }
 

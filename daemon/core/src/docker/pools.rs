@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use super::Desk;
 use super::jobs::{Looking, Next, PoolChange, Undo};
+use super::record::{DockerKey, DockerRecord};
 use crate::effect::{Add, Answer, Failure, PoolRequest, RequestId};
 use crate::identity::{Attachment, Lan};
 use crate::limits::Limits;
 use crate::network::NetworkRecord;
 use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
-use crate::record::{BindingId, Change, DockerKey, DockerRecord};
+use crate::record::{BindingId, Change};
 use crate::registry::Holding;
 use crate::time::{Instant, Now};
 
@@ -235,9 +236,9 @@ impl Desk<'_> {
 }
 
 fn put(pool: PoolRecord) -> Change {
-    Change::PutDocker(Box::new(DockerRecord::Pool(pool)))
+    DockerRecord::Pool(pool).put()
 }
 
 fn remove(pool: PoolId) -> Change {
-    Change::RemoveDocker(DockerKey::Pool(pool))
+    DockerKey::Pool(pool).remove()
 }

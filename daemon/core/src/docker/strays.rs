@@ -12,13 +12,14 @@ use std::time::Duration;
 use super::Desk;
 use super::desk::{Key, Waiter};
 use super::endpoints::Endpoint;
+use super::record::{DockerKey, DockerRecord};
 use crate::backoff::Backoff;
 use crate::effect::{Outcome, Why};
 use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use crate::network::{EndpointRecord, Mode, Source, Wiring, is_in_network};
 use crate::pool::SLOW_START;
-use crate::record::{Change, DockerKey, DockerRecord};
+use crate::record::{DoorKey, DoorRecord};
 use crate::registry::Holding;
 use crate::time::{Instant, Now};
 
@@ -50,13 +51,20 @@ struct Listing {
 
 impl Desk<'_> {
     /// Takes over what the store holds, and looks which links are there.
-    pub(crate) fn recover(&mut self, records: Vec<DockerRecord>) {
-        for record in records {
-            match record {
-                DockerRecord::Pool(record) => self.docker.ipam.recover(record),
-                DockerRecord::Network(record) => self.docker.wired.recover(record),
-                DockerRecord::Endpoint(record) => self.docker.endpoints.recover(record),
-                DockerRecord::Unread(key) => _ = self.docker.wired.unread.insert(key),
+    ///
+    /// A record that does not parse stays as it is, and is named, so that nothing of a container is deleted or given back because
+    /// of it. A pool goes on without its reserved addresses.
+    pub(crate) fn recover(&mut self, records: Vec<DoorRecord>) {
+        for kept in records {
+            match DockerRecord::read(&kept) {
+                Ok(DockerRecord::Pool(record)) => self.docker.ipam.recover(record),
+                Ok(DockerRecord::Network(record)) => self.docker.wired.recover(record),
+                Ok(DockerRecord::Endpoint(record)) => self.docker.endpoints.recover(record),
+                Err(error) => {
+                    let DoorKey { table, name } = &kept.key;
+                    tracing::error!(table, name, %error, "does not parse: left as it is, with all that may belong to it");
+                    self.docker.wired.unread.extend(DockerKey::read(&kept.key));
+                }
             }
         }
     }
@@ -165,7 +173,7 @@ impl Desk<'_> {
         }
         // Of a network that was not to be kept the store may have refused to forget it.
         if was_unread || matches!(key, DockerKey::Network(_)) {
-            self.write_alone(Change::RemoveDocker(key));
+            self.write_alone(key.remove());
         }
         if was_unread {
             self.give_back_those_without_endpoint(now);

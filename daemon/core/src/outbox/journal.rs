@@ -29,13 +29,13 @@ impl Stake {
     fn is_met(self, binding: BindingId, changes: &[Change]) -> bool {
         let is_bound = |change: &Change| match change {
             Change::Put(id, record) => *id == binding && record.state == RecordState::Bound,
-            Change::Remove(_) | Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) | Change::Range(_) => {
+            Change::Remove(_) | Change::Note(_) | Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => {
                 false
             }
         };
         let is_past = |change: &Change| match change {
             Change::Put(id, record) => *id == binding && record.state == RecordState::Past,
-            Change::Remove(_) | Change::Note(_) | Change::PutDocker(_) | Change::RemoveDocker(_) | Change::Range(_) => {
+            Change::Remove(_) | Change::Note(_) | Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => {
                 false
             }
         };

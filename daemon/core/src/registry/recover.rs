@@ -55,7 +55,6 @@ impl Registry {
         if !record.grace_asked && record.profile.grace.is_none() {
             record.profile.grace = grace_unsaid(&record.attachment, &record.identity);
         }
-        record.profile.wants = record.wants();
         let presence = Presence::recorded(record.taken_off, record.elsewhere);
         let Record { attachment, identity, profile, link, lease, state, kept, former, .. } = record;
         let (unconfirmed, told) = (record.unconfirmed, record.told);

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_core::identity::Attachment;
+use leasehold_core::docker::TABLES;
+use leasehold_core::identity::{Attachment, DoorId};
 use leasehold_core::network::{EndpointRecord, Mode, NetworkRecord, Source, Wiring};
+use leasehold_core::pool::wants;
+use leasehold_core::profile::Profile;
 
 use super::*;
 
@@ -19,7 +22,7 @@ struct Found {
     id: u64,
     is_whole: bool,
     leases: BTreeMap<BindingId, Record>,
-    docker: Vec<DockerRecord>,
+    doors: Vec<DoorRecord>,
 }
 
 impl Host {
@@ -37,9 +40,9 @@ impl Host {
             assert_eq!(ends.blocking_recv().unwrap().result, Ok(()));
         }
         store.close();
-        let (leases, mut docker) = (stored.records.into_iter().collect(), stored.docker);
-        docker.sort_by_key(DockerRecord::key);
-        Found { id, is_whole, leases, docker }
+        let (leases, mut doors) = (stored.records.into_iter().collect(), stored.doors);
+        doors.sort_by_key(|record| TABLES.iter().position(|table| *table == record.key.table));
+        Found { id, is_whole, leases, doors }
     }
 
     fn store(&self) -> PathBuf {
@@ -64,7 +67,9 @@ impl Host {
 
 fn dockers(n: u64) -> Record {
     let pool = pool().id.to_string();
-    Record { attachment: Attachment::Docker { pool, endpoint: format!("02:42:00:00:00:{n:02x}") }, ..record(n) }
+    let attachment = Attachment::Docker { pool, endpoint: format!("02:42:00:00:00:{n:02x}") };
+    let record = record(n);
+    Record { attachment, profile: Profile { wants: wants(None), ..record.profile.clone() }, ..record }
 }
 
 fn put_dockers(id: u64) -> Change {
@@ -112,13 +117,14 @@ fn endpoint() -> EndpointRecord {
 }
 
 /// Returns what Docker told, in the order of its keys.
-fn told() -> Vec<DockerRecord> {
-    vec![DockerRecord::Pool(pool()), DockerRecord::Network(network()), DockerRecord::Endpoint(endpoint())]
+fn told() -> Vec<DoorRecord> {
+    let told = [DockerRecord::Pool(pool()), DockerRecord::Network(network()), DockerRecord::Endpoint(endpoint())];
+    told.iter().map(DockerRecord::kept).collect()
 }
 
 /// Returns changes after which a store holds two leases of Docker's, one of CNI's, and what Docker told.
 fn life() -> Vec<Change> {
-    let told = told().into_iter().map(|record| Change::PutDocker(Box::new(record)));
+    let told = told().into_iter().map(|record| Change::PutDoor(Box::new(record)));
     [put_dockers(1), put(2, 2), put_dockers(3)].into_iter().chain(told).collect()
 }
 
@@ -139,7 +145,7 @@ fn what_is_dockers_outlives_a_store_that_is_missing_or_damaged() {
         }
         let found = host.runs(vec![]);
         // Links bear the store's name.
-        let expected = Found { id: first.id, is_whole: false, leases: unconfirmed(&[1, 3]), docker: told() };
+        let expected = Found { id: first.id, is_whole: false, leases: unconfirmed(&[1, 3]), doors: told() };
         assert_eq!(found, expected);
         // It is in the new store, too.
         fs::remove_dir_all(host.copy()).unwrap();
@@ -152,12 +158,12 @@ fn the_copy_follows_each_change_of_the_store() {
     let host = Host::new();
     host.runs(life());
     let changed = Record { state: RecordState::Past, ..dockers(3) };
-    let endpoint = Change::RemoveDocker(DockerKey::Endpoint(endpoint().id));
+    let endpoint = DockerKey::Endpoint(endpoint().id).remove();
     host.runs(vec![
         Change::Remove(BindingId(1)),
         Change::Remove(BindingId(2)),
         Change::Put(BindingId(3), Box::new(changed.clone())),
-        Change::RemoveDocker(DockerKey::Pool(pool().id)),
+        DockerKey::Pool(pool().id).remove(),
         endpoint,
         put_dockers(4),
     ]);
@@ -165,7 +171,7 @@ fn the_copy_follows_each_change_of_the_store() {
     let found = host.runs(vec![]);
     let mut leases = unconfirmed(&[4]);
     leases.insert(BindingId(3), Record { unconfirmed: true, ..changed });
-    assert_eq!((found.leases, found.docker), (leases, vec![DockerRecord::Network(network())]));
+    assert_eq!((found.leases, found.doors), (leases, vec![DockerRecord::Network(network()).kept()]));
 }
 
 #[test]
@@ -175,9 +181,9 @@ fn a_whole_store_is_told_nothing_by_a_copy_and_makes_it_its_own() {
     other.runs(vec![put_dockers(1), put_dockers(5)]);
     other.copied().iter().for_each(|file| _ = fs::copy(file, host.copy().join(file.file_name().unwrap())).unwrap());
     let leases = BTreeMap::from([(BindingId(1), dockers(1))]);
-    assert_eq!(host.runs(vec![]), Found { id, is_whole: true, leases, docker: vec![] });
+    assert_eq!(host.runs(vec![]), Found { id, is_whole: true, leases, doors: vec![] });
     host.loses_its_store();
-    assert_eq!(host.runs(vec![]), Found { id, is_whole: false, leases: unconfirmed(&[1]), docker: vec![] });
+    assert_eq!(host.runs(vec![]), Found { id, is_whole: false, leases: unconfirmed(&[1]), doors: vec![] });
 }
 
 #[test]
@@ -189,7 +195,7 @@ fn a_store_of_cnis_alone_has_no_copy_and_one_that_is_deleted_with_its_copy_is_fo
     fs::remove_dir_all(host.copy()).unwrap();
     host.loses_its_store();
     let found = host.runs(vec![]);
-    assert!(found.id != id && found.leases.is_empty() && found.docker.is_empty(), "{found:?}");
+    assert!(found.id != id && found.leases.is_empty() && found.doors.is_empty(), "{found:?}");
 }
 
 #[test]
@@ -205,7 +211,7 @@ fn a_file_of_the_copy_that_cannot_be_read_is_left_out() {
     fs::write(host.copy().join("unfinished"), "{").unwrap();
     host.loses_its_store();
     let found = host.runs(vec![]);
-    assert_eq!((found.leases, found.docker), (unconfirmed(&[3]), told()));
+    assert_eq!((found.leases, found.doors), (unconfirmed(&[3]), told()));
     assert_eq!(host.copied().len(), 4);
 }
 

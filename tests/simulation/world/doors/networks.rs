@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::{Lease, Times};
+use leasehold_core::docker::{DockerKey, DockerRecord};
 use leasehold_core::effect::{
     Add, Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, RequestId,
 };
@@ -17,7 +18,7 @@ use leasehold_core::identity::{Attachment, DoorId};
 use leasehold_core::link::LinkRoute;
 use leasehold_core::link::own::MacvlanMode;
 use leasehold_core::network::{EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring};
-use leasehold_core::record::{DockerKey, DockerRecord, Record, RecordState};
+use leasehold_core::record::{Record, RecordState};
 use leasehold_core::time::{Instant, WallTime};
 
 use super::pools::Pools;
@@ -549,7 +550,7 @@ impl World {
     pub(in crate::world) fn lacks_endpoint(&self, attachment: &Attachment) -> bool {
         let is_its = |record: &DockerRecord| match record {
             DockerRecord::Endpoint(record) => record.source == Source::Leased(attachment.clone()),
-            DockerRecord::Network(_) | DockerRecord::Pool(_) | DockerRecord::Unread(_) => false,
+            DockerRecord::Network(_) | DockerRecord::Pool(_) => false,
         };
         let leased = matches!(attachment, Attachment::Docker { pool, .. } if pool.starts_with(NETWORK));
         leased && !self.store.docker.values().any(is_its)
@@ -577,7 +578,7 @@ impl World {
     pub(super) fn record_of_endpoint(&self, id: &DoorId) -> Option<&EndpointRecord> {
         match self.store.docker.get(&DockerKey::Endpoint(id.clone()))? {
             DockerRecord::Endpoint(record) => Some(record),
-            DockerRecord::Pool(_) | DockerRecord::Network(_) | DockerRecord::Unread(_) => None,
+            DockerRecord::Pool(_) | DockerRecord::Network(_) => None,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The end of Docker's networks of our own driver: what is left of them in quiet, and once dockerd has deleted them.
 
+use leasehold_core::docker::{DockerKey, DockerRecord};
 use leasehold_core::effect::{Answer, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
 use leasehold_core::link::own::LinkOwner;
 use leasehold_core::network::Source;
-use leasehold_core::record::{DockerKey, DockerRecord};
 use leasehold_core::wire::Mac;
 
 use super::networks::{SLOW_START, Stage};
@@ -124,7 +124,7 @@ impl World {
         let is_left = |record: &&DockerRecord| match record {
             DockerRecord::Network(_) => true,
             DockerRecord::Endpoint(record) => matches!(record.source, Source::Leased(_)),
-            DockerRecord::Pool(_) | DockerRecord::Unread(_) => false,
+            DockerRecord::Pool(_) => false,
         };
         if let Some(left) = self.store.docker.values().find(is_left) {
             self.fail(Rule::Residue, format!("in the store {left:?}"));

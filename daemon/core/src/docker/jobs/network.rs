@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::{Job, Next};
 use crate::docker::Desk;
 use crate::docker::desk::Waiter;
+use crate::docker::{DockerKey, DockerRecord};
 use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, StoreCause};
 use crate::link::{LinkCause, LinkView, Target};
 use crate::network::{Mode, NetworkFault, NetworkRecord, Wiring};
-use crate::record::{Change, DockerKey, DockerRecord};
 use crate::time::Now;
 
 /// How long a call about a network may take.
@@ -51,8 +51,7 @@ impl NetworkChange {
 
     /// Forgets a network.
     pub(in crate::docker) fn forget(desk: &mut Desk<'_>, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
-        let change = Change::RemoveDocker(DockerKey::Network(record.id.clone()));
-        desk.write(Waiter::Call(id), vec![change]);
+        desk.write(Waiter::Call(id), vec![DockerKey::Network(record.id.clone()).remove()]);
         desk.time_call(id, now.boot + LIMIT);
         Self { record, step: Step::Forgetting, unheard: false }.waits()
     }
@@ -123,7 +122,7 @@ impl NetworkChange {
             desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
             return Next::Answers(Answer::Failed(Failure::Network(fault)));
         }
-        let change = Change::PutDocker(Box::new(DockerRecord::Network((*self.record).clone())));
+        let change = DockerRecord::Network((*self.record).clone()).put();
         self.step = Step::Writing(desk.write(Waiter::Call(id), vec![change]));
         self.waits()
     }

@@ -17,7 +17,7 @@ fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {
     let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().unwrap(), mac: None };
     rig.reg = Core::new(Config::default(), 8);
     let boot = BootId("b".into());
-    rig.input(Input::Start { boot, records: vec![], docker: vec![], spooled: vec![], adoptees: vec![adoptee] });
+    rig.input(Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![adoptee] });
     rig
 }
 
@@ -158,7 +158,7 @@ fn an_add_goes_before_adoptions() {
         |who: &str, n| Adoptee { add: rig.call(who, n, who), address: "192.0.2.50/24".parse().unwrap(), mac: None };
     let adoptees = vec![adoptee("a", 1), adoptee("b", 2)];
     rig.reg = Core::new(Config { permits: 1, ..Config::default() }, 8);
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
     rig.run_until(1010.0);
     rig.add("c", 3, "c");
     rig.run_until(1030.5);
@@ -175,7 +175,7 @@ fn adoptions_that_no_server_answers_leave_permits_for_adds() {
     let adoptees =
         (1..=8).map(|n| Adoptee { add: call(n), address: "192.0.2.50/24".parse().unwrap(), mac: None }).collect();
     rig.reg = Core::new(rig.config.clone(), 8);
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
     rig.run_until(1010.0);
     rig.add("next", 9, "next");
     assert_eq!(rig.state("next"), ["SELECTING"]);
@@ -236,7 +236,7 @@ fn the_interface_that_the_server_knows_is_adopted_without_its_address_where_a_st
     let adoptee = |mac| Adoptee { add: rig.call("a", 1, "a"), address, mac };
     let start = |adoptee| {
         let boot = BootId("b".into());
-        Input::Start { boot, records: vec![], docker: vec![], spooled: vec![], adoptees: vec![adoptee] }
+        Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![adoptee] }
     };
     let (hidden, unknown) = (start(adoptee(Some(known))), start(adoptee(None)));
     rig.reg = Core::new(Config::default(), 8);

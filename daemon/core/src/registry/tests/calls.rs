@@ -90,7 +90,7 @@ fn a_restart_after_a_take_over_sends_no_release() {
     next.reg = Core::new(Config::default(), 8);
     next.at = at;
     next.live.remove(&1);
-    next.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    next.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     next.run_until(1060.0);
     let rows: Vec<_> = next.rows().into_iter().map(|r| (r.link, r.state)).collect();
     assert!(

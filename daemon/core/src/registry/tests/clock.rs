@@ -107,7 +107,7 @@ fn a_lease_from_before_a_host_without_a_clock_heard_the_time_goes_back_after_the
     rig.reg = Core::new(Config::default(), 8);
     rig.open.clear();
     rig.sent.clear();
-    rig.input(Input::Start { boot: BootId("c".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start { boot: BootId("c".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     rig.run_until(700.0);
     assert_eq!((rig.sends(7), rig.rows().len()), (1, 0), "{:?}", rig.events);
 }
@@ -120,13 +120,7 @@ fn a_restart_goes_on_where_leases_stood_whatever_the_wall_clock_did() {
         rig.wall_set = seconds;
         let (records, sent) = (rig.stored.clone().into_iter().collect(), rig.sent.len());
         rig.reg = Core::new(Config::default(), 8);
-        rig.input(Input::Start {
-            boot: BootId("b".into()),
-            records,
-            docker: vec![],
-            spooled: vec![],
-            adoptees: vec![],
-        });
+        rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
         assert_eq!(rig.rows(), before, "{seconds}");
         rig.run_until(rig.t1() - 0.1);
         assert_eq!(rig.sent.len(), sent, "{seconds}: a restart sends nothing");

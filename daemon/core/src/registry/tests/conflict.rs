@@ -351,7 +351,7 @@ fn without_detection_nothing_is_asked() {
 fn a_restart_probes_for_nothing() {
     let mut rig = Rig::new(8);
     let records = vec![(BindingId(1), record("a", "b", 900.0))];
-    rig.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     rig.appears(FIRST);
     rig.run_until(1100.0);
     assert!(rig.opened.is_empty() && rig.asked.is_empty());

@@ -494,7 +494,7 @@ fn a_host_that_starts_again_keeps_what_docker_was_told_until_docker_gives_it_bac
     let records = rig.stored.clone().into_iter().collect();
     rig.at = Duration::from_secs(20);
     rig.wall_set = 990;
-    rig.input(Input::Start { boot: BootId("next".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     assert_eq!(rig.rows()[0].state.as_str(), "KEPT");
     rig.release(FIRST);
     rig.run_until(30.0);

@@ -193,7 +193,7 @@ fn a_lease_that_is_still_good_is_answered_when_the_macvlan_has_gone_that_it_was_
     rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 1100, Server::Silent);
     let records = rig.stored.clone().into_iter().collect();
-    rig.input(Input::Start { boot: BootId("next".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     assert_eq!(rig.asks_in_vain(2), 30.0);
     let began = rig.at.as_secs_f64();
     let add = rig.endpoint(1);
@@ -259,7 +259,7 @@ fn a_lease_from_before_a_reboot_is_answered_too() {
     rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 990, Server::Silent);
     let records = rig.stored.clone().into_iter().collect();
-    rig.input(Input::Start { boot: BootId("next".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     let add = rig.endpoint(1);
     rig.run_until(24.0);
     assert!(rig.is_leased(add), "{:?}", rig.answers);

@@ -171,7 +171,7 @@ fn an_adoption_is_told_as_such_and_only_once() {
     rig.addresses = vec![address.into()];
     let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address, mac: None }];
     rig.reg = Core::new(Config::default(), 8);
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
     assert_eq!(rig.kinds(), [EventKind::Adopted]);
 }
 
@@ -255,7 +255,7 @@ fn a_restart_writes_no_event() {
     let records = rig.stored.clone().into_iter().collect();
     rig.reg = Core::new(Config::default(), 8);
     let before = rig.persists.len();
-    rig.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     rig.run_until(rig.at.as_secs_f64() + Duration::from_secs(5).as_secs_f64());
     assert_eq!(rig.persists.len(), before);
 }

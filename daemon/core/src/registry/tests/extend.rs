@@ -26,7 +26,7 @@ fn holding(leases: u8) -> Rig {
     });
     let records: Vec<_> = records.collect();
     rig.stored = records.iter().cloned().collect();
-    rig.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     rig
 }
 

@@ -49,7 +49,7 @@ impl Rig {
         (self.at, self.open) = (Duration::from_secs(20), BTreeMap::new());
         self.reg = Core::new(self.config.clone(), 9);
         let (boot, records) = (BootId(self.wall_set.to_string()), self.stored.clone().into_iter().collect());
-        self.input(Input::Start { boot, records, docker: vec![], spooled: vec![], adoptees: vec![] });
+        self.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });
     }
 
     /// It is kept until then and not a moment longer; the RELEASE leaves from the host.

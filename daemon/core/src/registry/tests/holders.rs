@@ -451,7 +451,7 @@ fn a_container_is_not_adopted_with_the_address_of_another() {
     let add = rig.call("b", 2, "b");
     let adoptees = vec![Adoptee { add, address, mac: None }];
     let records = vec![(BindingId(1), record("a", "b", 950.0))];
-    rig.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees });
     rig.run_until(1010.0);
     assert_eq!(rig.not_adopted(), ["lan/b/eth0: lan/a/eth0 has 192.0.2.50: delete that attachment first"]);
     assert_eq!((rig.sent.len(), rig.state("a")), (0, vec!["BOUND"]));
@@ -465,7 +465,7 @@ fn an_address_that_a_container_runs_with_is_not_taken_while_it_is_being_adopted(
     rig.addresses.push(address.into());
     rig.profile.policy.detection = Detection::Strict;
     let adoptees = vec![Adoptee { add: rig.call("b", 2, "b"), address, mac: None }];
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
     assert_eq!(rig.codes(), [3], "nobody confirms it yet");
     rig.server = Server::OffersOnly;
     let add = rig.add("c", 3, "c");
@@ -483,7 +483,7 @@ fn an_address_that_another_server_offers_is_not_declined_while_its_container_is_
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
     rig.addresses.push(address.into());
     let adoptees = vec![Adoptee { add: rig.call("b", 2, "b"), address, mac: None }];
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
     rig.server = Server::OffersOnly;
     rig.add("c", 3, "c");
     rig.run_until(1000.5);

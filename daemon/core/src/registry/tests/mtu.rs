@@ -190,7 +190,7 @@ fn the_mtu_of_a_container_that_is_adopted_waits_until_there_is_room_for_its_reco
     rig.addresses.push(A.parse().unwrap());
     rig.disk = Disk::Full;
     let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address: A.parse().unwrap(), mac: None }];
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
     rig.run_until(1030.0);
     assert_eq!((rig.state("a"), rig.steps.len()), (vec!["BOUND"], 0));
     rig.disk = Disk::Good;

@@ -5,12 +5,12 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::networks::{OWN, endpoint, id, in_vlan, with_endpoint, with_network};
 use super::rig::*;
+use crate::docker::DockerKey;
 use crate::effect::{ClientIdRule, Failure, NetworkCall};
 use crate::identity::ClientId;
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{KernelEvent, LinkCause};
 use crate::network::{EndpointRecord, MOST_ENDPOINTS, Source};
-use crate::record::DockerKey;
 use crate::time::WallTime;
 use crate::wire::Mac;
 

@@ -72,8 +72,8 @@ impl Host {
         let (boot, records) = (BootId(self.boot.into()), self.stored.values().cloned().collect());
         self.input(Input::Ranges { boot: boot.clone(), records });
         let nothing = (vec![], vec![], vec![], vec![]);
-        let (records, docker, spooled, adoptees) = nothing;
-        self.input(Input::Start { boot, records, docker, spooled, adoptees });
+        let (records, doors, spooled, adoptees) = nothing;
+        self.input(Input::Start { boot, records, doors, spooled, adoptees });
     }
 
     fn input(&mut self, input: Input<'_>) {

@@ -62,8 +62,9 @@ fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
 
 #[test]
 fn a_record_from_before_doors_said_what_they_want_goes_by_its_door() {
-    let records = recorded();
-    let wants = |id| records[&BindingId(id)].wants();
+    let mut records = recorded();
+    records.values_mut().for_each(crate::docker::complete);
+    let wants = |id| records[&BindingId(id)].profile.wants;
     assert!(wants(115).told_once && wants(115).is_found_later());
     assert_eq!((wants(1), wants(115)), (Wants::default(), wants(116)));
 }

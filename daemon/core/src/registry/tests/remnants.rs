@@ -133,7 +133,7 @@ fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
     add.timeout = Duration::from_secs(8);
     let adoptees = vec![Adoptee { add, address: A.parse().unwrap(), mac: None }];
     rig.disk = Disk::Slow;
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
     rig.run_until(1015.0);
     rig.disk = Disk::Good;
     rig.flush();

@@ -118,7 +118,7 @@ fn a_long_name_is_sent_as_its_hash_unless_its_client_is_known_by_the_whole() {
     let adoptee = Adoptee { add: call(&ran, 1), address: "192.0.2.50/24".parse().unwrap(), mac: None };
     ran.reg = Core::new(ran.config.clone(), 9);
     let boot = BootId("b".into());
-    ran.input(Input::Start { boot, records: vec![], docker: vec![], spooled: vec![], adoptees: vec![adoptee] });
+    ran.input(Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![adoptee] });
     ran.run_until(1010.0);
     assert_eq!(ran.rows()[0].identity.as_ref().unwrap().client_id, id("whole"));
 }

@@ -237,7 +237,7 @@ impl Rig {
         rig.input(Input::Start {
             boot: BootId("b".into()),
             records: vec![],
-            docker: vec![],
+            doors: vec![],
             spooled: vec![],
             adoptees: vec![],
         });
@@ -396,8 +396,8 @@ impl Rig {
                     self.stored.remove(&id);
                 }
                 Change::Note(event) => self.events.push(*event),
-                Change::PutDocker(record) => self.wired.put(*record),
-                Change::RemoveDocker(key) => self.wired.remove(&key),
+                Change::PutDoor(record) => self.wired.put(&record),
+                Change::RemoveDoor(key) => self.wired.remove(&key),
                 Change::Range(change) => panic!("no network here has local ranges: {change:?}"),
             }
         }
@@ -548,8 +548,8 @@ impl Rig {
         (self.open, self.slow, self.looks, self.changes) = Default::default();
         self.wired.held.clear();
         let records = self.stored.clone().into_iter().collect();
-        let docker = self.wired.stored().collect();
-        self.input(Input::Start { boot: BootId("b".into()), records, docker, spooled: vec![], adoptees: vec![] });
+        let doors = self.wired.stored().collect();
+        self.input(Input::Start { boot: BootId("b".into()), records, doors, spooled: vec![], adoptees: vec![] });
     }
 
     /// Returns the record of the only binding.

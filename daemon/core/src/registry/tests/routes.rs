@@ -113,7 +113,7 @@ fn an_adopted_container_keeps_the_routes_that_it_has() {
     rig.addresses.push(A.parse().unwrap());
     let add = rig.call("a", 1, "a");
     let adoptees = vec![crate::effect::Adoptee { mac: None, add, address: A.parse().unwrap() }];
-    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], docker: vec![], spooled: vec![], adoptees });
+    rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
     rig.run_until(1020.0);
     assert_eq!((rig.state("a"), rig.steps.clone()), (vec!["BOUND"], vec![]));
 }

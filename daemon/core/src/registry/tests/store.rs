@@ -80,7 +80,7 @@ fn a_lease_that_was_refused_is_not_held_again_after_a_crash() {
     next.reg = Core::new(Config::default(), 8);
     next.at = rig.at;
     next.server = Server::Silent;
-    next.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    next.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     let states = next.state("a");
     assert!(next.rows().iter().all(|r| r.tenure.is_none()), "{states:?}");
 }
@@ -92,7 +92,7 @@ fn a_del_after_a_reboot_gives_the_lease_back() {
     rig.live.clear();
     let records = vec![(BindingId(1), record("a", "before", 900.0))];
     rig.stored = records.iter().cloned().collect();
-    rig.input(Input::Start { boot: BootId("b".into()), records, docker: vec![], spooled: vec![], adoptees: vec![] });
+    rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
     rig.run_until(1060.0);

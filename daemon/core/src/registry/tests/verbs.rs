@@ -91,7 +91,7 @@ fn adopt(rig: &mut Rig) {
         Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().expect("an address"), mac: None };
     rig.reg = Core::new(Config::default(), 8);
     let boot = BootId("b".into());
-    rig.input(Input::Start { boot, records: vec![], docker: vec![], spooled: vec![], adoptees: vec![adoptee] });
+    rig.input(Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![adoptee] });
 }
 
 #[test]

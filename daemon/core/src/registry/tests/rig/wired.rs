@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
+use crate::docker::{DockerKey, DockerRecord};
 use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::network::{EndpointRecord, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
-use crate::record::{DockerKey, DockerRecord};
+use crate::record::{DoorKey, DoorRecord};
 
 /// Both.
 #[derive(Default)]
@@ -41,29 +42,30 @@ pub(in super::super) struct Wired {
 }
 
 impl Wired {
-    pub(super) fn put(&mut self, record: DockerRecord) {
-        match record {
+    pub(super) fn put(&mut self, kept: &DoorRecord) {
+        match DockerRecord::read(kept).expect("what a daemon writes it reads") {
             DockerRecord::Pool(record) => _ = self.pools.insert(record.id.clone(), record),
             DockerRecord::Network(record) => _ = self.networks.insert(record.id.clone(), record),
             DockerRecord::Endpoint(record) => _ = self.endpoints.insert(record.id.clone(), record),
-            DockerRecord::Unread(key) => panic!("{key:?} is written"),
         }
     }
 
-    pub(super) fn remove(&mut self, key: &DockerKey) {
-        self.unread.retain(|unread| unread != key);
+    pub(super) fn remove(&mut self, key: &DoorKey) {
+        let key = DockerKey::read(key).expect("what a daemon writes it reads");
+        self.unread.retain(|unread| *unread != key);
         match key {
-            DockerKey::Pool(id) => _ = self.pools.remove(id),
-            DockerKey::Network(id) => _ = self.networks.remove(id),
-            DockerKey::Endpoint(id) => _ = self.endpoints.remove(id),
+            DockerKey::Pool(id) => _ = self.pools.remove(&id),
+            DockerKey::Network(id) => _ = self.networks.remove(&id),
+            DockerKey::Endpoint(id) => _ = self.endpoints.remove(&id),
         }
     }
 
-    pub(super) fn stored(&self) -> impl Iterator<Item = DockerRecord> {
+    pub(super) fn stored(&self) -> impl Iterator<Item = DoorRecord> {
         let pools = self.pools.values().cloned().map(DockerRecord::Pool);
         let networks = self.networks.values().cloned().map(DockerRecord::Network);
-        let unread = self.unread.iter().cloned().map(DockerRecord::Unread);
-        pools.chain(networks).chain(self.endpoints.values().cloned().map(DockerRecord::Endpoint)).chain(unread)
+        let read = pools.chain(networks).chain(self.endpoints.values().cloned().map(DockerRecord::Endpoint));
+        let unread = self.unread.iter().map(|key| DoorRecord { key: key.kept(), json: "{".to_owned() });
+        read.map(|record| record.kept()).chain(unread)
     }
 }
 
