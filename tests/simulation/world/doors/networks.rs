@@ -224,7 +224,10 @@ impl Errand for Networks {
     }
 
     fn hung_up(&self, world: &mut World, asked: &Asked) {
-        world.heard_given_up(&asked.call);
+        // One that was answered is kept: an operator deletes it.
+        if !asked.answered {
+            world.heard_given_up(&asked.call);
+        }
     }
 
     fn gives_up(&self, world: &mut World, lan: usize, id: RequestId) {

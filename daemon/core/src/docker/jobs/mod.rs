@@ -118,7 +118,7 @@ impl Desk<'_> {
             Some(Job::Network(job)) => job.hang_up(self),
             Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
             // The answer may have left at the same moment.
-            None => return self.take_back_unheard(id),
+            None => return false,
         };
         self.call_goes_on(id, next);
         true
