@@ -82,7 +82,7 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 28] = [
+const LAYERS: [(&str, &str); 29] = [
     ("core", "docker registry outbox counts effect identity time"),
     (
         "docker",
@@ -107,8 +107,8 @@ const LAYERS: [(&str, &str); 28] = [
     ("event", "identity time"),
     ("silence", "identity"),
     ("record", "profile grant dhcpv4 event identity link time range"),
-    ("dhcpv4", "dhcpv4 backoff tenure grant wire identity time"),
-    ("conflict", "conflict wire identity time"),
+    ("dhcpv4", "asking dhcpv4 backoff tenure grant wire identity time"),
+    ("conflict", "asking conflict wire identity time"),
     ("range", "identity time"),
     ("link", "link wire identity"),
     ("identity", "wire"),
@@ -119,6 +119,7 @@ const LAYERS: [(&str, &str); 28] = [
     ("pool", "limits profile identity time"),
     ("network", "wire identity link time"),
     ("time", ""),
+    ("asking", "wire time"),
     ("backoff", ""),
 ];
 

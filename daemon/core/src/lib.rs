@@ -49,6 +49,7 @@
 //! Inside, imports run one way: `core` → `docker` → `registry` → `binding` → `interface` → `plan`, `conflict` → `dhcpv4` → `wire` →
 //! `time`. `effect` and `record` are the contract with the outside.
 
+mod asking;
 mod backoff;
 mod binding;
 pub mod conflict;

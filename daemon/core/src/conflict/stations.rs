@@ -4,19 +4,13 @@
 //! nobody can have (RFC 5737) is asked for too: a router that answers for both has neither.
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
+use crate::asking::{Asking, Turn};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
-
-/// How often to ask.
-const TRIES: u32 = 3;
-
-/// From one question to the next, and from the last to the end.
-const INTERVAL: Duration = Duration::from_millis(200);
 
 /// How many stations are told apart at most.
 const MOST: usize = 8;
@@ -24,12 +18,10 @@ const MOST: usize = 8;
 /// The question who has one address.
 #[derive(Clone, Debug)]
 pub struct Question {
-    from: Mac,
+    asking: Asking,
     address: Ipv4Addr,
     control: Ipv4Addr,
     but: Option<Mac>,
-    asked: u32,
-    next: Instant,
     has_it: Vec<Mac>,
     has_all: Vec<Mac>,
 }
@@ -53,40 +45,32 @@ impl Question {
     /// client's own on another host would take the question for its own. An answer from `but` does not count.
     pub fn new(address: Ipv4Net, from: Mac, but: Option<Mac>, now: Instant) -> Self {
         let (control, address) = (control(address), address.addr());
-        Self { from, address, control, but, asked: 0, next: now, has_it: Vec::new(), has_all: Vec::new() }
+        let asking = Asking::new((from, Ipv4Addr::UNSPECIFIED), now);
+        Self { asking, address, control, but, has_it: Vec::new(), has_all: Vec::new() }
     }
 
     /// Goes on as the clock says.
     pub fn on_clock(&mut self, now: Instant) -> Action {
-        if now < self.next {
-            return Action::Wait;
+        match self.asking.on_clock(now) {
+            Turn::Ask => Action::Ask([self.address, self.control].map(|target| self.asking.question(target)).into()),
+            Turn::Wait => Action::Wait,
+            Turn::Over => Action::Over { by: self.has_it.iter().find(|mac| !self.has_all.contains(mac)).copied() },
         }
-        if self.asked == TRIES {
-            return Action::Over { by: self.has_it.iter().find(|mac| !self.has_all.contains(mac)).copied() };
-        }
-        self.asked += 1;
-        self.next = now + INTERVAL;
-        let ask = |target| Arp::request(self.from, Ipv4Addr::UNSPECIFIED, target).encode();
-        Action::Ask(vec![ask(self.address), ask(self.control)])
     }
 
     /// Handles an ARP packet.
     pub fn on_arp(&mut self, arp: &Arp) {
-        let by = arp.sender_mac;
-        let somebody = by.0[0] & 1 == 0 && by != Mac::default() && by != self.from && Some(by) != self.but;
-        let heard = match arp.sender {
-            sender if sender == self.address => &mut self.has_it,
-            sender if sender == self.control => &mut self.has_all,
-            _ => return,
-        };
-        if somebody && heard.len() < MOST && !heard.contains(&by) {
-            heard.push(by);
+        for (target, heard) in [(self.address, &mut self.has_it), (self.control, &mut self.has_all)] {
+            let by = self.asking.answer(arp, target).filter(|by| Some(*by) != self.but);
+            if let Some(by) = by.filter(|by| heard.len() < MOST && !heard.contains(by)) {
+                heard.push(by);
+            }
         }
     }
 
     /// Returns when the clock next matters.
     pub fn deadline(&self) -> Instant {
-        self.next
+        self.asking.deadline()
     }
 }
 
@@ -98,6 +82,8 @@ pub fn control(beside: Ipv4Net) -> Ipv4Addr {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const ROUTER: Mac = Mac([2, 0, 0, 0, 0, 1]);

@@ -69,7 +69,7 @@ impl Release {
 
     /// Returns when the clock next matters.
     pub fn deadline(&self) -> Option<Instant> {
-        self.resolver.as_ref().map(|resolver| resolver.next)
+        self.resolver.as_ref().map(Resolver::deadline)
     }
 
     fn send(&self, mac: Mac, answered: bool) -> ReleaseStep {

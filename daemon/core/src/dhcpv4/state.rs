@@ -335,7 +335,7 @@ impl State {
             Self::Renewing { extension, lease } | Self::Rebinding { extension, lease } => {
                 let own = match &extension.attempt {
                     Attempt::Due(at) => due(*at, Timer::Retransmit),
-                    Attempt::Resolving(resolver) => (!opening).then_some((resolver.next, Timer::Resolve)),
+                    Attempt::Resolving(resolver) => (!opening).then_some((resolver.deadline(), Timer::Resolve)),
                     Attempt::Sent { until, next, .. } => window(*until, *next, Timer::Retransmit),
                 };
                 let renewing = matches!(self, Self::Renewing { .. });
