@@ -25,4 +25,22 @@ impl Beside {
         let is_plain = matches!(link, Link::Parent { vlan: 0, port: false, .. }) && !found.bridge;
         if is_plain && !shared { Self::Possible } else { Self::Never }
     }
+
+    /// Goes there from the LAN's link, if that may be. Returns whether it does now.
+    pub fn go(&mut self) -> bool {
+        let goes = *self == Self::Possible;
+        if goes {
+            *self = Self::Now;
+        }
+        goes
+    }
+
+    /// Goes back to the LAN's link for good: there can be no such macvlan. Returns whether it was there.
+    pub fn come_back(&mut self) -> bool {
+        let was_there = *self == Self::Now;
+        if was_there {
+            *self = Self::Never;
+        }
+        was_there
+    }
 }

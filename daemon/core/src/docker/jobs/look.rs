@@ -36,10 +36,10 @@ pub(in crate::docker) struct Looking {
     stage: Stage,
     /// What is asked, from the moment when the first sockets are open.
     inquiry: Option<Box<Inquiry>>,
-    /// The LAN's link, until it is gone back to.
+    /// The LAN's link, once it is found.
     link: Option<Link>,
-    /// A macvlan beside it is to ask on.
-    goes_aside: bool,
+    /// Whether it asks on from a macvlan beside that.
+    beside: Beside,
 }
 
 /// How far a look is.
@@ -79,7 +79,9 @@ impl Looking {
     }
 
     /// Opens sockets, in the place of those that there are.
-    fn open(&mut self, id: RequestId, link: Link, desk: &mut Desk<'_>) {
+    fn open(&mut self, id: RequestId, desk: &mut Desk<'_>) {
+        let Some(link) = self.link.clone() else { return };
+        let link = if self.beside == Beside::Now { link.by_port() } else { link };
         self.exchange().into_iter().for_each(|before| desk.registry.out.close(before));
         let want = Sockets { chaddr: self.sender().chaddr, arp: Hears::Answers, hold_port: None };
         let (op, exchange) = desk.open(Waiter::Call(id), link, want);
@@ -95,11 +97,6 @@ impl Looking {
         }
         self.inquiry = Some(Box::new(Inquiry::new(self.sender(), now, rng.fork())));
         self.limit = (now + SILENCE).min(self.began + self.request.timeout);
-    }
-
-    /// Returns the link to go back to where the macvlan beside it cannot be had.
-    fn back_to(&self) -> Option<Link> {
-        self.link.clone().filter(|_| self.inquiry.is_some())
     }
 
     /// Returns why it has failed by now.
@@ -123,8 +120,8 @@ impl Looking {
         let limit = now.boot + request.timeout.min(SILENCE);
         let stage = Stage::Finding(desk.inspect(Waiter::Call(id), request.place().target()));
         desk.time_call(id, limit);
-        let (inquiry, link, goes_aside) = (None, None, false);
-        Self { request, limit, began: now.boot, stage, inquiry, link, goes_aside }.waits()
+        let (inquiry, link, beside) = (None, None, Beside::Never);
+        Self { request, limit, began: now.boot, stage, inquiry, link, beside }.waits()
     }
 
     fn waits(self) -> Next {
@@ -140,18 +137,17 @@ impl Looking {
             }
             (Outcome::Inspected(Ok(view)), Stage::Finding(_)) => {
                 let link = self.request.place().link(&view, &self.request.lan);
-                self.goes_aside = Beside::of(&link, &view, self.request.profile.on_parent) == Beside::Possible;
-                self.link = Some(link.clone());
-                self.open(id, link, desk);
+                self.beside = Beside::of(&link, &view, self.request.profile.on_parent);
+                self.link = Some(link);
+                self.open(id, desk);
             }
             (Outcome::Opened(Ok(())), Stage::Opening(..)) => {
                 self.asks(now.boot, &mut desk.registry.rng);
                 return self.time_out(desk, now, id);
             }
-            (Outcome::Opened(Err(cause)), Stage::Opening(..)) if let Some(link) = self.back_to() => {
+            (Outcome::Opened(Err(cause)), Stage::Opening(..)) if self.beside.come_back() => {
                 tracing::info!(%target, %cause, "no macvlan to ask from beside the LAN's link");
-                self.link = None;
-                self.open(id, link, desk);
+                self.open(id, desk);
             }
             (Outcome::Inspected(Err(cause)), Stage::Finding(_)) | (Outcome::Opened(Err(cause)), Stage::Opening(..)) => {
                 return self.end(desk, now, id, Err(Failure::Link { target, cause }));
@@ -172,10 +168,8 @@ impl Looking {
             (Stage::AwaitingCarrier(_), _) => {
                 self.stage = Stage::Finding(desk.inspect(Waiter::Call(id), self.request.place().target()));
             }
-            (Stage::Asking(_), Some(inquiry)) if self.goes_aside && inquiry.asks_again(now.boot) => {
-                self.goes_aside = false;
-                let aside = self.link.clone().map(Link::by_port);
-                aside.into_iter().for_each(|link| self.open(id, link, desk));
+            (Stage::Asking(_), Some(inquiry)) if inquiry.asks_again(now.boot) && self.beside.go() => {
+                self.open(id, desk)
             }
             (Stage::Asking(exchange), Some(inquiry)) => {
                 inquiry.on_clock(now.boot).into_iter().for_each(|frame| desk.registry.out.send(*exchange, frame));

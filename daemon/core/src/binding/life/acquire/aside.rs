@@ -9,15 +9,14 @@
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Next};
 use crate::dhcpv4::Signal;
-use crate::link::{Beside, LinkCause};
+use crate::link::LinkCause;
 
 impl Acquire {
     /// Goes on from there with the first message that would be sent again.
     pub(super) fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let asks = self.stage == Stage::Exchanging && self.client.asked_in_vain(cx.now.boot) > 0;
-        if asks && self.beside == Beside::Possible {
+        if asks && self.beside.go() {
             tracing::debug!(attachment = %common.attachment, "no answer on the LAN's link: asking from a macvlan beside it");
-            self.beside = Beside::Now;
             common.go_aside(cx);
             self.client.reopens();
         }
@@ -30,11 +29,10 @@ impl Acquire {
         cause: LinkCause,
         cx: &mut Cx<'_>,
     ) -> Result<Next, LinkCause> {
-        if self.beside != Beside::Now {
+        if !self.beside.come_back() {
             return Err(cause);
         }
         tracing::info!(attachment = %common.attachment, %cause, "no macvlan to ask from beside the LAN's link");
-        self.beside = Beside::Never;
         self.client.reopens();
         Ok(self.signal(common, Signal::Clock, cx))
     }
