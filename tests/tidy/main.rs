@@ -140,6 +140,18 @@ fn modules_of_the_core_import_one_way() {
     }
 }
 
+/// What a door wants of a lease is data that comes with it. Nothing below asks which door that was.
+#[test]
+fn nothing_below_docker_asks_whether_a_lease_is_of_docker() {
+    let may = ["docker/", "identity.rs", "network.rs"].map(|file| format!("daemon/core/src/{file}"));
+    let is_below = |file: &String| {
+        file.starts_with("daemon/core/src/") && !file.contains("/tests") && !may.iter().any(|may| file.starts_with(may))
+    };
+    for file in tracked().iter().filter(|file| is_below(file)) {
+        assert!(!read(file).contains("Attachment::Docker"), "{file} asks for the door");
+    }
+}
+
 /// A method for what can only happen in one life of a binding belongs to that life: only who may be in any life is asked here.
 #[test]
 fn a_binding_has_one_impl_and_one_dispatch_over_its_lives() {

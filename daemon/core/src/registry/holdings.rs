@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::Registry;
 use crate::counts::Counts;
-use crate::identity::Attachment;
 use crate::time::Instant;
 
 /// How many networks are told apart. Runtimes may make one for each container.
@@ -50,11 +49,11 @@ impl Registry {
     pub(crate) fn holdings(&self, now: Instant) -> Holdings {
         let mut leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64> = BTreeMap::new();
         for binding in self.bindings.iter() {
-            let (door, network) = named(&binding.attachment);
+            let (door, network) = (binding.attachment.door(), binding.attachment.network());
             *leases.entry((door, network, "server", binding.state().as_str())).or_default() += 1;
         }
         for (attachment, held) in self.ranges.all_held() {
-            let (door, network) = named(attachment);
+            let (door, network) = (attachment.door(), attachment.network());
             let state = if held.is_leaving { "RELEASING" } else { "HELD" };
             *leases.entry((door, network, "range", state)).or_default() += held.record.given.len() as u64;
         }
@@ -65,14 +64,6 @@ impl Registry {
             ranges: self.ranges.sizes(),
             adopting: self.adoptions.len() as u64,
         }
-    }
-}
-
-/// Returns the front door and the network of an attachment.
-fn named(attachment: &Attachment) -> (&'static str, &str) {
-    match attachment {
-        Attachment::Cni { network, .. } => ("cni", network),
-        Attachment::Docker { pool, .. } => ("docker", pool),
     }
 }
 

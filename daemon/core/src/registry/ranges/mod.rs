@@ -106,11 +106,9 @@ impl Registry {
 
     /// Gives back what a network's attachments have that a GC does not name.
     pub(super) fn collect_ranges(&mut self, now: Now, network: &str, keep: &[(String, String)]) {
-        let is_kept = |attachment: &Attachment| match attachment {
-            Attachment::Cni { container, ifname, .. } => {
-                keep.iter().any(|(c, i)| c == container && (i == ifname || ifname.is_empty()))
-            }
-            Attachment::Docker { .. } => true,
+        let is_kept = |attachment: &Attachment| {
+            let Attachment::Cni { container, ifname, .. } = attachment else { return true };
+            keep.iter().any(|(c, i)| c == container && (i == ifname || ifname.is_empty()))
         };
         for attachment in self.ranges.attachments(network).into_iter().filter(|attachment| !is_kept(attachment)) {
             self.range_ends(now, &attachment, "a GC does not name it");

@@ -143,9 +143,9 @@ impl Ranges {
     pub(in crate::registry) fn files_of(&self, attachment: &Attachment) -> Vec<(IpAddr, Arc<Attachment>)> {
         let Attachment::Cni { network, container, ifname } = attachment else { return Vec::new() };
         let Some(found) = self.networks.get(network) else { return Vec::new() };
-        let is_its = |by: &Attachment| match by {
-            Attachment::Cni { container: of, ifname: on, .. } => of == container && (on == ifname || on.is_empty()),
-            Attachment::Docker { .. } => false,
+        let is_its = |by: &Attachment| {
+            let Attachment::Cni { container: of, ifname: on, .. } = by else { return false };
+            of == container && (on == ifname || on.is_empty())
         };
         found.others.iter().filter(|(_, by)| is_its(by)).map(|(address, by)| (*address, by.clone())).collect()
     }
