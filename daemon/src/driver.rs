@@ -4,13 +4,13 @@
 //! passes between the core and those that touch the world: [`crate::net`], [`crate::store`], [`crate::data_dir`] and [`crate::http`].
 //! Nothing waits except in [`Sources::next`].
 
+mod error;
 mod sources;
 mod trace;
 
 use std::collections::HashMap;
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
 use std::iter;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -34,11 +34,12 @@ use crate::limits::{Shares, raise_open_files};
 use crate::listen::{self, ListenError, Place, PluginDir, Protocol};
 use crate::log;
 use crate::metrics::{Ending, Meter, Snapshot};
-use crate::net::{Net, NetConfig, NetError, NetEvent, StoreId, Visit, inherit};
+use crate::net::{Net, NetConfig, NetEvent, StoreId, Visit, inherit};
 use crate::pid_file::{PidFile, PidFileError};
 use crate::publish::Publisher;
 use crate::service::{self, Watchdog};
-use crate::store::{DirLock, Persisted, Store, StoreError, Stored};
+use crate::store::{DirLock, Persisted, Store, Stored};
+use error::StartError;
 use sources::{Signals, Sources, Wake, every};
 
 /// How long connections may take to close once the time for open calls is over.
@@ -76,43 +77,6 @@ pub(crate) struct Settings {
     pub(crate) broadcast: bool,
     /// What is logged.
     pub(crate) log: log::Filter,
-}
-
-/// Why the daemon does not run, or stopped.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
-    /// The host's root is not a directory.
-    #[error("--host-prefix {} is not a directory: mount the host's root directory there, or say where it is", .0.display())]
-    HostPrefix(PathBuf),
-    /// There is no socket to listen on.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The file with the process id cannot be used.
-    #[error(transparent)]
-    PidFile(#[from] PidFileError),
-    /// The store cannot be opened.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The network part cannot start.
-    #[error(transparent)]
-    Net(#[from] NetError),
-    /// One of its own tasks ended, which is a bug.
-    #[error("{0} ended: see the log above, this is a bug")]
-    Ended(&'static str),
-    /// The kernel refused something else.
-    #[error("cannot {doing}")]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-}
-
-impl StartError {
-    fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { doing, source }
-    }
 }
 
 /// Runs the daemon until it is told to stop.

@@ -1,0 +1,46 @@
+//! Why the daemon does not run.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::listen::ListenError;
+use crate::net::NetError;
+use crate::pid_file::PidFileError;
+use crate::store::StoreError;
+
+/// Why the daemon does not run, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    /// The host's root is not a directory.
+    #[error("--host-prefix {} is not a directory: mount the host's root directory there, or say where it is", .0.display())]
+    HostPrefix(PathBuf),
+    /// There is no socket to listen on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The file with the process id cannot be used.
+    #[error(transparent)]
+    PidFile(#[from] PidFileError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The network part cannot start.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// One of its own tasks ended, which is a bug.
+    #[error("{0} ended: see the log above, this is a bug")]
+    Ended(&'static str),
+    /// The kernel refused something else.
+    #[error("cannot {doing}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+impl StartError {
+    pub(super) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, source }
+    }
+}
