@@ -10,7 +10,7 @@ use leasehold_api::{DEFAULT_SOCKET, MAX_ADD_TIMEOUT, spool, to_json};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::message::Sender;
 use leasehold_core::dhcpv4::profile::ClientProfile;
-use leasehold_core::effect::{Add, Answer, Call, EndpointAddress, NetworkCall, RangeCall};
+use leasehold_core::effect::{Add, Answer, Call, EndpointAddress, NetworkCall, PoolCall, RangeCall};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::DoorId;
 use leasehold_core::link::own::{LONGEST_NAME, MacvlanMode};
@@ -102,12 +102,7 @@ fn answer(request: &Request) {
             assert_eq!(Asked::parse(&kept, &site).map(|kept| kept.call), Ok(call));
         }
         Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {}
-        other @ (Call::RequestPool(_)
-        | Call::ReleasePool { .. }
-        | Call::Reserve { .. }
-        | Call::ReleaseAddress { .. }
-        | Call::Ranges(RangeCall::List)
-        | Call::Network(_)) => {
+        other @ (Call::Pool(_) | Call::Ranges(RangeCall::List) | Call::Network(_)) => {
             panic!("CNI has no such call: {other:?}")
         }
     }
@@ -201,14 +196,14 @@ fn docker_call(asked: Result<docker::Asked, docker::Refused>, method: docker::Me
         }
     }
     match &call {
-        Call::RequestPool(pool) => {
+        Call::Pool(PoolCall::Request(pool)) => {
             assert!(pool.timeout <= Duration::from_secs(20) && !pool.timeout.is_zero());
             let id = PoolId::new(&pool.definition, pool.subnet.unwrap_or_default(), pool.range);
             assert_eq!(id.to_string().parse(), Ok(id.clone()), "a PoolID is read as it was spelled");
             let body = format!(r#"{{"PoolID":{}}}"#, to_json(&id.to_string()));
             let again = docker::Asked::parse(docker::Method::ReleasePool, body.as_bytes(), host);
             assert!(
-                matches!(again, Ok(docker::Asked::Core { call: Call::ReleasePool { id: read }, .. }) if read == id)
+                matches!(again, Ok(docker::Asked::Core { call: Call::Pool(PoolCall::Release { id: read }), .. }) if read == id)
             );
         }
         Call::Add(add) => {
@@ -235,7 +230,7 @@ fn docker_call(asked: Result<docker::Asked, docker::Refused>, method: docker::Me
             | NetworkCall::DeleteEndpoint(_)
             | NetworkCall::Join { .. },
         ) => {}
-        Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => {}
+        Call::Pool(PoolCall::Release { .. } | PoolCall::Reserve { .. } | PoolCall::ReleaseAddress { .. }) => {}
         other => panic!("Docker does not ask for {other:?}"),
     }
     assert!(form.warning.as_ref().is_none_or(|warning| ipvlan && warning.len() < 4096));

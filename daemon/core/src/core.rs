@@ -150,11 +150,8 @@ impl Core {
                 let answer = self.registry.list(now, pools, strangers);
                 self.registry.out.reply(id, answer);
             }
-            Call::RequestPool(_)
-            | Call::ReleasePool { .. }
-            | Call::Reserve { .. }
-            | Call::ReleaseAddress { .. }
-            | Call::Network(_) => self.desk().request(now, id, call),
+            Call::Pool(call) => self.desk().asked_of_pool(now, id, call),
+            Call::Network(call) => self.desk().asked_of_network(now, id, call),
         }
         self.tell(now);
     }

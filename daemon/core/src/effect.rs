@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use self::call::{
-    Add, Adoptee, Answer, BindingState, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall,
+    Add, Adoptee, Answer, BindingState, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall, PoolCall,
     PoolRequest, Row,
 };
 pub use self::ranges::{FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RangeRow, TakenRow};

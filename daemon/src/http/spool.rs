@@ -164,11 +164,7 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
         | Call::Collect { .. }
         | Call::Status { .. }
         | Call::List => Err(Unreadable::NotADel),
-        Call::RequestPool(_)
-        | Call::ReleasePool { .. }
-        | Call::Reserve { .. }
-        | Call::ReleaseAddress { .. }
-        | Call::Network(_) => Err(Unreadable::NotADel),
+        Call::Pool(_) | Call::Network(_) => Err(Unreadable::NotADel),
     }
 }
 

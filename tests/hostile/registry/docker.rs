@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::docker::DockerRecord;
-use leasehold_core::effect::{Add, Call, EndpointAddress, EndpointRequest, NetworkCall, Outcome, PoolRequest};
+use leasehold_core::effect::{
+    Add, Call, EndpointAddress, EndpointRequest, NetworkCall, Outcome, PoolCall, PoolRequest,
+};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, DoorId, Lan};
 use leasehold_core::link::own::{LinkOwner, MacvlanMode, OwnLinks};
@@ -27,7 +29,7 @@ impl Life<'_> {
             0 => {
                 let (subnet, range) = (self.script.flag(), self.script.flag());
                 let id = self.pool_id();
-                Call::RequestPool(Box::new(PoolRequest {
+                Call::Pool(PoolCall::Request(Box::new(PoolRequest {
                     definition: id.definition,
                     subnet: subnet.then_some(id.subnet),
                     range: id.range.filter(|_| subnet && range),
@@ -36,14 +38,14 @@ impl Life<'_> {
                     lan: lan(),
                     profile: self.profile(),
                     timeout: Duration::from_secs(u64::from(self.script.u8() % 8)),
-                }))
+                })))
             }
-            1 => Call::ReleasePool { id: self.pool_id() },
+            1 => Call::Pool(PoolCall::Release { id: self.pool_id() }),
             2 => {
                 let address = self.address();
-                Call::Reserve { pool: self.pool_id(), address: self.script.flag().then_some(address) }
+                Call::Pool(PoolCall::Reserve { pool: self.pool_id(), address: self.script.flag().then_some(address) })
             }
-            _ => Call::ReleaseAddress { pool: self.pool_id(), address: self.address() },
+            _ => Call::Pool(PoolCall::ReleaseAddress { pool: self.pool_id(), address: self.address() }),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use leasehold_core::docker::{DockerKey, DockerRecord};
-use leasehold_core::effect::{Add, Answer, Call, NetworkAnswer, NetworkCall, RequestId};
+use leasehold_core::effect::{Add, Answer, Call, NetworkAnswer, NetworkCall, PoolCall, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::tenure::Tenure;
@@ -49,8 +49,9 @@ impl Calls {
                 add_of(call).map_or(0, |add| add.timeout.as_micros() as u64) + PATIENCE
             }
             Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
-            Call::RequestPool(_) | Call::Reserve { .. } | Call::ReleaseAddress { .. } | Call::Network(_) => PATIENCE,
-            Call::List | Call::ReleasePool { .. } | Call::Ranges(_) => SLACK,
+            Call::Pool(PoolCall::Request(_) | PoolCall::Reserve { .. } | PoolCall::ReleaseAddress { .. })
+            | Call::Network(_) => PATIENCE,
+            Call::List | Call::Pool(PoolCall::Release { .. }) | Call::Ranges(_) => SLACK,
         };
         if let Call::Del { attachment, .. } = call {
             let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if add.attachment == *attachment);
@@ -145,10 +146,10 @@ impl Calls {
             | (Call::Collect { .. }, Answer::Collected)
             | (Call::Status { .. }, Answer::Ready)
             | (Call::List, Answer::Bindings { .. })
-            | (Call::RequestPool(_), Answer::Pool { .. })
-            | (Call::ReleasePool { .. }, Answer::PoolReleased)
-            | (Call::Reserve { .. }, Answer::Reserved(_))
-            | (Call::ReleaseAddress { .. }, Answer::Released)
+            | (Call::Pool(PoolCall::Request(_)), Answer::Pool { .. })
+            | (Call::Pool(PoolCall::Release { .. }), Answer::PoolReleased)
+            | (Call::Pool(PoolCall::Reserve { .. }), Answer::Reserved(_))
+            | (Call::Pool(PoolCall::ReleaseAddress { .. }), Answer::Released)
             | (_, Answer::Failed(_)) => None,
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_core::effect::{Answer, Call, Failure, NetworkAnswer, RequestId};
+use leasehold_core::effect::{Answer, Call, Failure, NetworkAnswer, PoolCall, RequestId};
 use leasehold_core::identity::Attachment;
 
 use super::actor::{Act, Asked, Phase, Role, Spooled};
@@ -193,7 +193,7 @@ impl World {
             },
             (Role::Add, Phase::Ending) if asked.gone => self.end_by_del(index),
             // dockerd tries again if it finds no socket.
-            (Role::Del, Phase::Ending) if matches!(asked.call, Call::ReleaseAddress { .. }) => {
+            (Role::Del, Phase::Ending) if matches!(asked.call, Call::Pool(PoolCall::ReleaseAddress { .. })) => {
                 self.act_after(index, 100 * MILLI, SECOND, Act::Del);
             }
             (Role::Del, Phase::Ending) => self.clean_up(index),
@@ -218,7 +218,7 @@ pub(super) fn attachment_of(call: &Call) -> Option<&Attachment> {
         Call::Add(add) => Some(&add.attachment),
         Call::Del { attachment, .. } | Call::Check { attachment, .. } => Some(attachment),
         Call::Collect { .. } | Call::Status { .. } | Call::List | Call::Ranges(_) => None,
-        Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::ReleaseAddress { .. } => None,
+        Call::Pool(_) => None,
         Call::Network(_) => add_of(call).map(|add| &add.attachment),
     }
 }

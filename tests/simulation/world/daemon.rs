@@ -1,7 +1,7 @@
 //! The daemon's life in the world: it starts, is fed, is drained, crashes.
 
 use leasehold_core::docker::DockerRecord;
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
+use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, PoolCall, RequestId};
 use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
 use leasehold_core::record::{Change, Record};
 use leasehold_core::time::BootId;
@@ -107,12 +107,13 @@ impl World {
                 return self.causes(stale);
             }
             Call::Check { .. } | Call::Status { .. } | Call::List => return,
-            Call::ReleaseAddress { address, .. } => {
+            Call::Pool(PoolCall::ReleaseAddress { address, .. }) => {
                 let told = |record: &&Record| record.told.is_some_and(|told| told.addr() == *address);
                 let told: Vec<_> = self.store.durable.values().filter(told).map(|record| record.link.mac()).collect();
                 return self.causes(told);
             }
-            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } | Call::Ranges(_) => return,
+            Call::Pool(PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. })
+            | Call::Ranges(_) => return,
         };
         let client_id = add_of(call).map(|add| add.client_id.resolve(Mac::default()));
         // Others, who are silent, may have its Ethernet address too.
@@ -470,10 +471,10 @@ fn brief_call(call: &Call) -> String {
         Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),
         Call::Status { .. } => "STATUS".to_owned(),
         Call::List => "LIST".to_owned(),
-        Call::RequestPool(request) => format!("RequestPool {:?} {}", request.subnet, request.definition),
-        Call::ReleasePool { id } => format!("ReleasePool {id}"),
-        Call::Reserve { pool, address } => format!("reserve {address:?} in {pool}"),
-        Call::ReleaseAddress { pool, address } => format!("ReleaseAddress {address} of {pool}"),
+        Call::Pool(PoolCall::Request(request)) => format!("RequestPool {:?} {}", request.subnet, request.definition),
+        Call::Pool(PoolCall::Release { id }) => format!("ReleasePool {id}"),
+        Call::Pool(PoolCall::Reserve { pool, address }) => format!("reserve {address:?} in {pool}"),
+        Call::Pool(PoolCall::ReleaseAddress { pool, address }) => format!("ReleaseAddress {address} of {pool}"),
         Call::Network(call) => format!("{call:?}"),
         Call::Ranges(call) => format!("{call:?}"),
     }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use leasehold_core::effect::{Call, RequestId};
+use leasehold_core::effect::{Call, PoolCall, RequestId};
 use leasehold_core::identity::Attachment;
 use leasehold_core::record::{Record, RecordState};
 use netns_fixtures::model::{ClientKey, Kind, Message, Packet, Purpose, code, decode};
@@ -87,8 +87,8 @@ impl World {
             Call::Del { attachment: deleted, .. } => deleted == attachment,
             Call::Collect { network, .. } => is_in(attachment, network),
             Call::Check { .. } | Call::Status { .. } | Call::List | Call::Ranges(_) => false,
-            Call::ReleaseAddress { address, .. } => is_told(attachment, *address),
-            Call::RequestPool(_) | Call::ReleasePool { .. } | Call::Reserve { .. } => false,
+            Call::Pool(PoolCall::ReleaseAddress { address, .. }) => is_told(attachment, *address),
+            Call::Pool(PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. }) => false,
             Call::Network(_) => concerned.as_ref() == Some(attachment),
         };
         for actor in self.actors.iter().filter(|actor| concerns(&actor.attachment)) {

@@ -55,10 +55,39 @@ pub enum Call {
     },
     /// All bindings.
     List,
+    /// Something about the pools of Docker's IPAM driver.
+    Pool(PoolCall),
+    /// Something about a Docker network of our own driver.
+    Network(NetworkCall),
+    /// Something about local ranges.
+    Ranges(RangeCall),
+}
+
+impl Call {
+    /// Returns the call's name, which is for programs and stays as it is.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Add(_) => "add",
+            Self::Del { .. } => "del",
+            Self::Check { .. } => "check",
+            Self::Collect { .. } => "gc",
+            Self::Status { .. } => "status",
+            Self::List => "list",
+            Self::Pool(call) => call.name(),
+            Self::Network(call) => call.name(),
+            Self::Ranges(RangeCall::Add(_)) => "add_from_ranges",
+            Self::Ranges(RangeCall::List) => "list_ranges",
+        }
+    }
+}
+
+/// What is asked about the pools of Docker's IPAM driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolCall {
     /// Get a pool of addresses for a Docker network.
-    RequestPool(Box<PoolRequest>),
+    Request(Box<PoolRequest>),
     /// Give back the pool of a Docker network.
-    ReleasePool {
+    Release {
         /// The pool.
         id: PoolId,
     },
@@ -76,29 +105,15 @@ pub enum Call {
         /// The address.
         address: Ipv4Addr,
     },
-    /// Something about a Docker network of our own driver.
-    Network(NetworkCall),
-    /// Something about local ranges.
-    Ranges(RangeCall),
 }
 
-impl Call {
-    /// Returns the call's name, which is for programs and stays as it is.
-    pub const fn name(&self) -> &'static str {
+impl PoolCall {
+    const fn name(&self) -> &'static str {
         match self {
-            Self::Add(_) => "add",
-            Self::Del { .. } => "del",
-            Self::Check { .. } => "check",
-            Self::Collect { .. } => "gc",
-            Self::Status { .. } => "status",
-            Self::List => "list",
-            Self::RequestPool(_) => "request_pool",
-            Self::ReleasePool { .. } => "release_pool",
+            Self::Request(_) => "request_pool",
+            Self::Release { .. } => "release_pool",
             Self::Reserve { .. } => "reserve_address",
             Self::ReleaseAddress { .. } => "release_address",
-            Self::Network(call) => call.name(),
-            Self::Ranges(RangeCall::Add(_)) => "add_from_ranges",
-            Self::Ranges(RangeCall::List) => "list_ranges",
         }
     }
 }
@@ -266,18 +281,18 @@ pub enum Answer {
         /// How often input was refused, by cause.
         refused: BTreeMap<&'static str, u64>,
     },
-    /// To `RequestPool`: the pool, durable.
+    /// To `PoolCall::Request`: the pool, durable.
     Pool {
         /// The pool.
         id: PoolId,
         /// The router, if a server named one.
         gateway: Option<Ipv4Addr>,
     },
-    /// To `ReleasePool`, whatever the pool.
+    /// To `PoolCall::Release`, whatever the pool.
     PoolReleased,
-    /// To `Reserve`: the address, which is durably reserved.
+    /// To `PoolCall::Reserve`: the address, which is durably reserved.
     Reserved(Ipv4Addr),
-    /// To `ReleaseAddress`, whatever the address.
+    /// To `PoolCall::ReleaseAddress`, whatever the address.
     Released,
     /// To `Network`.
     Network(NetworkAnswer),

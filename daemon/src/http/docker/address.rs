@@ -3,7 +3,7 @@
 use ipnet::Ipv4Net;
 use leasehold_api::docker as wire;
 use leasehold_api::to_json;
-use leasehold_core::effect::Call;
+use leasehold_core::effect::{Call, PoolCall};
 use leasehold_core::wire::Mac;
 
 use super::super::named::is_name;
@@ -49,7 +49,7 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
     };
     let form = Form { warning, ..Form::new(about, Shape::Address(id.subnet.prefix_len())) };
     if !is_endpoint {
-        return Ok(Asked::Core { call: Call::Reserve { pool: id, address }, form });
+        return Ok(Asked::Core { call: Call::Pool(PoolCall::Reserve { pool: id, address }), form });
     }
     let (ifname, lan) = host.lan(&options.parent);
     let endpoint = Endpoint {

@@ -20,7 +20,7 @@ mod words;
 
 use leasehold_api::docker::{self as wire, Activated, AddressSpaces, Capabilities, Released};
 use leasehold_api::to_json;
-use leasehold_core::effect::{Call, NetworkCall};
+use leasehold_core::effect::{Call, NetworkCall, PoolCall};
 use leasehold_core::identity::Lan;
 use leasehold_core::network::NetworkRecord;
 use leasehold_core::wire::Mac;
@@ -157,7 +157,7 @@ impl Asked {
             Method::RequestPool => pool::request(&read(body)?, host)?,
             Method::ReleasePool => {
                 let wire::ReleasePool { pool_id } = read(body)?;
-                Self::core(Call::ReleasePool { id: pool::id(&pool_id)? }, "the end of a pool")
+                Self::core(Call::Pool(PoolCall::Release { id: pool::id(&pool_id)? }), "the end of a pool")
             }
             Method::RequestAddress => address::request(&read(body)?, host)?,
             Method::ReleaseAddress => {
@@ -166,7 +166,10 @@ impl Asked {
                     // The gateway of a pool that has none.
                     return Ok(Self::Told(to_json(&Released {})));
                 }
-                let call = Call::ReleaseAddress { pool: pool::id(&pool_id)?, address: parse::address(&address)? };
+                let call = Call::Pool(PoolCall::ReleaseAddress {
+                    pool: pool::id(&pool_id)?,
+                    address: parse::address(&address)?,
+                });
                 Self::core(call, "the end of an address")
             }
             Method::Network(method) => network::parse(method, body, host)?,

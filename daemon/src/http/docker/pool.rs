@@ -2,7 +2,7 @@
 
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::docker as wire;
-use leasehold_core::effect::{Call, PoolRequest};
+use leasehold_core::effect::{Call, PoolCall, PoolRequest};
 use leasehold_core::pool::PoolId;
 use leasehold_core::wire::Mac;
 
@@ -35,7 +35,7 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
         profile: options.lease.profile(&host.site, host.ipvlan, None),
         timeout: options.lease.timeout(&host.site),
     };
-    Ok(Asked::core(Call::RequestPool(Box::new(request)), "a pool of addresses"))
+    Ok(Asked::core(Call::Pool(PoolCall::Request(Box::new(request))), "a pool of addresses"))
 }
 
 /// Returns whether a pool contains every address.

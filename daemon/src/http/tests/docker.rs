@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold_core::dhcpv4::profile::Wanted;
-use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, PoolRequest};
+use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, PoolCall, PoolRequest};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{AddressHolder, Attachment, ClientId, Lan};
 use leasehold_core::link::{LinkCause, Place};
@@ -46,7 +46,7 @@ fn said(ipvlan: bool, method: Method, body: &str) -> String {
 
 fn pool(ipvlan: bool, body: &str) -> PoolRequest {
     match asked(ipvlan, Method::RequestPool, body).0 {
-        Call::RequestPool(pool) => *pool,
+        Call::Pool(PoolCall::Request(pool)) => *pool,
         other => panic!("{other:?}"),
     }
 }
@@ -209,7 +209,7 @@ fn a_vlans_link_and_the_one_below_are_one_lan() {
         let find = |name: &str| there.contains(&name).then_some(ETH0);
         let host = Host { site: site(), ipvlan: false, link: &find, number: 1 };
         let body = r#"{"Pool":"192.168.1.0/24","Options":{"parent":"eth0.10"}}"#;
-        let Ok(Asked::Core { call: Call::RequestPool(asked), .. }) =
+        let Ok(Asked::Core { call: Call::Pool(PoolCall::Request(asked)), .. }) =
             Asked::parse(Method::RequestPool, body.as_bytes(), &host)
         else {
             panic!("refused")
@@ -325,8 +325,9 @@ fn the_host_name_is_the_networks_or_the_containers() {
 
 #[test]
 fn gateways_and_aux_addresses_are_reserved() {
-    let reserve =
-        |text: Option<&str>| Call::Reserve { pool: id(POOL), address: text.map(|text| text.parse().unwrap()) };
+    let reserve = |text: Option<&str>| {
+        Call::Pool(PoolCall::Reserve { pool: id(POOL), address: text.map(|text| text.parse().unwrap()) })
+    };
     for ipvlan in [false, true] {
         let (call, form) = asked(ipvlan, Method::RequestAddress, &address(POOL, "192.168.1.1", GATEWAY));
         assert_eq!((call, form.warning.as_deref()), (reserve(Some("192.168.1.1")), None));
@@ -371,10 +372,13 @@ fn answers_are_in_libnetworks_words() {
     );
     let body = format!(r#"{{"PoolID":"{POOL}"}}"#);
     let (call, form) = asked(false, Method::ReleasePool, &body);
-    assert_eq!((call, form.answer(&Answer::PoolReleased).as_deref()), (Call::ReleasePool { id: id(POOL) }, Ok("{}")));
+    assert_eq!(
+        (call, form.answer(&Answer::PoolReleased).as_deref()),
+        (Call::Pool(PoolCall::Release { id: id(POOL) }), Ok("{}"))
+    );
     let body = format!(r#"{{"PoolID":"{POOL}","Address":"192.168.1.23"}}"#);
     let (call, form) = asked(true, Method::ReleaseAddress, &body);
-    assert_eq!(call, Call::ReleaseAddress { pool: id(POOL), address: "192.168.1.23".parse().unwrap() });
+    assert_eq!(call, Call::Pool(PoolCall::ReleaseAddress { pool: id(POOL), address: "192.168.1.23".parse().unwrap() }));
     assert_eq!(form.answer(&Answer::Released).as_deref(), Ok("{}"));
     // The pool's prefix, whatever the lease's.
     let (call, form) = asked(false, Method::RequestAddress, &address("192.0.0.0/16;;parent=eth0", "", MAC_ONLY));
@@ -398,7 +402,10 @@ fn a_call_without_its_body_is_undecodable_and_one_with_another_s_pool_is_refused
             let body = address(pool, "192.168.1.9", MAC_ONLY);
             if let Ok(asked) = on(site(), false, method, &body) {
                 // What is given back need not be understood.
-                assert!(matches!(asked, Asked::Core { call: Call::ReleaseAddress { .. }, .. }), "{pool}");
+                assert!(
+                    matches!(asked, Asked::Core { call: Call::Pool(PoolCall::ReleaseAddress { .. }), .. }),
+                    "{pool}"
+                );
             }
         }
     }

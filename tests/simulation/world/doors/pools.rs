@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::{ClientProfile, Servers};
-use leasehold_core::effect::{Answer, Call, PoolRequest};
+use leasehold_core::effect::{Answer, Call, PoolCall, PoolRequest};
 use leasehold_core::profile::Profile;
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::wire::Mac;
@@ -107,25 +107,25 @@ impl World {
             // Dockerd asks again when it starts, and for each network with the same definition.
             0 | 1 => self.pool_call(lan, Some(pool.subnet)),
             2 => self.pool_call(lan, None),
-            3 => Call::Reserve { pool, address: None },
-            4 => Call::Reserve { pool, address: Some(host(1016)) },
+            3 => Call::Pool(PoolCall::Reserve { pool, address: None }),
+            4 => Call::Pool(PoolCall::Reserve { pool, address: Some(host(1016)) }),
             // An address that servers give: an endpoint that is offered it needs another.
-            5 => Call::Reserve { pool, address: Some(host(10 + self.rng.u32(..4))) },
-            6 => Call::ReleaseAddress { pool, address: host(NOBODYS) },
+            5 => Call::Pool(PoolCall::Reserve { pool, address: Some(host(10 + self.rng.u32(..4))) }),
+            6 => Call::Pool(PoolCall::ReleaseAddress { pool, address: host(NOBODYS) }),
             // Again, and late.
             7 if let Some(address) = self.networks[lan].released.filter(|it| !self.may_have(lan, *it)) => {
                 self.stats.count("addresses that were released once more");
-                Call::ReleaseAddress { pool, address }
+                Call::Pool(PoolCall::ReleaseAddress { pool, address })
             }
             _ => match reserved {
                 Some(address) => {
                     self.networks[lan].reserved.remove(&address);
                     self.networks[lan].released = Some(address);
-                    Call::ReleaseAddress { pool, address }
+                    Call::Pool(PoolCall::ReleaseAddress { pool, address })
                 }
                 None => {
                     self.networks[lan].told = None;
-                    Call::ReleasePool { id: pool }
+                    Call::Pool(PoolCall::Release { id: pool })
                 }
             },
         };
@@ -143,7 +143,7 @@ impl World {
         let lan = self.actors[index].lan;
         // The call names an address, and what was reserved since goes before a lease that may have ended.
         self.networks[lan].reserved.remove(&address);
-        let call = Call::ReleaseAddress { pool: pool_of(lan), address };
+        let call = Call::Pool(PoolCall::ReleaseAddress { pool: pool_of(lan), address });
         self.ask(index, Role::Del, call.clone(), self.now);
         self.release_twice(index, &call);
     }
@@ -205,7 +205,7 @@ impl World {
     fn pool_call(&self, lan: usize, subnet: Option<Ipv4Net>) -> Call {
         let deny = if self.plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
         let servers = Servers { deny, ..Servers::default() };
-        Call::RequestPool(Box::new(PoolRequest {
+        Call::Pool(PoolCall::Request(Box::new(PoolRequest {
             definition: pool_of(lan).definition,
             subnet,
             range: None,
@@ -214,13 +214,13 @@ impl World {
             lan: self.segments[lan].lan.clone(),
             profile: Profile::from(ClientProfile { servers, ..ClientProfile::default() }),
             timeout: Duration::from_secs(20),
-        }))
+        })))
     }
 
     /// Docker has its answer.
     pub(in crate::world) fn network_answered(&mut self, lan: usize, call: &Call, answer: &Answer) {
         match (call, answer) {
-            (Call::RequestPool(request), Answer::Pool { id, gateway }) => {
+            (Call::Pool(PoolCall::Request(request)), Answer::Pool { id, gateway }) => {
                 self.stats.count("pools");
                 let is_known = *id == pool_of(lan) || request.subnet.is_none() && self.may_lie();
                 if !is_known || gateway.is_some_and(|router| !id.subnet.contains(&router)) {
@@ -236,11 +236,13 @@ impl World {
                     }
                 }
             }
-            (Call::RequestPool(request), Answer::Failed(failure)) if self.calm && request.subnet.is_some() => {
+            (Call::Pool(PoolCall::Request(request)), Answer::Failed(failure))
+                if self.calm && request.subnet.is_some() =>
+            {
                 self.fail(Rule::Failed, format!("{request:?}: {failure}"));
             }
-            (Call::ReleasePool { .. }, _) => self.networks[lan].told = None,
-            (Call::Reserve { .. }, Answer::Reserved(address)) => {
+            (Call::Pool(PoolCall::Release { .. }), _) => self.networks[lan].told = None,
+            (Call::Pool(PoolCall::Reserve { .. }), Answer::Reserved(address)) => {
                 self.stats.count("addresses reserved");
                 self.networks[lan].reserved.insert(*address);
             }

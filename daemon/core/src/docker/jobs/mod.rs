@@ -13,7 +13,7 @@ pub(super) use self::network::NetworkChange;
 pub(super) use self::pool::{PoolChange, Undo};
 use super::Desk;
 use super::desk::Key;
-use crate::effect::{Answer, Call, ExchangeId, FrameMeta, NetworkAnswer, Outcome, RequestId};
+use crate::effect::{Answer, ExchangeId, FrameMeta, NetworkAnswer, NetworkCall, Outcome, PoolCall, RequestId};
 use crate::link::LinkCause;
 use crate::network::NetworkFault;
 use crate::time::Now;
@@ -65,22 +65,20 @@ impl From<Result<NetworkAnswer, NetworkFault>> for Next {
 }
 
 impl Desk<'_> {
-    /// Begins a call.
-    pub(crate) fn request(&mut self, now: Now, id: RequestId, call: Call) {
+    /// Begins a call about a pool.
+    pub(crate) fn asked_of_pool(&mut self, now: Now, id: RequestId, call: PoolCall) {
         let next = match call {
-            Call::RequestPool(request) => self.request_pool(now, id, request),
-            Call::ReleasePool { id: pool } => self.release_pool(&pool),
-            Call::Reserve { pool, address } => self.reserve(now, id, &pool, address),
-            Call::ReleaseAddress { pool, address } => self.release_address(now, id, &pool, address),
-            Call::Network(call) => self.network_call(now, id, call),
-            Call::Add(_)
-            | Call::Del { .. }
-            | Call::Check { .. }
-            | Call::Collect { .. }
-            | Call::Status { .. }
-            | Call::Ranges(_)
-            | Call::List => Next::Nothing,
+            PoolCall::Request(request) => self.request_pool(now, id, request),
+            PoolCall::Release { id: pool } => self.release_pool(&pool),
+            PoolCall::Reserve { pool, address } => self.reserve(now, id, &pool, address),
+            PoolCall::ReleaseAddress { pool, address } => self.release_address(now, id, &pool, address),
         };
+        self.call_goes_on(id, next);
+    }
+
+    /// Begins a call about a network.
+    pub(crate) fn asked_of_network(&mut self, now: Now, id: RequestId, call: NetworkCall) {
+        let next = self.network_call(now, id, call);
         self.call_goes_on(id, next);
     }
 

@@ -158,12 +158,8 @@ impl Registry {
             Call::Status { parent } => self.status(now, id, parent),
             Call::Ranges(RangeCall::Add(add)) => self.add_from_ranges(now, id, add),
             Call::Ranges(RangeCall::List) => Next::Answers(Answer::Ranges(RangeAnswer::Rows(self.ranges.rows()))),
-            Call::List
-            | Call::RequestPool(_)
-            | Call::ReleasePool { .. }
-            | Call::Reserve { .. }
-            | Call::ReleaseAddress { .. }
-            | Call::Network(_) => Next::Nothing,
+            // They are answered above.
+            Call::List | Call::Pool(_) | Call::Network(_) => Next::Nothing,
         };
         self.call_goes_on(id, next);
     }

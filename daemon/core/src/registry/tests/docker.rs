@@ -7,7 +7,7 @@ use ipnet::Ipv4Net;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Call, ClientIdRule, Failure, PoolRequest, RequestId, Row, StoreCause};
+use crate::effect::{Call, ClientIdRule, Failure, PoolCall, PoolRequest, RequestId, Row, StoreCause};
 use crate::event::EventKind;
 use crate::identity::Lan;
 use crate::link::{KernelEvent, Place};
@@ -57,7 +57,7 @@ impl Rig {
     /// Asks for a pool with this subnet.
     pub(super) fn pool(&mut self, subnet: Option<&str>, range: Option<&str>) -> u64 {
         let call = self.pool_call(subnet, range);
-        self.request(Call::RequestPool(Box::new(call)))
+        self.request(Call::Pool(PoolCall::Request(Box::new(call))))
     }
 
     pub(super) fn pool_call(&self, subnet: Option<&str>, range: Option<&str>) -> PoolRequest {
@@ -74,7 +74,7 @@ impl Rig {
     }
 
     pub(super) fn reserve(&mut self, address: Option<Ipv4Addr>) -> u64 {
-        self.request(Call::Reserve { pool: pool(), address })
+        self.request(Call::Pool(PoolCall::Reserve { pool: pool(), address }))
     }
 
     pub(super) fn release(&mut self, address: Ipv4Addr) {
@@ -83,11 +83,11 @@ impl Rig {
     }
 
     fn ask_release(&mut self, address: Ipv4Addr) -> u64 {
-        self.request(Call::ReleaseAddress { pool: pool(), address })
+        self.request(Call::Pool(PoolCall::ReleaseAddress { pool: pool(), address }))
     }
 
     fn release_pool(&mut self) {
-        let id = self.request(Call::ReleasePool { id: pool() });
+        let id = self.request(Call::Pool(PoolCall::Release { id: pool() }));
         assert_eq!(self.answers[&id], Answer::PoolReleased);
     }
 
@@ -186,7 +186,7 @@ fn an_address_is_released_once_and_whatever_is_unknown_too() {
     rig.release(FIRST);
     rig.release(NEXT);
     let stranger = PoolId::new("parent=br1", net("192.0.2.0/24"), None);
-    let id = rig.request(Call::ReleaseAddress { pool: stranger, address: FIRST });
+    let id = rig.request(Call::Pool(PoolCall::ReleaseAddress { pool: stranger, address: FIRST }));
     assert_eq!(rig.answers[&id], Answer::Released);
     rig.run_until(1010.0);
     assert_eq!((rig.count_sent(7), rig.rows().len(), rig.stored.len()), (1, 0, 0));
@@ -196,7 +196,7 @@ fn an_address_is_released_once_and_whatever_is_unknown_too() {
 fn an_address_of_another_pool_is_not_taken_for_ones_own() {
     let mut rig = held();
     let other = PoolId::new("parent=br0", net("192.0.2.0/24"), Some(net("192.0.2.0/25")));
-    rig.request(Call::ReleaseAddress { pool: other, address: FIRST });
+    rig.request(Call::Pool(PoolCall::ReleaseAddress { pool: other, address: FIRST }));
     rig.run_until(1010.0);
     assert_eq!((rig.count_sent(7), rig.rows().len()), (0, 1));
 }

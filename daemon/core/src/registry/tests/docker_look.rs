@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::docker::*;
 use super::rig::*;
 use crate::dhcpv4::profile::{ClientProfile, Servers};
-use crate::effect::{Call, Failure, PoolRequest, RequestId};
+use crate::effect::{Call, Failure, PoolCall, PoolRequest, RequestId};
 use crate::link::{Link, LinkCause};
 use crate::pool::{PoolFault, PoolId};
 use crate::profile::Profile;
@@ -63,10 +63,10 @@ fn a_look_takes_router_and_subnet_of_an_offer_and_no_more() {
 fn a_server_that_would_commit_at_once_is_not_invited_to() {
     let mut rig = rig();
     rig.server = Server::Commits;
-    let id = rig.request(Call::RequestPool(Box::new(PoolRequest {
+    let id = rig.request(Call::Pool(PoolCall::Request(Box::new(PoolRequest {
         profile: Profile::from(ClientProfile { rapid_commit: true, ..ClientProfile::default() }),
         ..rig.pool_call(None, None)
-    })));
+    }))));
     rig.run_until(1010.0);
     assert!(rig.because(id).contains("unexpected message type: ACK while SELECTING"), "{}", rig.because(id));
     assert!(rig.types().iter().all(|kind| *kind == 1));
@@ -101,7 +101,7 @@ fn an_automatic_pool_is_answered_as_before_and_not_without_end() {
 fn an_automatic_pool_that_was_given_back_may_be_asked_for_at_once() {
     let mut rig = rig();
     rig.pool(None, None);
-    rig.request(Call::ReleasePool { id: pool() });
+    rig.request(Call::Pool(PoolCall::Release { id: pool() }));
     let again = rig.pool(None, None);
     assert_eq!((&rig.answers[&again], rig.types()), (&known(Some(ROUTER)), vec![1, 1]));
 }
@@ -139,9 +139,9 @@ fn a_server_that_is_not_allowed_is_not_believed() {
     let denied = Profile::from(ClientProfile { servers, ..ClientProfile::default() });
     let call = |rig: &Rig, subnet| PoolRequest { profile: denied.clone(), ..rig.pool_call(subnet, None) };
     let without = call(&rig, None);
-    let without = rig.request(Call::RequestPool(Box::new(without)));
+    let without = rig.request(Call::Pool(PoolCall::Request(Box::new(without))));
     let with = call(&rig, Some("192.0.2.0/24"));
-    let with = rig.request(Call::RequestPool(Box::new(with)));
+    let with = rig.request(Call::Pool(PoolCall::Request(Box::new(with))));
     rig.run_until(1003.5);
     assert!(rig.because(without).contains("server not allowed"), "{}", rig.because(without));
     assert_eq!(rig.answers[&with], known(None));

@@ -2,7 +2,7 @@
 
 use super::networks::{LEASED, OWN, endpoint, id, network};
 use super::rig::*;
-use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkCall};
+use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkCall, PoolCall};
 use crate::identity::Lan;
 use crate::network::{Mode, NetworkRecord, Wiring};
 use crate::wire::Mac;
@@ -76,7 +76,7 @@ fn a_network_whose_pool_is_on_another_lan_is_refused() {
         definition: "parent=br1".into(),
         ..rig.pool_call(Some("192.0.2.0/24"), None)
     };
-    rig.request(Call::RequestPool(Box::new(beside)));
+    rig.request(Call::Pool(PoolCall::Request(Box::new(beside))));
     let create = rig.create(on("br1", "192.0.2.0/24"));
     assert!(rig.is_done(create), "it is one of the two: {:?}", rig.answers[&create]);
 }
