@@ -263,7 +263,7 @@ pub enum Effect {
         /// The owner.
         owner: LinkOwner,
     },
-    /// Lists the links in the host's namespace that were made for Docker.
+    /// Lists the links in the host's namespace that the daemon made, or one with another store.
     ListOwn {
         /// Answered by [`Outcome::OwnLinks`].
         op: OpId,

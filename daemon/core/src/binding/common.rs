@@ -39,7 +39,7 @@ pub(crate) struct Holder {
     pub(crate) identity: Identity,
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
-    /// The address that Docker was told.
+    /// The address that its caller was told, who hears of no later one.
     pub(crate) answered: Option<Ipv4Net>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Common {
     pub(crate) identity: Identity,
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
-    /// The address that Docker was told, or is about to be.
+    /// The address that its caller was told, or is about to be, who hears of no later one.
     pub(crate) answered: Option<Ipv4Net>,
     /// No path leads any more to its interface's namespace, which lives: it speaks from the LAN's link.
     pub(crate) is_hidden: bool,
@@ -100,7 +100,7 @@ pub(crate) enum Leave {
     LinkGone,
     /// An ADD of the same attachment has another identity.
     Displaced,
-    /// Docker gave its address back, and waits until that is durable.
+    /// Its caller gave its address back, and waits until that is durable.
     Released,
     /// Another binding takes the identity over. Nothing is written or sent unless that fails.
     Yielded,
