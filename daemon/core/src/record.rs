@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
 use crate::dhcpv4::lease::Lease;
@@ -95,9 +95,6 @@ pub struct Former {
     /// The router that a default route of others may still use: that of the last lease, of which nothing else is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<IpAddr>,
-    /// Addresses of others that the kernel takes off with one of these, and that have to be put back.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub displaced: Vec<IpNet>,
 }
 
 /// Whether a lease is held or on its way back.

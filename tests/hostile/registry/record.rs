@@ -43,7 +43,6 @@ impl Life<'_> {
                 mtu_due: address.addr().octets()[3] % 2 == 1,
                 routes_due: address.addr().octets()[3] % 4 > 1,
                 router: (address.addr().octets()[3] % 8 > 5).then_some(address.addr().into()),
-                displaced: address.addr().octets()[3].is_multiple_of(3).then_some(address.into()).into_iter().collect(),
             })
         });
         Record {

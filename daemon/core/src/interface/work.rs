@@ -4,8 +4,8 @@
 //! one look or change at a time; what is wanted meanwhile waits, and the latest wins. Each try begins with a look, so after a
 //! failed or timed-out change the daemon looks before it changes anything else.
 //!
-//! The kernel takes addresses of others off with the first one of their subnet. What has to be put back must be in the record
-//! before it goes.
+//! The kernel takes addresses of others off with the first one of their subnet. The change that does this puts them back. If it is
+//! cut short, each stays as the /32 that stood in for it ([`crate::plan`]).
 //!
 //! Routes are put on when the address is there and the link is up. Until then they are due: after an ADD whose main plugin does
 //! not get all of them, and after the link was set down, when the kernel takes them all. A profile cannot keep this change out:
@@ -42,9 +42,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// it, while later ones may never have come so far.
 const MAX_FORMER: usize = 4;
 
-/// How many addresses of others are put back after a change that was cut short: a namespace's owner may put any number there.
-const MAX_DISPLACED: usize = 16;
-
 /// What an interface should carry for a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
@@ -74,8 +71,6 @@ pub(crate) enum Act {
     LookAtParent,
     /// Look at the interface.
     Look,
-    /// Write the record again, with what the next change has to put back.
-    Note,
     /// Take these steps on the interface.
     Apply(Vec<Step>),
 }
@@ -87,8 +82,6 @@ pub(crate) struct Around {
     pub(crate) has_parent: bool,
     /// Whether another change of the interface is under way.
     pub(crate) is_changing: bool,
-    /// Whether the last write succeeded.
-    pub(crate) store_works: bool,
 }
 
 /// How a change ended.
@@ -165,8 +158,6 @@ enum Stage {
     /// The interface is being looked at. `most`: the largest MTU; `asked`: the LAN's link was looked at for that. `came_up`: the
     /// link came up meanwhile, which the look may have missed.
     Looking { most: Option<u32>, asked: bool, came_up: bool },
-    /// The store is recording what a change has to put back; then the interface is looked at again.
-    Noting,
     /// The interface is being changed for this grant. `short`: its MTU has to be smaller than it could be, because the MTU of
     /// the LAN's link is unknown. `routed`: with all of its routes.
     Applying { steps: Vec<Step>, next: Option<Box<Grant>>, short: bool, routed: bool },
@@ -201,8 +192,6 @@ impl Work {
 
     /// Records that something of a grant may be on the interface.
     pub(crate) fn leave_behind(&mut self, grant: Grant, bare: bool) {
-        // An address that was taken for somebody else's turns out to be ours.
-        self.former.displaced.retain(|address| !grant.has(address.addr()));
         let grants = &mut self.former.grants;
         if !grants.iter().any(|was| plan::same(was, &grant)) {
             grants.push(grant);
@@ -275,34 +264,6 @@ impl Work {
         (!has_it).then_some(wanted)
     }
 
-    /// Records what these steps have to put back on the interface. Returns whether that is new.
-    fn displace(&mut self, steps: &[Step], next: Option<&Grant>) -> bool {
-        let is_ours = |address: &IpNet| next.into_iter().chain(&self.former.grants).any(|own| own.has(address.addr()));
-        let stays = |address: &IpNet| !steps.contains(&Step::RemoveAddress(*address));
-        let put_on = steps.iter().filter_map(|step| match step {
-            Step::AddAddress(address) if stays(address) => Some(*address),
-            Step::AddAddress(_) => None,
-            Step::Up | Step::Mtu(_) | Step::RemoveAddress(_) => None,
-            Step::AddRoute(_) | Step::RemoveRoute(_) | Step::ReplaceDefault { .. } => None,
-        });
-        let is_known = |address: &IpNet| self.former.displaced.contains(address);
-        let room = MAX_DISPLACED.saturating_sub(self.former.displaced.len());
-        let new: Vec<_> = put_on.filter(|address| !is_ours(address) && !is_known(address)).take(room).collect();
-        self.former.displaced.extend(&new);
-        !new.is_empty()
-    }
-
-    /// Returns those of these addresses that a change which was cut short put on in place of what it had to put back.
-    fn makeshifts(&self, addresses: &[IpNet]) -> Vec<IpNet> {
-        let displaced = &self.former.displaced;
-        let is_one = |there: &&IpNet| {
-            there.prefix_len() == there.max_prefix_len()
-                && !displaced.contains(there)
-                && displaced.iter().any(|a| a.addr() == there.addr())
-        };
-        addresses.iter().filter(is_one).copied().collect()
-    }
-
     /// Returns the former grants of which something came back while the interface was changed for `next`.
     fn back(&mut self, next: Option<&Grant>, addresses: &[IpNet]) -> Vec<Grant> {
         let stirred = std::mem::take(&mut self.stirred);
@@ -344,13 +305,6 @@ impl Work {
         self.stage = Stage::Idle;
     }
 
-    /// Goes on after the store has written, or has failed to.
-    pub(crate) fn noted(&mut self) {
-        if matches!(self.stage, Stage::Noting) {
-            self.stage = Stage::Idle;
-        }
-    }
-
     /// Records that a daemon starting now would take the lost lease up again: what the lease left waits for the store.
     pub(crate) fn await_note(&mut self, now: Instant) {
         self.patience = Some(now + PATIENCE);
@@ -390,7 +344,7 @@ impl Work {
     /// Returns whether nothing is left to do, and nothing is there that must be known later. `kept`: the lease's grant, if the
     /// interface keeps what it carries; `has_lease`: there is one.
     pub(crate) fn is_settled(&self, wish: &Wish, kept: Option<&Grant>, has_lease: bool) -> bool {
-        if !self.former.displaced.is_empty() || (self.former.routes_due && has_lease) {
+        if self.former.routes_due && has_lease {
             return false;
         }
         let next = match wish {
@@ -411,7 +365,7 @@ impl Work {
             return Act::Wait;
         }
         let resizes = self.mtu(wish.grant()).is_some();
-        if !(self.differs() || resizes || is_there || !self.former.displaced.is_empty()) {
+        if !(self.differs() || resizes || is_there) {
             return Act::Wait;
         }
         match has_parent && resizes {
@@ -442,7 +396,7 @@ impl Work {
             (Stage::Looking { most, asked, came_up: true }, Ok(view)) if !view.up => Ok(self.look(most, asked)),
             (Stage::Looking { most, asked, .. }, Ok(view)) => Ok(self.change(&view, (most, asked), wish, around)),
             (Stage::Looking { .. }, Err(cause)) => Err(cause),
-            (stage @ (Stage::Idle | Stage::Unseen | Stage::Noting | Stage::Applying { .. }), result) => {
+            (stage @ (Stage::Idle | Stage::Unseen | Stage::Applying { .. }), result) => {
                 tracing::warn!(?stage, ?result, "a look that was not asked for");
                 Ok(Act::Wait)
             }
@@ -461,8 +415,7 @@ impl Work {
             Wish::Nothing => None,
             Wish::AsIs => return Act::Wait,
         };
-        let makeshifts = self.makeshifts(&view.addresses);
-        let addresses: Vec<_> = view.addresses.iter().filter(|there| !makeshifts.contains(there)).copied().collect();
+        let addresses = &view.addresses;
         let mtu = self.mtu(next.as_deref());
         if mtu.is_some() && around.has_parent && !asked {
             return self.look_at_parent();
@@ -475,7 +428,7 @@ impl Work {
         let is_on = next.as_deref().is_some_and(|next| differs || is_there(next));
         let (bare, unrouted) = (self.former.bare, self.former.routes_due);
         let Former { grants, router, .. } = &self.former;
-        let before = Before { grants, bare, unrouted, router: *router, addresses: &addresses };
+        let before = Before { grants, bare, unrouted, router: *router, addresses };
         let mut steps = match differs || (unrouted && is_on && view.up) {
             true => plan::difference(&before, next.as_deref()),
             false => Vec::new(),
@@ -488,10 +441,7 @@ impl Work {
         let routes = steps.len();
         steps.retain(|step| view.up || !matches!(step, Step::AddRoute(_)));
         let (put_off, routed) = (steps.len() < routes, view.up && (is_on || next.is_none()));
-        let displaced = self.former.displaced.iter().filter(|address| !addresses.contains(address));
-        let back: Vec<_> = displaced.copied().map(Step::AddAddress).filter(|step| !steps.contains(step)).collect();
-        let steps = resize.into_iter().chain(steps).chain(back);
-        let steps = steps.chain(makeshifts.into_iter().map(Step::RemoveAddress));
+        let steps = resize.into_iter().chain(steps);
         let steps: Vec<_> = steps.filter(|step| !self.refused.contains(step)).collect();
         // It waits for an event, not for a look.
         if steps.is_empty() && !differs && !routed && !self.former.mtu_due {
@@ -499,10 +449,6 @@ impl Work {
         }
         if put_off {
             self.route_later();
-        }
-        if self.displace(&steps, next.as_deref()) && around.store_works {
-            self.stage = Stage::Noting;
-            return Act::Note;
         }
         self.stage = Stage::Applying { steps: steps.clone(), next, short, routed };
         Act::Apply(steps)
@@ -530,7 +476,7 @@ impl Work {
                     None => Changed::Failed(cause),
                 })
             }
-            (stage @ (Stage::Idle | Stage::Unseen | Stage::Parent | Stage::Looking { .. } | Stage::Noting), result) => {
+            (stage @ (Stage::Idle | Stage::Unseen | Stage::Parent | Stage::Looking { .. }), result) => {
                 tracing::warn!(?stage, ?result, "a change that was not asked for");
                 None
             }

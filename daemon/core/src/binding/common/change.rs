@@ -28,15 +28,12 @@ impl Common {
         wish: Wish,
         cx: &mut Cx<'_>,
     ) -> Result<Act, LinkCause> {
-        let around = Around {
-            has_parent: self.identity.lan.parent().is_some(),
-            is_changing: cx.is_changing(&self.link),
-            store_works: self.persistence.works(),
-        };
+        let around =
+            Around { has_parent: self.identity.lan.parent().is_some(), is_changing: cx.is_changing(&self.link) };
         self.work_mut(cx).map_or(Ok(Act::Wait), |work| work.on_inspected(result, wish, around))
     }
 
-    /// Does the next thing, unless that is to write the record.
+    /// Does the next thing.
     pub(in crate::binding) fn act(&self, act: Act, cx: &mut Cx<'_>) {
         let waiter = Waiter::Binding(self.id, Task::Work);
         match (act, self.identity.lan.parent()) {
@@ -45,7 +42,7 @@ impl Common {
             }
             (Act::Look, _) => _ = cx.out.inspect(waiter, Target::Known(self.link.clone())),
             (Act::Apply(steps), _) => cx.change(waiter, &self.link, steps),
-            (Act::Wait | Act::Note | Act::LookAtParent, _) => {}
+            (Act::Wait | Act::LookAtParent, _) => {}
         }
     }
 

@@ -123,11 +123,6 @@ impl Persistence {
         }
     }
 
-    /// Returns whether the last write succeeded.
-    pub(in crate::binding) fn works(&self) -> bool {
-        !self.backoff.has_failed()
-    }
-
     /// Counts a write that ended, with nothing more to write.
     pub(in crate::binding) fn settled(&mut self, done: bool) {
         match done {

@@ -519,7 +519,7 @@ impl Living for Hold {
         if let Err(cause) = result {
             common.persist_later(&cause, cx);
         }
-        self.noted(common, cx);
+        self.has_work();
         SAME
     }
 

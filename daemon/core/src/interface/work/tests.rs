@@ -73,8 +73,7 @@ impl Host {
     /// Lets every binding go on as far as it can. Returns how many then have a change under way.
     fn go_on(&mut self) -> usize {
         for (id, wish) in self.wishes.clone() {
-            let around =
-                Around { has_parent: false, is_changing: self.interfaces.is_changing(self.at), store_works: true };
+            let around = Around { has_parent: false, is_changing: self.interfaces.is_changing(self.at) };
             let view = self.view();
             let work = self.work(id);
             if work.busy() || work.is_settled(&wish, None, true) || work.go_on(&wish, true, false) != Act::Look {
@@ -220,7 +219,7 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
     let mut work = Work::default();
     work.expect_bare(true);
     let (host, wish) = (Host::new(AT), carry(&v6()));
-    let around = Around { has_parent: false, is_changing: false, store_works: true };
+    let around = Around { has_parent: false, is_changing: false };
     let steps = |work: &mut Work| {
         assert_eq!(work.go_on(&wish, false, false), Act::Look);
         match work.on_inspected(Ok(host.view()), wish.clone(), around) {

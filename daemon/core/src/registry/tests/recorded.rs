@@ -73,7 +73,11 @@ fn a_record_from_before_doors_said_what_they_want_goes_by_its_door() {
 fn nothing_of_what_an_earlier_daemon_wrote_is_lost_when_it_is_written_again() {
     for line in RECORDS.lines() {
         let (id, record): (BindingId, Record) = serde_json::from_str(line).unwrap();
-        let before: Value = serde_json::from_str(line).unwrap();
+        let mut before: Value = serde_json::from_str(line).unwrap();
+        // No daemon puts them back any more.
+        if let Some(former) = before.pointer_mut("/1/former").and_then(Value::as_object_mut) {
+            former.remove("displaced");
+        }
         assert_eq!(serde_json::to_value((id, record)).unwrap(), before);
     }
 }

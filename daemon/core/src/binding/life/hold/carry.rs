@@ -13,7 +13,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::Outcome;
 use crate::grant::Grant;
 use crate::grant::policy::{OnChange, OnExpiry};
-use crate::interface::{Act, Changed, Done, Interfaces, Presence, Wish, Work};
+use crate::interface::{Changed, Done, Interfaces, Presence, Wish, Work};
 use crate::link::{LinkCause, LinkView};
 use crate::plan;
 use crate::time::Instant;
@@ -205,7 +205,6 @@ impl Hold {
     fn on_looked(&mut self, common: &mut Common, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) -> Next {
         let wish = by_now(self.wish(common, cx.interfaces), common, cx.interfaces);
         match common.looked(result, wish, cx) {
-            Ok(Act::Note) => self.record_again(),
             Ok(act) => common.act(act, cx),
             Err(cause) => return self.work_failed(common, cause, cx),
         }
@@ -252,12 +251,6 @@ impl Hold {
     /// Records that the interface was changed: the record has to say what stays there, unless more is done first.
     pub(in crate::binding) fn has_changed(&mut self) {
         (self.after.work, self.after.note) = (true, true);
-    }
-
-    /// Goes on, if it may, when the store has written, or has failed to.
-    pub(super) fn noted(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        common.work_mut(cx).into_iter().for_each(Work::noted);
-        self.has_work();
     }
 
     /// Goes on after the interface was changed.
