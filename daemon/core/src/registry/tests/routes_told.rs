@@ -61,6 +61,11 @@ fn steps(rig: &Rig) -> Vec<String> {
 
 const ROUTE: [u8; 10] = [121, 8, 24, 198, 51, 100, 192, 0, 2, 9];
 
+/// Option 121 with a default route by a router of this number, and a route of its own.
+fn routed(last: u8) -> [u8; 15] {
+    [121, 13, 24, 198, 51, 100 + last, 192, 0, 2, 9, 0, 192, 0, 2, last]
+}
+
 #[test]
 fn docker_is_told_of_no_route_but_that_to_a_router_outside_of_the_subnet() {
     assert_eq!(joined(&ROUTE).1, [""; 0]);
@@ -113,7 +118,6 @@ fn a_link_that_is_set_down_before_docker_is_through_is_waited_for_anew() {
 
 #[test]
 fn a_lease_that_changed_before_its_interface_came_gives_it_what_it_says_by_then() {
-    let routed = |last: u8| [121, 13, 24, 198, 51, 100 + last, 192, 0, 2, 9, 0, 192, 0, 2, last];
     let (mut rig, _) = joined(&routed(1));
     rig.options = routed(2).to_vec();
     rig.run_until(rig.t1() + 1.0);
@@ -126,6 +130,29 @@ fn a_lease_that_changed_before_its_interface_came_gives_it_what_it_says_by_then(
     assert_eq!(steps(&rig), ["+198.51.102.0/24", "-198.51.101.0/24", "192.0.2.1 > 192.0.2.2"]);
     rig.wait(5.0);
     assert_eq!(rig.only_record().former, None);
+}
+
+#[test]
+fn what_changed_before_an_interface_came_is_changed_at_the_next_one_if_that_goes_before_docker_is_through() {
+    let (mut rig, _) = joined(&routed(1));
+    rig.options = routed(2).to_vec();
+    rig.run_until(rig.t1() + 1.0);
+    let link = rig.link_of(&endpoint()).expect("Docker's link").clone();
+    for goes in [true, false] {
+        rig.is_moved_in();
+        rig.is_up();
+        rig.wait(SETUP - 0.1);
+        if goes {
+            rig.inside.remove(&OWN);
+            rig.addresses.clear();
+            rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+            rig.link_returns(link.clone());
+            rig.wait(1.0);
+        }
+        assert_eq!(steps(&rig), [""; 0]);
+    }
+    rig.wait(0.2);
+    assert_eq!(steps(&rig), ["+198.51.102.0/24", "-198.51.101.0/24", "192.0.2.1 > 192.0.2.2"]);
 }
 
 #[test]

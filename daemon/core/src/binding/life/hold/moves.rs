@@ -149,6 +149,8 @@ impl Hold {
 
     /// Goes on over the LAN's link: the interface is gone. What is wanted of it may come back with another.
     pub(in crate::binding) fn move_back(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        // Docker is through with that one, and begins anew with another.
+        self.came = None;
         let link = Link::of_lan(0, &common.identity.lan, common.link.mac());
         self.move_to(common, link, cx)
     }
