@@ -92,6 +92,11 @@ impl Grant {
         (!is_near).then(|| Route::new(router.into(), None))
     }
 
+    /// Returns whether the two have an address in common, whatever its prefix.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        other.addresses.iter().any(|address| self.has(address.addr()))
+    }
+
     /// Returns whether this is one of the addresses.
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|own| own.addr() == address)

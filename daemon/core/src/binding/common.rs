@@ -1,6 +1,6 @@
 //! What all lives of a binding share: who it is for, where, its sockets and its record.
 
-mod change;
+pub(super) mod change;
 pub(super) mod exchange;
 pub(super) mod guard;
 mod note;
@@ -25,7 +25,6 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::grant::Grant;
 use crate::identity::{Attachment, Identity};
-use crate::interface::{Interfaces, Presence, Seat, Work};
 use crate::link::{Link, LinkCause, LinkView, Sockets};
 use crate::profile::Profile;
 use crate::record::{BindingId, Record, RecordState};
@@ -131,38 +130,6 @@ impl Common {
             guard,
             warnings,
         }
-    }
-
-    /// Returns whether the leased address is on the interface, as far as is known.
-    pub(super) fn presence(&self, interfaces: &Interfaces) -> Presence {
-        interfaces.presence(&self.link, self.id)
-    }
-
-    /// Records whether the leased address is, or should be, on the interface.
-    pub(super) fn expect(&self, presence: Presence, cx: &mut Cx<'_>) {
-        if let Some(seat) = cx.interfaces.seat(&self.link, self.id) {
-            seat.expect(presence);
-        }
-    }
-
-    /// Returns what has to be done on the interface, if anything.
-    pub(super) fn work<'a>(&self, interfaces: &'a Interfaces) -> Option<&'a Work> {
-        interfaces.work(&self.link, self.id)
-    }
-
-    /// Returns the same, for going on.
-    pub(super) fn work_mut<'a>(&self, cx: &'a mut Cx<'_>) -> Option<&'a mut Work> {
-        cx.interfaces.work_mut(&self.link, self.id)
-    }
-
-    /// Records that something has to be done on the interface, if there is one.
-    pub(super) fn due(&self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Work)) {
-        cx.interfaces.seat(&self.link, self.id).map(Seat::due).map(what);
-    }
-
-    /// Records that nothing is left to do on the interface for this binding.
-    pub(super) fn has_done(&self, cx: &mut Cx<'_>) {
-        cx.interfaces.seat(&self.link, self.id).into_iter().for_each(Seat::has_done);
     }
 
     /// Returns the same with its link found just now: a link of the host need not be looked for again.

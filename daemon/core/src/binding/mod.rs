@@ -26,7 +26,7 @@ pub(crate) use self::holders::Holders;
 use self::holders::Standing;
 pub(crate) use self::life::Life;
 pub(crate) use self::life::acquire::{Abort, Acquire, Known};
-pub(crate) use self::life::hold::{Hold, without};
+pub(crate) use self::life::hold::Hold;
 pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
 
@@ -34,7 +34,7 @@ use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{BindingState, ExchangeId, Outcome, Row, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{Interfaces, News, Presence};
+use crate::interface::{Interfaces, News, Presence, Seat};
 use crate::link::{Link, LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
@@ -171,10 +171,10 @@ impl Binding {
 
     /// Returns when the clock next matters, and why.
     pub(crate) fn deadline(&self, interfaces: &Interfaces) -> Option<(Instant, Why)> {
-        let work = self.held_now().and_then(|_| self.common.work(interfaces)?.retry_at()).map(|at| (at, Why::Work));
+        let seat = self.held_now().and_then(|_| self.common.seat(interfaces));
+        let work = seat.and_then(Seat::wakes_at).map(|at| (at, Why::Work));
         let store = self.common.persistence.retry_at().map(|at| (at, Why::Store));
-        let look = self.held_now().and_then(Hold::wakes_at).map(|at| (at, Why::Work));
-        let all = [self.life.get().deadline(), work, look, store, self.common.guard_deadline()];
+        let all = [self.life.get().deadline(), work, store, self.common.guard_deadline()];
         all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -184,8 +184,7 @@ impl Binding {
             self.life.get_mut().write(&mut self.common, cx);
         }
         if let Life::Held(hold) = &mut self.life {
-            hold.retry_work(&self.common, cx);
-            hold.look(&self.common, cx);
+            hold.on_time(&self.common, cx);
             hold.settle(&mut self.common, cx);
         }
         self.happens(cx, |life, common, cx| life.watch(common, cx));
@@ -382,7 +381,7 @@ impl Binding {
     }
 
     /// Returns the address that the interface should carry by now.
-    pub(crate) fn expected_address(&self, interfaces: &Interfaces) -> Option<Ipv4Addr> {
+    pub(crate) fn expected_address(&self, interfaces: &Interfaces) -> Option<IpAddr> {
         self.held_now()?.expected_address(&self.common, interfaces)
     }
 
@@ -391,19 +390,10 @@ impl Binding {
         self.held_now().is_some_and(|hold| hold.is_changing(&self.common, interfaces, now))
     }
 
-    /// Returns whether it is still open what its ADD's caller made of the answer.
-    pub(crate) fn is_settling(&self) -> bool {
-        self.held_now().is_some_and(Hold::is_settling)
-    }
-
     /// Returns a route that the daemon has put on and that is not seen on the interface.
     pub(crate) fn lacks_route(&self, view: &LinkView, interfaces: &Interfaces) -> Option<LinkRoute> {
-        self.held_now()?.lacks_route(&self.common, view, interfaces)
-    }
-
-    /// Returns whether the leased address never came onto the interface, as far as is known.
-    pub(crate) fn never_came(&self, interfaces: &Interfaces) -> bool {
-        self.held_now().is_some_and(|hold| hold.never_came(&self.common, interfaces))
+        let lease = self.held_now()?.client.lease()?;
+        self.common.seat(interfaces)?.lacks_route(&self.common.grant(lease), view)
     }
 
     /// Returns whether to announce the leased address, if it is still there: the interface's Ethernet address has changed.
@@ -413,8 +403,9 @@ impl Binding {
 
     /// Returns the steps that take this binding's leases off an interface with these addresses, before another takes its place.
     pub(crate) fn leavings(&self, addresses: &[IpNet], interfaces: &Interfaces, now: Instant) -> Vec<Step> {
-        let hold = self.held_now();
-        hold.map(|hold| hold.leavings(&self.common, addresses, interfaces, now)).unwrap_or_default()
+        let Some((hold, seat)) = self.held_now().zip(self.common.seat(interfaces)) else { return Vec::new() };
+        let is_held = hold.client.lease().is_some_and(|lease| !lease.expired(now));
+        seat.leavings(&hold.holding(&self.common), is_held, addresses)
     }
 
     /// Goes on with a try to extend the lease, at its turn.
@@ -446,7 +437,8 @@ impl Binding {
     /// Returns whether its runtime may have put this address on its interface, which its lease no longer has, or with another
     /// mask.
     pub(crate) fn may_be_outdated(&self, address: IpAddr) -> bool {
-        self.held_now().is_some_and(|hold| hold.may_be_outdated(&self.common, address))
+        let hold = self.held_now().filter(|_| self.answered.is_some_and(|told| told.addr() == address));
+        hold.is_some_and(|hold| hold.holding(&self.common).outdated().is_some())
     }
 
     /// Notes an event about the lease that is held.

@@ -5,8 +5,11 @@
 //! a [`Seat`]; a binding whose packets go over the host's link has none. Whoever wants to change an interface asks here first,
 //! and is called when the change before is over.
 
+mod given;
+mod holding;
 mod news;
 mod presence;
+mod seat;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -15,13 +18,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+pub(crate) use self::holding::{Holding, Wish};
 pub(crate) use self::news::News;
 pub(crate) use self::presence::Presence;
-pub(crate) use self::work::{Act, Around, Changed, Done, Lack, Wish, Work};
+pub(crate) use self::seat::{Seat, without};
+pub(crate) use self::work::{Act, Around, Changed, Done, Lack, Work};
 use crate::effect::OpId;
 use crate::identity::Attachment;
 use crate::link::{Cookie, Link};
-use crate::record::{BindingId, Former};
+use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -61,57 +66,6 @@ struct Interface {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked(u64);
 
-/// What one binding has on an interface, and wants there.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    binding: BindingId,
-    /// Whether its address is there.
-    presence: Presence,
-    /// Whether the interface got another Ethernet address, by which nobody knows the leased address yet.
-    moved: bool,
-    /// What has to be done there; mostly nothing.
-    work: Option<Box<Work>>,
-}
-
-impl Seat {
-    fn new(binding: BindingId) -> Self {
-        Self { binding, presence: Presence::default(), moved: false, work: None }
-    }
-
-    /// Records whether its address is, or should be, on the interface: more than a look shows.
-    pub(crate) fn expect(&mut self, presence: Presence) {
-        self.presence = presence;
-    }
-
-    /// Records whether its address was seen there. `configured`: if it was not, waiting will not change that. Returns how it was
-    /// before, and how it is.
-    pub(crate) fn see(&mut self, there: bool, configured: bool) -> (Presence, Presence) {
-        let was = self.presence;
-        self.presence = was.seen(there, configured);
-        (was, self.presence)
-    }
-
-    /// Returns what has to be done there, which may be nothing yet.
-    pub(crate) fn due(&mut self) -> &mut Work {
-        self.work.get_or_insert_default()
-    }
-
-    /// Takes up what a restart cut short, once the interface was looked at.
-    pub(crate) fn recover(&mut self, former: Former) {
-        self.work = Some(Box::new(Work::recovered(former)));
-    }
-
-    /// Records that nothing is left to do there.
-    pub(crate) fn has_done(&mut self) {
-        self.work = None;
-    }
-
-    /// Records that the interface got another Ethernet address. A change that a restart finds is old news.
-    pub(crate) fn moves(&mut self) {
-        self.moved |= self.presence == Presence::There;
-    }
-}
-
 impl Interfaces {
     /// What an interface with one binding costs, in bytes, besides its place among all.
     #[cfg(test)]
@@ -139,10 +93,26 @@ impl Interfaces {
     }
 
     /// Returns what a binding has on its interface, if it has one.
-    pub(crate) fn seat(&mut self, link: &Link, id: BindingId) -> Option<&mut Seat> {
+    pub(crate) fn seat(&self, link: &Link, id: BindingId) -> Option<&Seat> {
+        self.of(link)?.seat(id)
+    }
+
+    /// Returns the same, for going on.
+    pub(crate) fn seat_mut(&mut self, link: &Link, id: BindingId) -> Option<&mut Seat> {
         let interface = self.all.get_mut(&link.in_netns()?)?;
         let place = interface.place(id).ok()?;
         interface.seats.get_mut(place)
+    }
+
+    /// Returns whether it is still open what an ADD's caller made of its answer, for any binding of an interface.
+    pub(crate) fn is_settling(&self, at: At) -> bool {
+        self.all.get(&at).is_some_and(|interface| interface.seats.iter().any(Seat::is_settling))
+    }
+
+    /// Returns the least MTU that other bindings of an interface name: all packets fit into that.
+    pub(crate) fn least_mtu(&self, link: &Link, id: BindingId) -> Option<u16> {
+        let others = self.of(link)?.seats.iter().filter(|seat| seat.binding != id);
+        others.filter_map(|seat| seat.mtu).min()
     }
 
     /// Returns whether the address of a binding is on its interface, as far as is known. It never is on a link of the host.
@@ -150,7 +120,7 @@ impl Interfaces {
         if link.in_netns().is_none() {
             return Presence::Missing;
         }
-        self.of(link).and_then(|interface| interface.seat(id)).map(|seat| seat.presence).unwrap_or_default()
+        self.seat(link, id).map(Seat::presence).unwrap_or_default()
     }
 
     /// Records that an interface is a macvlan on this link of the host, if it is one.
@@ -164,20 +134,10 @@ impl Interfaces {
         self.of(link)?.lower.map(NonZeroU32::get)
     }
 
-    /// Returns what has to be done on a binding's interface, if anything.
-    pub(crate) fn work(&self, link: &Link, id: BindingId) -> Option<&Work> {
-        self.of(link)?.seat(id)?.work.as_deref()
-    }
-
-    /// Returns the same, for going on.
-    pub(crate) fn work_mut(&mut self, link: &Link, id: BindingId) -> Option<&mut Work> {
-        self.seat(link, id)?.work.as_deref_mut()
-    }
-
-    /// Records that an interface is up. A look under way may have seen it down.
-    pub(crate) fn on_up(&mut self, at: At) {
+    /// Records that an interface is up.
+    pub(crate) fn on_up(&mut self, at: At, now: Instant) {
         let seats = self.all.get_mut(&at).into_iter().flat_map(|interface| &mut interface.seats);
-        seats.filter_map(|seat| seat.work.as_mut()).for_each(|work| work.on_up());
+        seats.for_each(|seat| seat.on_up(now));
     }
 
     /// Records that something happened at an interface: a look that was asked for earlier may show an older state.
@@ -216,22 +176,23 @@ impl Interfaces {
 
     /// Returns whether a binding's interface moved to another Ethernet address, and has carrier there.
     pub(crate) fn has_moved(&self, link: &Link, id: BindingId) -> bool {
-        let moved = self.of(link).and_then(|interface| interface.seat(id)).is_some_and(|seat| seat.moved);
-        moved && self.has_carrier(link)
+        self.seat(link, id).is_some_and(|seat| seat.moved) && self.has_carrier(link)
     }
 
     /// Returns the same, once. False too if the binding's address is no longer there.
     pub(crate) fn take_moved(&mut self, link: &Link, id: BindingId) -> bool {
         let moved = self.has_moved(link, id);
-        let Some(seat) = self.seat(link, id).filter(|_| moved) else { return false };
+        let Some(seat) = self.seat_mut(link, id).filter(|_| moved) else { return false };
         seat.moved = false;
-        seat.presence == Presence::There
+        seat.presence() == Presence::There
     }
 
     /// Records the Ethernet address of an interface.
     pub(crate) fn on_ethernet(&mut self, at: At, mac: Mac) {
-        if let Some(interface) = self.all.get_mut(&at) {
-            interface.mac = mac;
+        if let Some(interface) = self.all.get_mut(&at)
+            && std::mem::replace(&mut interface.mac, mac) != mac
+        {
+            interface.seats.iter_mut().for_each(Seat::moves);
         }
     }
 

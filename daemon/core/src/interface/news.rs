@@ -15,8 +15,6 @@ pub(crate) enum News<'a> {
     Hidden(LinkCause),
     /// It is down: the kernel has taken its routes.
     Down,
-    /// It is up.
-    Up,
     /// It may be changed: a change by the daemon is over, or its carrier has changed.
     Free,
     /// Its carrier is back after this time.

@@ -1,10 +1,12 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::grant::Grant;
 
 const AT: At = (Cookie(1), 2);
 const MAC: Mac = Mac([2, 0, 0, 0, 1, 1]);
 const OTHER: Mac = Mac([2, 0, 0, 0, 1, 2]);
+const NOW: Instant = Instant::from_boot(Duration::from_secs(1000));
 
 fn link(at: At, mac: Mac) -> Link {
     Link::InNetns { path: PathBuf::from("/ns/1"), cookie: at.0, ifindex: at.1, mac }
@@ -73,14 +75,14 @@ fn carrier_that_is_back_is_told_once_with_how_long_it_was_away() {
 fn whether_an_address_is_there_is_known_for_each_binding() {
     let (mut interfaces, own) = (shared(), link(AT, MAC));
     let [a, b] = [1, 2].map(BindingId);
-    interfaces.seat(&own, a).unwrap().see(true, false);
-    let seen = [(false, false), (true, false), (true, false), (false, false), (false, true), (true, true)];
-    let seen = seen.map(|(there, configured)| interfaces.seat(&own, b).unwrap().see(there, configured).1);
+    interfaces.seat_mut(&own, a).unwrap().see(true, None, NOW);
+    // A lease of just now, or of long ago.
+    let (young, old) = (Some(NOW), Some(Instant::from_boot(Duration::ZERO)));
+    let seen = [(false, young), (true, young), (true, young), (false, young), (false, old), (true, old)];
+    let seen = seen.map(|(there, start)| interfaces.seat_mut(&own, b).unwrap().see(there, start, NOW).1);
     use Presence::*;
     assert_eq!(seen, [Missing, There, There, TakenOff, TakenOff, There]);
     assert_eq!([a, b].map(|id| interfaces.presence(&own, id)), [There, There]);
-    interfaces.seat(&own, b).unwrap().expect(Awaited);
-    assert_eq!([a, b].map(|id| interfaces.presence(&own, id)), [There, Awaited]);
     assert_eq!(interfaces.presence(&Link::parent(7, MAC), a), Missing, "over the host's link");
 }
 
@@ -88,8 +90,8 @@ fn whether_an_address_is_there_is_known_for_each_binding() {
 fn a_move_to_another_ethernet_address_is_told_once_and_when_there_is_carrier() {
     let (mut interfaces, own) = (shared(), link(AT, MAC));
     let [a, b] = [1, 2].map(BindingId);
-    interfaces.seat(&own, a).unwrap().see(true, false);
-    [a, b].into_iter().for_each(|id| interfaces.seat(&own, id).unwrap().moves());
+    interfaces.seat_mut(&own, a).unwrap().see(true, None, NOW);
+    [a, b].into_iter().for_each(|id| interfaces.seat_mut(&own, id).unwrap().moves());
     interfaces.on_carrier(AT, false, Instant::from_boot(Duration::from_secs(1)));
     assert!(!interfaces.take_moved(&own, a));
     interfaces.on_carrier(AT, true, Instant::from_boot(Duration::from_secs(2)));
@@ -126,6 +128,18 @@ fn a_look_is_out_of_date_once_something_happened_or_a_change_ended_there() {
     let asked = interfaces.asked(AT);
     interfaces.has_news(AT);
     assert_ne!(interfaces.asked(AT), asked);
+}
+
+#[test]
+fn the_least_mtu_that_its_bindings_name_is_that_of_the_interface() {
+    let (mut interfaces, own) = (shared(), link(AT, MAC));
+    let [a, b] = [1, 2].map(BindingId);
+    let names = |mtu| Grant { mtu, ..Grant::default() };
+    interfaces.seat_mut(&own, a).unwrap().is_won(&names(Some(1400)), 1500, false);
+    interfaces.seat_mut(&own, b).unwrap().is_won(&names(None), 1500, false);
+    assert_eq!([a, b].map(|id| interfaces.least_mtu(&own, id)), [None, Some(1400)], "what the other names");
+    interfaces.leave(&own, a);
+    assert_eq!(interfaces.least_mtu(&own, b), None);
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //! link is set down. The daemon does not listen for single routes, because a container that runs a routing protocol would drown
 //! everything else.
 //!
-//! The binding decides what is wanted, and when that may be done ([`Wish`]); it also asks for the effects ([`Act`]).
+//! [`Holding`](super::Holding) says what is wanted, and when that may be done. The binding asks for the effects ([`Act`]).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,6 +22,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::IpNet;
 
+use super::Wish;
 use crate::backoff::Backoff;
 use crate::grant::Grant;
 use crate::link::{LinkCause, LinkView, Step};
@@ -42,31 +43,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// it, while later ones may never have come so far.
 const MAX_FORMER: usize = 4;
 
-/// What an interface should carry for a binding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// This grant.
-    Carry(Box<Grant>),
-    /// Nothing of any grant.
-    Nothing,
-    /// What it carries, for now.
-    AsIs,
-}
-
-impl Wish {
-    fn grant(&self) -> Option<&Grant> {
-        match self {
-            Self::Carry(grant) => Some(grant),
-            Self::Nothing | Self::AsIs => None,
-        }
-    }
-}
-
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// Nothing, until something happens.
     Wait,
+    /// Nothing is left to do.
+    Settled,
     /// Look at the LAN's link: no interface on it has a larger MTU.
     LookAtParent,
     /// Look at the interface.
@@ -82,6 +65,8 @@ pub(crate) struct Around {
     pub(crate) has_parent: bool,
     /// Whether another change of the interface is under way.
     pub(crate) is_changing: bool,
+    /// The least MTU that other bindings there name, in bytes.
+    pub(crate) least_mtu: Option<u16>,
 }
 
 /// How a change ended.
@@ -421,6 +406,7 @@ impl Work {
             return self.look_at_parent();
         }
         let short = asked && most.is_none() && mtu.is_some_and(|mtu| u32::from(mtu) > view.mtu);
+        let mtu = mtu.map(|mtu| mtu.min(around.least_mtu.unwrap_or(mtu)));
         let mtu = mtu.map(|mtu| u32::from(mtu).min(most.unwrap_or(view.mtu)));
         let resize = mtu.filter(|mtu| *mtu != view.mtu).map(Step::Mtu);
         let differs = self.differs();

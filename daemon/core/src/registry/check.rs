@@ -14,6 +14,7 @@ use super::operation::{Check, Operation};
 use crate::binding::Binding;
 use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::Attachment;
+use crate::interface::Seat;
 use crate::link::{LinkCause, LinkView, Target};
 use crate::outbox::{Look, Waiter};
 use crate::time::Now;
@@ -76,7 +77,11 @@ impl Registry {
                     None => Answer::Checked,
                 }
             }
-            (Some(binding), Some(_), Ok(_)) if binding.never_came(&self.interfaces) => Answer::Checked,
+            (Some(binding), Some(_), Ok(_))
+                if self.interfaces.seat(&binding.link, binding.id).is_some_and(Seat::never_came) =>
+            {
+                Answer::Checked
+            }
             (Some(_), Some(lease), Ok(view)) => Answer::Failed(Failure::NotOnLink {
                 attachment: attachment.clone(),
                 address: lease.address,

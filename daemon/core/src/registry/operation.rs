@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::binding::without;
 use crate::effect::{Add, Failure, OpId, RequestId};
 use crate::identity::Identity;
+use crate::interface::without;
 use crate::link::{Link, LinkCause, LinkView, Place, Step, Target};
 use crate::record::BindingId;
 use crate::time::{Instant, whole_millis};

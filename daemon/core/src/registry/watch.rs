@@ -73,14 +73,11 @@ impl Registry {
                 self.interfaces.has_news(at);
                 let back = self.interfaces.on_carrier(at, up, now.boot);
                 if up {
-                    self.interfaces.on_up(at);
+                    self.interfaces.on_up(at, now.boot);
                 }
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| {
                         back.into_iter().for_each(|lost| binding.on_news(News::CarrierBack(lost), cx));
-                        if up {
-                            binding.on_news(News::Up, cx);
-                        }
                         binding.on_news(News::Free, cx);
                     });
                     // Whoever gave the Ethernet address away may have taken the leased one off: a look decides.
@@ -178,7 +175,7 @@ impl Registry {
 
     /// Returns whether an interface should carry an address for any of its bindings.
     fn is_expected(&self, at: At, address: IpAddr) -> bool {
-        let expected = |id: BindingId| self.bindings.get(id)?.expected_address(&self.interfaces).map(IpAddr::V4);
+        let expected = |id: BindingId| self.bindings.get(id)?.expected_address(&self.interfaces);
         self.interfaces.bindings(at.0, Some(at.1)).into_iter().any(|id| expected(id) == Some(address))
     }
 
@@ -228,7 +225,7 @@ impl Registry {
                 return;
             };
             let held = self.held_at(at);
-            let settles = held.iter().any(|binding| binding.is_settling());
+            let settles = self.interfaces.is_settling(at);
             match held.first().map(|first| Target::Known(first.link.clone())) {
                 // Two at once could come back in any order.
                 Some(_) if self.audit.repeat(at) => {}
@@ -279,6 +276,9 @@ impl Registry {
         }
         self.has_ethernet(now, at, view.mac);
         let back = self.interfaces.on_carrier(at, view.carrier, now.boot);
+        if view.up {
+            self.interfaces.on_up(at, now.boot);
+        }
         for id in held {
             self.with(now, id, |binding, cx| binding.on_news(News::Seen { view, back }, cx));
         }

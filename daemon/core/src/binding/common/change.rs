@@ -1,40 +1,116 @@
-//! A binding's interface on its way to what it should carry: the same for an ADD that waits for it and for a lease that is held.
+//! A binding at its interface, and that on its way to what it should carry: the same for an ADD that waits for it and for a lease
+//! that is held.
 
 use std::fmt;
 
 use crate::binding::{Common, Cx, Task, Waiter};
-use crate::interface::{Act, Around, Interfaces, Lack, Presence, Wish, Work};
-use crate::link::{LinkCause, LinkView, Target};
+use crate::dhcpv4::Client;
+use crate::dhcpv4::lease::Lease;
+use crate::effect::Outcome;
+use crate::interface::{Act, Around, Changed, Done, Holding, Interfaces, Lack, Presence, Seat, Work};
+use crate::link::{LinkCause, Target};
+use crate::plan;
 use crate::record::Former;
 
+/// What came of a look at the interface, or of a change of it.
+#[derive(Debug)]
+pub(in crate::binding) enum Worked {
+    /// It goes on by itself, or when something happens.
+    Waits,
+    /// It goes on at once.
+    Again,
+    /// The interface was changed, and has this MTU.
+    Done(Done, u32),
+    /// It failed.
+    Failed(LinkCause),
+}
+
 impl Common {
+    /// Returns what the binding has at its interface; on a link of the host it has nothing.
+    pub(in crate::binding) fn seat<'a>(&self, interfaces: &'a Interfaces) -> Option<&'a Seat> {
+        interfaces.seat(&self.link, self.id)
+    }
+
+    /// Returns the same, for going on.
+    pub(in crate::binding) fn seat_mut<'a>(&self, cx: &'a mut Cx<'_>) -> Option<&'a mut Seat> {
+        cx.interfaces.seat_mut(&self.link, self.id)
+    }
+
+    /// Returns whether the leased address is on the interface, as far as is known.
+    pub(in crate::binding) fn presence(&self, interfaces: &Interfaces) -> Presence {
+        interfaces.presence(&self.link, self.id)
+    }
+
     /// Returns what the interface may carry of earlier grants, for the record.
     pub(in crate::binding) fn former(&self, interfaces: &Interfaces) -> Option<Box<Former>> {
-        self.work(interfaces).and_then(Work::recorded)
+        self.seat(interfaces)?.work().and_then(Work::recorded)
     }
 
-    /// Begins to make the interface carry what is wanted, if anything has to be done for that.
-    pub(in crate::binding) fn begin_work(&self, wish: &Wish, cx: &mut Cx<'_>) {
-        let is_there = self.presence(cx.interfaces) == Presence::There;
-        let has_parent = self.identity.lan.parent().is_some();
-        let act = self.work_mut(cx).map(|work| work.go_on(wish, is_there, has_parent));
-        act.into_iter().for_each(|act| self.act(act, cx));
+    /// Records that nothing is left to do on the interface for this binding.
+    pub(in crate::binding) fn has_done(&self, cx: &mut Cx<'_>) {
+        self.seat_mut(cx).into_iter().for_each(Seat::has_done);
     }
 
-    /// Returns what to do after a look, or why that failed.
-    pub(in crate::binding) fn looked(
-        &self,
-        result: Result<LinkView, LinkCause>,
-        wish: Wish,
-        cx: &mut Cx<'_>,
-    ) -> Result<Act, LinkCause> {
-        let around =
-            Around { has_parent: self.identity.lan.parent().is_some(), is_changing: cx.is_changing(&self.link) };
-        self.work_mut(cx).map_or(Ok(Act::Wait), |work| work.on_inspected(result, wish, around))
+    /// Returns what the binding holds, as far as its interface is concerned. `last`: the last lease that was used.
+    pub(in crate::binding) fn holding(&self, client: &Client, last: &Lease) -> Holding<'_> {
+        let grant = client.lease().map(|lease| self.grant(lease));
+        let is_same = |held: &Lease| grant.as_ref().is_some_and(|next| plan::same(&self.grant(held), next));
+        Holding {
+            policy: &self.profile.policy,
+            last: self.grant(last),
+            is_durable: self.persistence.holds(is_same),
+            is_writing: self.persistence.busy(),
+            is_probing: self.is_probing(),
+            probes_after_loss: self.probes_after_loss(),
+            told: self.answered.map(Into::into),
+            grant,
+        }
     }
 
-    /// Does the next thing.
-    pub(in crate::binding) fn act(&self, act: Act, cx: &mut Cx<'_>) {
+    /// Begins to make the interface carry what is wanted, if anything has to be done for that. Returns whether nothing is left
+    /// to do.
+    pub(in crate::binding) fn go_on(&self, holding: &Holding<'_>, cx: &mut Cx<'_>) -> bool {
+        let (has_parent, now) = (self.identity.lan.parent().is_some(), cx.now.boot);
+        let act = self.seat_mut(cx).map_or(Act::Wait, |seat| seat.go_on(holding, has_parent, now));
+        let is_settled = act == Act::Settled;
+        self.act(act, cx);
+        is_settled
+    }
+
+    /// Goes on after a look at the interface, or a change of it.
+    pub(in crate::binding) fn worked(&self, outcome: Outcome, holding: &Holding<'_>, cx: &mut Cx<'_>) -> Worked {
+        let around = Around {
+            has_parent: self.identity.lan.parent().is_some(),
+            is_changing: cx.is_changing(&self.link),
+            least_mtu: cx.interfaces.least_mtu(&self.link, self.id),
+        };
+        let seat = self.seat_mut(cx);
+        match outcome {
+            Outcome::Inspected(result) => {
+                match seat.map_or(Ok(Act::Wait), |seat| seat.on_inspected(result, holding, around)) {
+                    Ok(act) => self.act(act, cx),
+                    Err(cause) => return Worked::Failed(cause),
+                }
+            }
+            Outcome::Applied { taken, result } => {
+                let mtu = result.as_ref().map_or(0, |view| view.mtu);
+                let cause = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
+                match seat.and_then(|seat| seat.on_applied(taken, result, holding)) {
+                    Some(Changed::Done(done)) => return Worked::Done(done, mtu),
+                    Some(Changed::Without(step)) => {
+                        tracing::warn!(attachment = %self.attachment, %step, %cause, "not done at the interface");
+                    }
+                    Some(Changed::Failed(cause)) => return Worked::Failed(cause),
+                    Some(Changed::Again) | None => {}
+                }
+                return Worked::Again;
+            }
+            outcome => tracing::warn!(?outcome, "outcome of another kind of effect"),
+        }
+        Worked::Waits
+    }
+
+    fn act(&self, act: Act, cx: &mut Cx<'_>) {
         let waiter = Waiter::Binding(self.id, Task::Work);
         match (act, self.identity.lan.parent()) {
             (Act::LookAtParent, Some(parent)) => {
@@ -42,14 +118,14 @@ impl Common {
             }
             (Act::Look, _) => _ = cx.out.inspect(waiter, Target::Known(self.link.clone())),
             (Act::Apply(steps), _) => cx.change(waiter, &self.link, steps),
-            (Act::Wait | Act::LookAtParent, _) => {}
+            (Act::Wait | Act::Settled | Act::LookAtParent, _) => {}
         }
     }
 
     /// Has what failed, or what is lacking, tried again after a pause.
     pub(in crate::binding) fn work_later(&self, cause: &dyn fmt::Display, lack: Option<Lack>, cx: &mut Cx<'_>) {
-        let Some(seat) = cx.interfaces.seat(&self.link, self.id) else { return };
-        let pause = seat.due().try_later(lack, cx.now.boot, cx.rng);
+        let Some(seat) = cx.interfaces.seat_mut(&self.link, self.id) else { return };
+        let pause = seat.try_later(lack, cx.now.boot, cx.rng);
         tracing::warn!(attachment = %self.attachment, %cause, ?pause, "interface not changed, trying again");
     }
 }

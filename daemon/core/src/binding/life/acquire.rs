@@ -506,7 +506,6 @@ impl Living for Acquire {
             // What it carries does not belong to this binding yet.
             News::Free
             | News::Down
-            | News::Up
             | News::CarrierBack(_)
             | News::Ethernet(_)
             | News::AddressAdded(_)

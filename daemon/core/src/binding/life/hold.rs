@@ -1,16 +1,13 @@
 //! Holding: a lease is renewed, rebound, lost and looked for again, as long as its attachment lives.
 
-mod carry;
-mod leavings;
+mod inside;
 mod moves;
-mod presence;
 mod turns;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::leavings::without;
 use crate::binding::common::Permit;
 use crate::binding::common::guard::{Before, Waits};
 use crate::binding::common::tenancy::{claim_of, decline_foreign};
@@ -23,21 +20,13 @@ use crate::dhcpv4::{Client, Loss, Output, Signal, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::grant::Grant;
-use crate::grant::policy::OnChange;
-use crate::interface::{Interfaces, News, Presence};
+use crate::interface::{News, Presence, Seat};
 use crate::link::{Hears, LinkCause, Sockets};
+use crate::plan;
 use crate::record::{Former, Record, RecordState};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
-
-/// A lease this old was reported to its main plugin long ago: if its address is not on the interface, waiting will not change
-/// that.
-const CONFIGURED: Duration = Duration::from_secs(60);
-
-/// How long Docker is left alone with an interface that is up: it puts its routes on, and then sets up the container's next
-/// network, which takes milliseconds unless a disk is slow.
-const SETUP: Duration = Duration::from_millis(500);
 
 /// How often the removal of the leased address is reported: whoever repeats it must not fill the journal.
 const REMOVALS: Duration = Duration::from_secs(60);
@@ -49,32 +38,9 @@ pub(crate) struct Hold {
     pub(crate) client: Client,
     /// The last lease there was.
     pub(crate) last: Arc<Lease>,
-    /// Since when its runtime could put the address on, if that is known and matters.
-    came: Option<Box<Came>>,
     /// What hardly any lease has, and is boxed for that.
     rare: Option<Box<Rare>>,
     after: After,
-}
-
-/// Since when a runtime could put the leased address on.
-#[derive(Debug)]
-struct Came {
-    /// When its ADD was told the lease, or the interface was found.
-    at: Instant,
-    /// When to see what the ADD's caller made of its answer, by a look at the interface.
-    look_at: Option<Instant>,
-    /// Docker is at work there.
-    setup: Option<Setup>,
-}
-
-/// How far Docker is with an interface. Docker fails on a route that is already there, and on one that contains the subnet of
-/// the container's next network. So nothing is changed there before it is through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Setup {
-    /// It has not set the interface up yet.
-    Down,
-    /// It has, and counts as through at this instant.
-    Up(Instant),
 }
 
 /// What hardly any lease has.
@@ -82,8 +48,6 @@ enum Setup {
 struct Rare {
     /// When the removal of the leased address was last reported.
     removal_told: Option<Instant>,
-    /// Whether it is about to be given back: the interface should carry nothing of it.
-    vacates: bool,
     /// What the interface carried, or its runtime was told to put there, if the lease has changed since while the interface was
     /// not known.
     carried: Option<Grant>,
@@ -102,39 +66,30 @@ struct After {
     sockets: Option<bool>,
 }
 
+impl Rare {
+    /// Returns whether the removal of the leased address is worth a report by now, once.
+    fn tells_removal(&mut self, now: Instant) -> bool {
+        let is_news = self.removal_told.is_none_or(|told| now.saturating_since(told) >= REMOVALS);
+        if is_news {
+            self.removal_told = Some(now);
+        }
+        is_news
+    }
+}
+
 impl Hold {
     fn before(&self) -> Before {
         Before { state: self.client.state(), used: self.client.lease().map(Lease::ip) }
     }
 
     pub(in crate::binding) fn new(client: Client, last: impl Into<Arc<Lease>>) -> Self {
-        let (came, rare, after) = (None, None, After::default());
-        Self { client, last: last.into(), came, rare, after }
+        Self { client, last: last.into(), rare: None, after: After::default() }
     }
 
-    fn vacates(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.vacates)
-    }
-
-    fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
-    }
-
-    /// Records what a record says about the interface: if it keeps an earlier address, the last one was never there. What has to
-    /// be done there waits for a look at it.
-    fn recall(&self, common: &Common, (former, presence): (Option<Box<Former>>, Presence), cx: &mut Cx<'_>) {
-        let kept = former.as_ref().filter(|former| common.profile.policy.on_change == OnChange::Keep && !former.bare);
-        let kept = kept.and_then(|former| former.grants.first());
-        let is_missing = kept.is_some_and(|kept| !kept.has(self.last.ip().into()));
-        let Some(seat) = cx.interfaces.seat(&common.link, common.id) else { return };
-        if presence.is_left() {
-            seat.expect(presence);
-        } else if is_missing {
-            seat.expect(Presence::Missing);
-        }
-        if let Some(former) = former {
-            seat.recover(*former);
-        }
+    /// Records what a record says about the interface.
+    fn recall(&self, common: &Common, left: (Option<Box<Former>>, Presence), cx: &mut Cx<'_>) {
+        let last = common.grant(&self.last);
+        common.seat_mut(cx).into_iter().for_each(|seat| seat.recall((&common.profile.policy, &last), left.clone()));
     }
 
     /// Tells the client whether servers can answer to the leased address: not while it is probed for, nor if it is not there.
@@ -148,17 +103,9 @@ impl Hold {
         }
     }
 
-    /// Returns whether servers can answer to the leased address. Before it was seen on the interface it may be elsewhere, and
-    /// what is sent with it from here would mislead others.
+    /// Returns whether servers can answer to the leased address.
     fn is_addressed(&self, common: &Common, cx: &Cx<'_>) -> bool {
-        let is_there = common.presence(cx.interfaces).is_addressed() && !self.never_came(common, cx.interfaces);
-        is_there && !common.is_hidden
-    }
-
-    /// Returns whether the leased address never came onto the interface, as far as is known.
-    pub(in crate::binding) fn never_came(&self, common: &Common, interfaces: &Interfaces) -> bool {
-        let presence = common.presence(interfaces);
-        presence == Presence::Elsewhere || presence == Presence::Unknown && self.is_settling()
+        common.seat(cx.interfaces).is_some_and(Seat::is_addressed) && !common.is_hidden
     }
 }
 
@@ -353,12 +300,14 @@ impl Hold {
         if is_taken_off && (!had || was != address) {
             tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: the address was not there before, and no ADD came since");
         }
-        if common.is_on_host() && !carry::is_same(&last, &lease, common) {
-            self.rare().carried.get_or_insert_with(|| common.grant(&last));
-        }
-        match had {
-            true => self.changed(common, &last, cx),
-            false => self.returned(common, &last, cx),
+        let (holding, before_it) = (self.holding(common), common.grant(&last));
+        match common.seat_mut(cx) {
+            Some(seat) if had => seat.changed(&holding, &before_it),
+            Some(seat) => seat.returned(&holding, &before_it),
+            None if !plan::same(&before_it, &holding.last) => {
+                _ = self.rare.get_or_insert_default().carried.get_or_insert(before_it)
+            }
+            None => {}
         }
         common.note_extended(before.state, (&last, &lease), is_taken_off, cx);
         // A lease that is confirmed may have come to another network, where another station has its address (RFC 5227 §2.1).
@@ -374,8 +323,8 @@ impl Hold {
     fn lose(&mut self, common: &mut Common, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, %loss, "lease lost, looking for another");
         // A lease that waited for its probes was never used, but what was there before it may still be there.
-        let was_used = self.last.ip() == lease.ip() && common.presence(cx.interfaces).on_link()
-            || common.work(cx.interfaces).is_some_and(|work| work.may_carry(lease.ip().into()));
+        let seat = common.seat(cx.interfaces);
+        let was_used = seat.is_some_and(|seat| seat.may_carry(lease.ip().into(), &common.grant(&self.last)));
         let left = if common.is_probing() { self.last.clone() } else { Arc::new(lease.clone()) };
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
         common.let_guard_decline(cx);
@@ -394,7 +343,7 @@ impl Hold {
         self.leaves_lost(common, &left, taken, cx);
         if !matches!(loss, Loss::Expired { .. }) {
             let now = cx.now.boot;
-            common.work_mut(cx).into_iter().for_each(|work| work.await_note(now));
+            common.seat_mut(cx).and_then(Seat::work_mut).into_iter().for_each(|work| work.await_note(now));
         }
         self.record_again();
         self.has_work();
@@ -421,7 +370,8 @@ impl Living for Hold {
                 self.work(common, cx);
             }
         }
-        if std::mem::take(&mut self.after.note) && common.work(cx.interfaces).is_some_and(|work| !work.busy()) {
+        let work = common.seat(cx.interfaces).and_then(Seat::work);
+        if std::mem::take(&mut self.after.note) && work.is_some_and(|work| !work.busy()) {
             self.after.record = true;
             return self.settle(common, cx);
         }
@@ -532,12 +482,11 @@ impl Living for Hold {
             News::Gone(cause) => return self.on_gone(common, cause, cx),
             News::Hidden(cause) => return self.on_hidden(common, cause, cx),
             News::Down => self.on_down(common, cx),
-            News::Up => self.on_set_up(cx.now.boot),
             News::Free => self.has_work(),
             News::CarrierBack(lost) => self.on_carrier_back(common, lost, cx),
-            News::Ethernet(mac) => self.on_ethernet(common, mac, cx),
+            News::Ethernet(mac) => self.client.set_station(mac),
             News::AddressAdded(address) => {
-                if self.expected_address(common, cx.interfaces).map(IpAddr::V4) == Some(address) {
+                if self.expected_address(common, cx.interfaces) == Some(address) {
                     self.on_address(common, true, cx);
                 }
                 return self.on_address_added(common, address, cx);

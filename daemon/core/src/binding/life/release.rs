@@ -22,7 +22,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::release as dhcp;
 use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{News, Work};
+use crate::interface::{News, Seat, Work};
 use crate::link::{LinkCause, Target};
 use crate::record::{Record, RecordState};
 use crate::time::Instant;
@@ -542,7 +542,7 @@ impl Living for Release {
 
     /// It begins anew if the lease is held again.
     fn on_worked(&mut self, common: &mut Common, _outcome: Outcome, cx: &mut Cx<'_>) -> Next {
-        common.work_mut(cx).into_iter().for_each(Work::drop_stage);
+        common.seat_mut(cx).and_then(Seat::work_mut).into_iter().for_each(Work::drop_stage);
         SAME
     }
 
@@ -550,7 +550,7 @@ impl Living for Release {
         match news {
             News::Gone(_) | News::Hidden(_) => self.lose_link(common, cx),
             // What it carries no longer belongs to this binding.
-            News::Down | News::Up | News::Free | News::CarrierBack(_) => {}
+            News::Down | News::Free | News::CarrierBack(_) => {}
             News::Ethernet(_) | News::AddressAdded(_) | News::Seen { .. } => {}
         }
         SAME

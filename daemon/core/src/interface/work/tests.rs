@@ -47,7 +47,7 @@ impl Host {
 
     fn work(&mut self, id: BindingId) -> &mut Work {
         let link = self.link();
-        self.interfaces.seat(&link, id).expect("it moved in").due()
+        self.interfaces.seat_mut(&link, id).expect("it moved in").due()
     }
 
     fn view(&self) -> LinkView {
@@ -73,7 +73,8 @@ impl Host {
     /// Lets every binding go on as far as it can. Returns how many then have a change under way.
     fn go_on(&mut self) -> usize {
         for (id, wish) in self.wishes.clone() {
-            let around = Around { has_parent: false, is_changing: self.interfaces.is_changing(self.at) };
+            let around =
+                Around { has_parent: false, is_changing: self.interfaces.is_changing(self.at), least_mtu: None };
             let view = self.view();
             let work = self.work(id);
             if work.busy() || work.is_settled(&wish, None, true) || work.go_on(&wish, true, false) != Act::Look {
@@ -89,7 +90,7 @@ impl Host {
             }
         }
         let link = self.link();
-        let works = self.wishes.iter().filter_map(|(id, _)| self.interfaces.work(&link, *id));
+        let works = self.wishes.iter().filter_map(|(id, _)| self.interfaces.seat(&link, *id)?.work());
         works.filter(|work| work.is_under_way()).count()
     }
 
@@ -204,7 +205,7 @@ fn what_an_interface_is_left_with_stays_until_something_is_wanted() {
 fn an_interface_that_a_binding_lost_and_got_again_carries_the_same() {
     let mut before = both();
     let own = before.link();
-    before.interfaces.seat(&own, V4).unwrap().expect(Presence::There);
+    before.interfaces.seat_mut(&own, V4).unwrap().see(true, None, Instant::from_boot(Duration::ZERO));
     before.interfaces.leave(&own, V4);
     assert_eq!(before.interfaces.presence(&own, V4), Presence::Unknown);
     let mut after = Host::new((Cookie(2), 5));
@@ -219,7 +220,7 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
     let mut work = Work::default();
     work.expect_bare(true);
     let (host, wish) = (Host::new(AT), carry(&v6()));
-    let around = Around { has_parent: false, is_changing: false };
+    let around = Around { has_parent: false, is_changing: false, least_mtu: None };
     let steps = |work: &mut Work| {
         assert_eq!(work.go_on(&wish, false, false), Act::Look);
         match work.on_inspected(Ok(host.view()), wish.clone(), around) {
@@ -233,6 +234,18 @@ fn a_step_that_the_kernel_refuses_is_done_without() {
     assert_eq!(steps(&mut work), 1, "the address alone");
     let changed = work.on_applied(0, Err(LinkCause::refused("add the address", "no")), wish.grant());
     assert!(matches!(changed, Some(Changed::Failed(_))), "{changed:?}");
+}
+
+#[test]
+fn no_mtu_is_set_beyond_one_that_another_binding_of_the_interface_names() {
+    let (mut host, larger) = (Host::new(AT), Grant { mtu: Some(1450), ..v4() });
+    host.enter(V4, carry(&larger));
+    let around = Around { has_parent: false, is_changing: false, least_mtu: Some(1400) };
+    let view = host.view();
+    let work = host.work(V4);
+    assert_eq!(work.go_on(&carry(&larger), false, false), Act::Look);
+    let Ok(Act::Apply(steps)) = work.on_inspected(Ok(view), carry(&larger), around) else { panic!("a change") };
+    assert_eq!(steps[0], Step::Mtu(1400));
 }
 
 #[test]

@@ -8,7 +8,6 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{Failure, StoreCause};
 use crate::event::EventKind;
 use crate::identity::Attachment;
-use crate::interface::Presence;
 use crate::outbox::Report;
 use crate::record::BindingId;
 
@@ -124,13 +123,14 @@ impl Acquire {
         }
         cx.out.report(common.id, Report::Leased { lease: Box::new((*lease).clone()), began: self.began });
         common.guard_lease(lease.ip(), self.adopts && !self.taken_off, cx);
-        let mut hold = Hold::new(client, lease);
-        match self.taken_off {
-            true => common.expect(Presence::TakenOff, cx),
-            // A lease of Docker gets its interface later, when that is looked for.
-            false if common.profile.wants.is_found_later() => {}
-            false => hold.settles(cx.now.boot),
+        let (now, t1) = (cx.now.boot, lease.t1());
+        if let Some(seat) = common.seat_mut(cx) {
+            match self.taken_off {
+                true => seat.was_taken_off(),
+                false => seat.is_told(now, t1.map(|t1| t1.saturating_since(now))),
+            }
         }
+        let mut hold = Hold::new(client, lease);
         if self.sized {
             hold.has_changed();
         }

@@ -11,7 +11,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::{Client, Verdict};
 use crate::event::EventKind;
-use crate::interface::{Presence, Work};
+use crate::interface::{Presence, Seat, Work};
 use crate::record::Former;
 
 impl Hold {
@@ -35,7 +35,7 @@ impl Hold {
             tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
             common.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
             hold.leaves_lost(common, &lease, false, cx);
-            common.work_mut(cx).into_iter().for_each(Work::await_look);
+            common.seat_mut(cx).and_then(Seat::work_mut).into_iter().for_each(Work::await_look);
             hold.record_again();
         }
         hold

@@ -1,0 +1,378 @@
+//! What a held lease does when something happens at its interface. What is there, what should be there, and the way from one to
+//! the other is known to [`crate::interface`].
+//!
+//! What a restart cut short waits for the look at its interface that each start asks for: these take turns.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::ControlFlow::Break;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::Hold;
+use crate::binding::common::change::Worked;
+use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
+use crate::dhcpv4::lease::Lease;
+use crate::effect::Outcome;
+use crate::event::EventKind;
+use crate::grant::Grant;
+use crate::grant::policy::OnChange;
+use crate::interface::{Done, Holding, Interfaces, Presence, Seat, Work};
+use crate::link::{LinkCause, LinkView};
+
+/// Carrier that was away longer than this may have come back on another network (RFC 2131 §3.7).
+const CARRIER_LOSS: Duration = Duration::from_secs(3);
+
+impl Hold {
+    /// Returns what the binding holds, as far as its interface is concerned.
+    pub(in crate::binding) fn holding<'a>(&self, common: &'a Common) -> Holding<'a> {
+        common.holding(&self.client, &self.last)
+    }
+
+    /// Returns the address that the interface should carry by now.
+    pub(in crate::binding) fn expected_address(&self, common: &Common, interfaces: &Interfaces) -> Option<IpAddr> {
+        common.seat(interfaces)?.expected(&self.holding(common))
+    }
+
+    /// Returns whether the interface is about to carry what the lease says: that is being written, probed for or put on. What
+    /// failed, or waits for room in the store, is not under way.
+    pub(in crate::binding) fn is_changing(
+        &self,
+        common: &Common,
+        interfaces: &Interfaces,
+        now: crate::time::Instant,
+    ) -> bool {
+        let writes = common.persistence.busy() && self.waits_for_store(common, now);
+        let works = common.seat(interfaces).is_some_and(Seat::is_changing);
+        self.client.lease().is_some() && (writes || works || common.is_probing())
+    }
+
+    /// Makes the interface carry nothing of the lease any more, before that is given back. Reports when it does.
+    pub(in crate::binding) fn vacate(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let told = common.answered.into_iter().map(Into::into).collect();
+        let left = [common.grant(&self.last), Grant { addresses: told, ..Grant::default() }];
+        if let Some(seat) = common.seat_mut(cx) {
+            seat.vacate(left);
+        }
+        self.has_work();
+    }
+
+    /// Records that a lease is lost; `taken`: another station uses its address, which is on the interface. Returns whether
+    /// anything must be taken off that need not have been before.
+    pub(super) fn leaves_lost(&self, common: &Common, lost: &Lease, taken: bool, cx: &mut Cx<'_>) -> bool {
+        let seat = common.seat_mut(cx);
+        seat.is_some_and(|seat| seat.leaves_lost(&common.profile.policy, common.grant(lost), taken))
+    }
+
+    /// Puts the leased address on again, which was taken off for an ADD that failed.
+    pub(in crate::binding) fn put_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        // The last look was for the ADD.
+        self.go_on_seen(common, cx);
+        let holding = self.holding(common);
+        if common.seat_mut(cx).is_some_and(|seat| seat.put_back(&holding)) {
+            self.record_again();
+            self.has_work();
+        }
+    }
+
+    /// Records that a main plugin is about to put the address on again, and does not get all routes.
+    pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let grant = self.client.lease().map(|lease| common.grant(lease));
+        if let (Some(grant), Some(seat)) = (grant, common.seat_mut(cx)) {
+            seat.route_again(&grant);
+        }
+    }
+}
+
+// The way to what the interface should carry.
+impl Hold {
+    /// Goes on with what has to be done at the interface, if anything has and may be.
+    pub(super) fn work(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let Some(seat) = common.seat(cx.interfaces).filter(|seat| seat.work().is_some()) else { return };
+        let vacates = seat.vacates();
+        if common.go_on(&self.holding(common), cx) {
+            if vacates {
+                cx.out.report(common.id, Report::Vacated);
+            }
+            self.record_again();
+        }
+    }
+
+    /// Goes on with what a restart cut short: the interface was looked at.
+    fn go_on_seen(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        if common.seat_mut(cx).and_then(Seat::work_mut).is_some_and(Work::is_seen) {
+            self.has_work();
+        }
+    }
+
+    /// Goes on after a look or a change.
+    pub(super) fn on_looked_or_changed(&mut self, common: &mut Common, outcome: Outcome, cx: &mut Cx<'_>) -> Next {
+        match common.worked(outcome, &self.holding(common), cx) {
+            Worked::Waits => SAME,
+            Worked::Again => {
+                self.has_work();
+                SAME
+            }
+            Worked::Done(done, mtu) => {
+                self.client.set_mtu(mtu);
+                self.applied(common, done, cx)
+            }
+            Worked::Failed(cause) => self.work_failed(common, cause, cx),
+        }
+    }
+
+    /// Records that the record must be written again: the lease changed, or what has to be done at the interface.
+    pub(in crate::binding) fn record_again(&mut self) {
+        self.after.record = true;
+    }
+
+    /// Records that something may have to be done at the interface.
+    pub(in crate::binding) fn has_work(&mut self) {
+        self.after.work = true;
+    }
+
+    /// Records that the interface was changed: the record has to say what stays there, unless more is done first.
+    pub(in crate::binding) fn has_changed(&mut self) {
+        (self.after.work, self.after.note) = (true, true);
+    }
+
+    /// Goes on after the interface was changed.
+    fn applied(&mut self, common: &mut Common, done: Done, cx: &mut Cx<'_>) -> Next {
+        let Done { next, lacks } = done;
+        let address = next.iter().flat_map(|grant| &grant.addresses).next().map(tracing::field::display);
+        tracing::info!(attachment = %common.attachment, address, "interface changed");
+        let own = self.client.lease().map(Lease::ip);
+        let own = own.filter(|own| next.as_ref().is_some_and(|next| next.has((*own).into())));
+        // Only what this run of the daemon had to put there has arrived just now.
+        if let Some(address) = own
+            && common.seat_mut(cx).is_some_and(Seat::arrives)
+            && common.announce(address, cx)
+        {
+            self.watch(common, cx)?;
+        }
+        lacks.into_iter().for_each(|lack| common.work_later(&lack, Some(lack), cx));
+        self.has_changed();
+        SAME
+    }
+
+    fn work_failed(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        if self.is_lost(common, &cause, cx) {
+            return self.on_gone(common, cause, cx);
+        }
+        // If it is not seen, the word of whoever ended it counts.
+        match cause.is_unseen() && common.seat(cx.interfaces).is_some_and(Seat::vacates) {
+            true => cx.out.report(common.id, Report::Vacated),
+            false => common.work_later(&cause, None, cx),
+        }
+        SAME
+    }
+
+    /// Does what is due at the interface by now: Docker is through with it, what failed is tried again, and what the runtime made
+    /// of its answer is looked at.
+    pub(in crate::binding) fn on_time(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let (now, has_lease) = (cx.now.boot, self.client.lease().is_some());
+        let follows = has_lease && common.profile.policy.on_change == OnChange::Apply;
+        let Some(seat) = common.seat_mut(cx) else { return };
+        if seat.end_setup(now) {
+            // What the lease has changed since that was last known, or told, is changed there too.
+            let rare = self.rare.as_mut().filter(|_| follows);
+            if let Some(carried) = rare.and_then(|rare| rare.carried.take()) {
+                seat.due().leave_behind(carried, false);
+                self.after.record = true;
+            }
+            self.after.work = true;
+        }
+        self.after.work |= seat.work_mut().is_some_and(|work| work.take_retry(now));
+        if seat.looks_now(has_lease, now) {
+            cx.out.report(common.id, Report::WantsLook);
+        }
+    }
+}
+
+// What is seen there, and heard of it.
+impl Hold {
+    /// Goes on after the interface was found gone for good. A lease that came before its interface outlives it.
+    pub(super) fn on_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        let stays = common.profile.wants.is_found_later();
+        let what = if stays { "waiting for the lease's release" } else { "giving the lease back" };
+        tracing::info!(attachment = %common.attachment, %cause, "link gone, {what}");
+        let lease = self.client.lease().unwrap_or(&self.last);
+        let event = common.event(EventKind::OrphanFound, lease, &cause, cx);
+        cx.out.report(common.id, Report::Orphaned(Box::new(event)));
+        match stays {
+            true => self.move_back(common, cx),
+            false => Break(self.give_back(common, Leave::LinkGone, cx)),
+        }
+    }
+
+    /// Goes on when the link's carrier is back. After a long absence the lease is confirmed, or the search for another starts
+    /// soon.
+    pub(super) fn on_carrier_back(&mut self, common: &mut Common, lost: Duration, cx: &mut Cx<'_>) {
+        if lost <= CARRIER_LOSS {
+            return;
+        }
+        if self.client.lease().is_some() {
+            return self.confirm(common, "carrier is back", cx);
+        }
+        if self.client.seek_anew(cx.now.boot) {
+            common.end_exchange(cx);
+        }
+    }
+
+    /// Has the lease confirmed by INIT-REBOOT, soon. `why`: what makes it doubtful.
+    pub(in crate::binding) fn confirm(&mut self, common: &mut Common, why: &str, cx: &mut Cx<'_>) {
+        // Only the clock ends it.
+        let Some(lease) = self.client.lease().filter(|lease| !lease.expired(cx.now.boot)) else { return };
+        tracing::info!(attachment = %common.attachment, address = %lease.address, "{why}, confirming the lease");
+        self.client.confirm(cx.now.boot);
+        common.end_exchange(cx);
+        self.record_again();
+        // What was heard on the previous network says nothing about this one.
+        if !common.is_probing() {
+            common.close_guard(cx);
+        }
+    }
+
+    /// Records that the link is down: the kernel has taken its routes.
+    pub(super) fn on_down(&self, common: &Common, cx: &mut Cx<'_>) {
+        let has_lease = self.client.lease().is_some();
+        common.seat_mut(cx).into_iter().for_each(|seat| seat.on_down(has_lease));
+    }
+
+    /// Announces the address of an interface that got another Ethernet address.
+    fn announce_moved(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        let moved = cx.interfaces.take_moved(&common.link, common.id);
+        let Some(address) = self.client.lease().map(Lease::ip) else { return SAME };
+        match moved && common.announce_moved(address, cx) {
+            true => self.watch(common, cx),
+            false => SAME,
+        }
+    }
+
+    /// Goes on with what a look at the interface showed. `back`: for how long its carrier was away, if it is back.
+    pub(super) fn on_seen(
+        &mut self,
+        common: &mut Common,
+        view: &LinkView,
+        back: Option<Duration>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        self.on_found_again(common, cx)?;
+        self.client.set_mtu(view.mtu);
+        back.into_iter().for_each(|lost| self.on_carrier_back(common, lost, cx));
+        // The message about one may be lost.
+        for there in &view.addresses {
+            self.on_address_added(common, there.addr(), cx)?;
+            self.on_outdated(common, *there, cx);
+        }
+        if let Some(address) = self.expected_address(common, cx.interfaces) {
+            self.on_address(common, view.addresses.iter().any(|there| there.addr() == address), cx);
+        }
+        self.settle_interface(common, view, cx);
+        match view.up {
+            true => self.has_work(),
+            false => self.on_down(common, cx),
+        }
+        self.go_on_seen(common, cx);
+        self.announce_moved(common, cx)
+    }
+
+    /// Records which routes others have removed, once the runtime has had its time.
+    fn settle_interface(&mut self, common: &mut Common, view: &LinkView, cx: &mut Cx<'_>) {
+        let now = cx.now.boot;
+        let Some(seat) = common.seat_mut(cx).filter(|seat| seat.is_settling()) else { return };
+        // The routes of a lease that waits for its probes are not on the interface yet, and nobody has removed them.
+        let used = self.client.lease().filter(|_| !common.is_probing()).map(|lease| common.grant(lease));
+        let removed = seat.settle(used.as_ref(), view, now);
+        if !removed.is_empty() {
+            tracing::info!(attachment = %common.attachment, ?removed, "routes were removed when the container was set up: they are not put back");
+            Arc::make_mut(&mut common.profile).policy.left_out.extend(removed);
+            self.record_again();
+        }
+    }
+
+    /// Records that an address is on the interface.
+    pub(super) fn on_address_added(&mut self, common: &mut Common, address: IpAddr, cx: &mut Cx<'_>) -> Next {
+        let IpAddr::V4(address) = address else { return SAME };
+        if common.guard_on_address(address, cx) {
+            self.watch(common, cx)?;
+        }
+        self.on_address_late(common, address, cx);
+        SAME
+    }
+
+    /// Handles an address that a main plugin puts on after it is lost: it goes again.
+    fn on_address_late(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
+        if self.client.lease().is_some() || self.last.ip() != address {
+            return;
+        }
+        let taken = self.client.tally().declined.is_some_and(|(declined, _)| declined == address);
+        if self.leaves_lost(common, &self.last, taken, cx) {
+            self.record_again();
+        }
+        common.seat_mut(cx).and_then(Seat::work_mut).into_iter().for_each(Work::stir);
+        self.has_work();
+    }
+
+    /// Records whether the leased address is on the interface. An address that somebody took off is not put back; without it
+    /// servers cannot answer a renewal, so the lease is from then on extended by INIT-REBOOT. Nobody loses an address that is
+    /// only kept there after its lease.
+    pub(super) fn on_address(&mut self, common: &mut Common, there: bool, cx: &mut Cx<'_>) {
+        let (lease, now) = (self.client.shared(), cx.now.boot);
+        let Some(seat) = common.seat_mut(cx) else { return };
+        let (was, is) = seat.see(there, lease.as_ref().map(|lease| lease.start), now);
+        if was == is {
+            return;
+        }
+        let Some(lease) = lease else {
+            self.after.record |= is == Presence::TakenOff;
+            return;
+        };
+        let is_news = is == Presence::TakenOff && self.rare.get_or_insert_default().tells_removal(now);
+        // Whoever took the address off decides about its routes, too.
+        seat.work_mut().filter(|_| is.is_left()).into_iter().for_each(Work::route_no_more);
+        let (attachment, address) = (&common.attachment, lease.address);
+        if there {
+            if !was.on_link() {
+                tracing::debug!(%attachment, %address, "leased address is on the interface again");
+            }
+            return self.has_work();
+        }
+        if is_news {
+            tracing::warn!(%attachment, %address, "somebody took the leased address off the interface");
+            let cause = "somebody took it off the interface: it is not put back";
+            common.note(EventKind::AddressRemoved, &lease, cause, cx);
+        }
+        if is == Presence::Elsewhere {
+            tracing::info!(%attachment, %address, "the leased address never came onto the interface: it is extended without ARP, and nothing is put there");
+        }
+        self.after.record |= is_news || is == Presence::Elsewhere;
+        common.guard_off_address(address.addr());
+    }
+
+    /// Makes the interface carry the lease's address, or none, instead of the one that the runtime has put there, `outdated`, if
+    /// that is there.
+    pub(super) fn replaces(&mut self, common: &Common, outdated: Option<IpNet>, cx: &mut Cx<'_>) {
+        let router = self.rare.as_ref().and_then(|rare| rare.carried.as_ref()?.router);
+        let left = outdated.map(|outdated| Grant { addresses: vec![outdated], router, ..Grant::default() });
+        let has_lease = self.client.lease().is_some();
+        if let Some(seat) = common.seat_mut(cx) {
+            seat.replaces(has_lease, left);
+        }
+        self.record_again();
+        self.has_work();
+    }
+
+    /// Handles an address that was seen on the interface: the runtime may have put it there, and the lease no longer has it.
+    fn on_outdated(&mut self, common: &Common, there: IpNet, cx: &mut Cx<'_>) {
+        if common.answered.is_none_or(|told| IpNet::V4(told) != there) {
+            return;
+        }
+        let holding = self.holding(common);
+        let is_kept = common.seat(cx.interfaces).is_none_or(|seat| seat.keeps(&holding));
+        if let Some(outdated) = holding.outdated().filter(|_| !is_kept) {
+            self.replaces(common, Some(outdated), cx);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What a binding holds, as far as its interface is concerned.
+
+use ipnet::IpNet;
+
+use crate::grant::Grant;
+use crate::grant::policy::{OnChange, OnExpiry, Policy};
+
+/// What a binding holds, as far as its interface is concerned.
+#[derive(Debug)]
+pub(crate) struct Holding<'a> {
+    /// What its network's configuration says.
+    pub(crate) policy: &'a Policy,
+    /// What its lease gives the interface; `None`: there is no lease.
+    pub(crate) grant: Option<Grant>,
+    /// What the last lease that was used gives: mostly the same.
+    pub(crate) last: Grant,
+    /// Whether the store certainly has that grant.
+    pub(crate) is_durable: bool,
+    /// Whether a write is under way.
+    pub(crate) is_writing: bool,
+    /// Whether the lease waits for its probes.
+    pub(crate) is_probing: bool,
+    /// Whether it does so after the last one was lost.
+    pub(crate) probes_after_loss: bool,
+    /// The address that the runtime was told, if it hears of no other.
+    pub(crate) told: Option<IpNet>,
+}
+
+/// What an interface should carry for a binding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// This grant.
+    Carry(Box<Grant>),
+    /// Nothing of any grant.
+    Nothing,
+    /// What it carries, for now.
+    AsIs,
+}
+
+impl Wish {
+    pub(super) fn grant(&self) -> Option<&Grant> {
+        match self {
+            Self::Carry(grant) => Some(grant),
+            Self::Nothing | Self::AsIs => None,
+        }
+    }
+}
+
+impl Holding<'_> {
+    /// Returns whether what the lease gives may be put on the interface.
+    pub(super) fn is_usable(&self) -> bool {
+        self.is_durable && !self.is_probing
+    }
+
+    /// Returns the address that the runtime puts on the interface although the lease now has another address or mask, or is lost:
+    /// the runtime does not hear of that.
+    pub(crate) fn outdated(&self) -> Option<IpNet> {
+        self.told.filter(|told| match &self.grant {
+            Some(grant) if grant.has(told.addr()) => {
+                !grant.addresses.contains(told) && self.policy.on_change == OnChange::Apply
+            }
+            Some(_) => true,
+            None => self.policy.on_expiry == OnExpiry::Remove,
+        })
+    }
+}

@@ -1,0 +1,524 @@
+//! What one binding has at an interface: whether its address is there, when its runtime puts that there, and what is still to be
+//! done.
+//!
+//! A new lease is durable before the interface is changed for it. What an ended lease left there goes at once, whatever the store
+//! says. What a refused or declined lease left there goes when the store knows, or fails, or takes too long: the next daemon
+//! would take the lease up again, and think that somebody took its address off.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fastrand::Rng;
+use ipnet::IpNet;
+
+use super::given::{Due, Given};
+use super::{Act, Around, Changed, Holding, Lack, Presence, Wish, Work};
+use crate::grant::Grant;
+use crate::grant::policy::{OnChange, OnExpiry, Policy};
+use crate::link::{LinkCause, LinkRoute, LinkView, Step};
+use crate::plan::{self, Before};
+use crate::record::{BindingId, Former};
+use crate::time::Instant;
+
+/// What one binding has on an interface, and wants there.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(super) binding: BindingId,
+    /// Whether its address is there.
+    presence: Presence,
+    /// Whether the interface got another Ethernet address, by which nobody knows the leased address yet.
+    pub(super) moved: bool,
+    /// Whether the lease is about to be given back: the interface should carry nothing of it.
+    vacates: bool,
+    /// Since when its runtime could put the address on, if that is known and matters.
+    given: Option<Box<Given>>,
+    /// The MTU that its lease names, in bytes.
+    pub(super) mtu: Option<u16>,
+    /// What has to be done there; mostly nothing.
+    work: Option<Box<Work>>,
+}
+
+// What is known of it.
+impl Seat {
+    pub(super) fn new(binding: BindingId) -> Self {
+        let (presence, given, work) = (Presence::default(), None, None);
+        Self { binding, presence, moved: false, vacates: false, given, mtu: None, work }
+    }
+
+    /// Returns whether its address is there, as far as is known.
+    pub(crate) fn presence(&self) -> Presence {
+        self.presence
+    }
+
+    /// Returns what has to be done there, if anything.
+    pub(crate) fn work(&self) -> Option<&Work> {
+        self.work.as_deref()
+    }
+
+    /// Returns the same, for going on.
+    pub(crate) fn work_mut(&mut self) -> Option<&mut Work> {
+        self.work.as_deref_mut()
+    }
+
+    /// Returns what has to be done there, which may be nothing yet.
+    pub(crate) fn due(&mut self) -> &mut Work {
+        self.work.get_or_insert_default()
+    }
+
+    /// Returns whether the interface should carry nothing of the lease, which is about to be given back.
+    pub(crate) fn vacates(&self) -> bool {
+        self.vacates
+    }
+
+    /// Returns whether it is still open what the ADD's caller made of its answer.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.given.as_ref().is_some_and(|given| given.is_settling())
+    }
+
+    /// Returns whether the leased address never came onto the interface, as far as is known.
+    pub(crate) fn never_came(&self) -> bool {
+        self.presence == Presence::Elsewhere || self.presence == Presence::Unknown && self.is_settling()
+    }
+
+    /// Returns whether servers can answer to the leased address. Before it was seen on the interface it may be elsewhere, and
+    /// what is sent with it from here would mislead others.
+    pub(crate) fn is_addressed(&self) -> bool {
+        self.presence.is_addressed() && !self.never_came()
+    }
+
+    /// Returns whether nothing is certainly on the interface, or what is there belongs to somebody else.
+    pub(super) fn keeps_nothing(&self) -> bool {
+        self.work().is_some_and(|work| work.former().bare || work.former().taken)
+    }
+
+    /// Returns whether what is on the interface stays, though the lease no longer has it.
+    pub(crate) fn keeps(&self, holding: &Holding<'_>) -> bool {
+        self.keeps_changed(holding) || self.presence.is_left()
+    }
+
+    /// Returns whether what the interface carries, besides its MTU, may differ from what the lease says.
+    fn differs(&self) -> bool {
+        self.work().is_some_and(Work::differs)
+    }
+
+    /// Returns whether something of a grant with this address is on the interface, as far as is known.
+    pub(crate) fn may_carry(&self, address: IpAddr, last: &Grant) -> bool {
+        last.has(address) && self.presence.on_link() || self.work().is_some_and(|work| work.may_carry(address))
+    }
+
+    /// Returns the address that the interface should carry by now, of the lease or of the last one if that is kept: `None` while
+    /// there is none, while it is probed for, or while the daemon itself is changing that, or is about to.
+    pub(crate) fn expected(&self, holding: &Holding<'_>) -> Option<IpAddr> {
+        if self.presence == Presence::Awaited || self.is_at_work(holding) || holding.is_probing {
+            return None;
+        }
+        let kept = || self.keeps_lost(holding).then_some(&holding.last);
+        let grant = holding.grant.as_ref().or_else(kept)?;
+        grant.addresses.first().map(IpNet::addr)
+    }
+
+    /// Returns whether the addresses of the interface are being changed, or should be.
+    fn is_at_work(&self, holding: &Holding<'_>) -> bool {
+        let is_wanted = || self.wish(holding) != Wish::AsIs;
+        self.work().is_some_and(|work| work.differs() && (work.busy() || is_wanted()))
+    }
+
+    /// Returns whether the interface is on its way to what the lease says.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.work().is_some_and(|work| work.differs() && work.busy())
+    }
+
+    /// Returns a route that the daemon has put on and that is not seen there. While the container is being set up, a removed
+    /// route is no fault, but one in another form is.
+    pub(crate) fn lacks_route(&self, grant: &Grant, view: &LinkView) -> Option<LinkRoute> {
+        let seen = view.routes.as_ref().filter(|_| view.up && self.work.is_none())?;
+        let is_removed = |route: &LinkRoute| {
+            let of = |route: &LinkRoute| (route.destination, route.table);
+            self.is_settling() && !seen.iter().any(|seen| of(seen) == of(route))
+        };
+        let late = plan::late_routes(grant);
+        late.into_iter().find(|route| !seen.iter().any(|seen| route.is(seen)) && !is_removed(route))
+    }
+
+    /// Returns the steps that take this binding's leases off an interface with these addresses, before another binding takes its
+    /// place there. `is_held`: the lease has not ended.
+    pub(crate) fn leavings(&self, holding: &Holding<'_>, is_held: bool, addresses: &[IpNet]) -> Vec<Step> {
+        let stays =
+            holding.policy.on_expiry == OnExpiry::Keep || (is_held && holding.policy.on_change == OnChange::Keep);
+        let former = self.work().map(Work::former);
+        let is_there = |grant: &&Grant| grant.addresses.iter().any(|address| addresses.contains(address));
+        let grants = former.into_iter().flat_map(|former| &former.grants).chain([&holding.last]);
+        let grants: Vec<_> = grants.filter(is_there).cloned().collect();
+        if grants.is_empty() || stays && !former.is_some_and(|former| former.taken) {
+            return Vec::new();
+        }
+        let before = Before { grants: &grants, bare: false, unrouted: false, router: None, addresses };
+        plan::difference(&before, None)
+    }
+}
+
+// What the interface should carry.
+impl Seat {
+    /// Returns what the interface should carry.
+    fn wish(&self, holding: &Holding<'_>) -> Wish {
+        let Some(former) = self.work().map(Work::former) else { return Wish::AsIs };
+        let carry = |grant: &Grant| Wish::Carry(Box::new(grant.clone()));
+        if self.vacates() {
+            return Wish::Nothing;
+        }
+        match holding.grant.as_ref().filter(|_| !self.presence().is_left()) {
+            None if holding.policy.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
+            None => Wish::AsIs,
+            // The MTU that came with the ADD is not a change, nor are missing routes.
+            Some(next) if self.keeps_changed(holding) => match former.grants.first() {
+                _ if !former.mtu_due && !former.routes_due => Wish::AsIs,
+                Some(kept) => carry(kept),
+                None if holding.is_usable() => carry(next),
+                None => Wish::AsIs,
+            },
+            Some(next) if holding.is_usable() => carry(next),
+            // What was lost before does not wait for it.
+            Some(_) if (self.follows_loss(holding) || former.taken) && !former.grants.is_empty() => Wish::Nothing,
+            Some(_) => Wish::AsIs,
+        }
+    }
+
+    /// Returns the part of it that may come true already: not what waits for the store to record a loss.
+    fn wish_by_now(&self, holding: &Holding<'_>) -> Wish {
+        let wish = self.wish(holding);
+        let waits = holding.is_writing && self.work().is_some_and(Work::is_patient);
+        if wish == Wish::Nothing && waits { Wish::AsIs } else { wish }
+    }
+
+    /// Returns whether the interface keeps what it carries though there is another lease.
+    fn keeps_changed(&self, holding: &Holding<'_>) -> bool {
+        holding.policy.on_change == OnChange::Keep && !self.keeps_nothing() && !holding.probes_after_loss
+    }
+
+    /// Returns whether the interface keeps what the lost lease put there.
+    fn keeps_lost(&self, holding: &Holding<'_>) -> bool {
+        holding.policy.on_expiry == OnExpiry::Keep && !self.keeps_nothing()
+    }
+
+    /// Returns whether the lease that is not used yet follows a loss, whose traces go in any case.
+    fn follows_loss(&self, holding: &Holding<'_>) -> bool {
+        let bare = self.work().is_some_and(|work| work.former().bare);
+        holding.policy.on_expiry == OnExpiry::Remove
+            && if holding.is_probing { holding.probes_after_loss } else { bare }
+    }
+}
+
+// What became of the lease.
+impl Seat {
+    /// Records what a record says: if it keeps an earlier address, the last one was never there. What has to be done waits for a
+    /// look at the interface.
+    pub(crate) fn recall(
+        &mut self,
+        (policy, last): (&Policy, &Grant),
+        (former, presence): (Option<Box<Former>>, Presence),
+    ) {
+        let kept = former.as_ref().filter(|former| policy.on_change == OnChange::Keep && !former.bare);
+        let kept = kept.and_then(|former| former.grants.first());
+        if presence.is_left() {
+            self.presence = presence;
+        } else if kept.is_some_and(|kept| !kept.meets(last)) {
+            self.presence = Presence::Missing;
+        }
+        self.work = former.map(|former| Box::new(Work::recovered(*former)));
+        self.mtu = last.mtu;
+    }
+
+    /// Records what is due for a lease that was won, while the interface had this MTU: its own, and the routes that its main plugin
+    /// will not get. A container that ran before has the routes that it has.
+    pub(crate) fn is_won(&mut self, grant: &Grant, mtu: u32, ran_before: bool) {
+        (self.work, self.mtu) = (None, grant.mtu);
+        if grant.mtu.is_some_and(|wanted| u32::from(wanted) != mtu) {
+            self.due().size_later();
+        }
+        if !ran_before && grant.has_late() {
+            self.due().lacks_routes(true);
+        }
+    }
+
+    /// Records that an ADD is being told the lease. `t1`: how long that is from now.
+    pub(crate) fn is_told(&mut self, now: Instant, t1: Option<Duration>) {
+        self.given = Some(Box::new(Given::told(now, t1)));
+    }
+
+    /// Records that somebody took the address off before there was a lease.
+    pub(crate) fn was_taken_off(&mut self) {
+        self.presence = Presence::TakenOff;
+    }
+
+    /// Records that the interface was found. Its runtime puts the address and the default route there, perhaps later; it does not
+    /// know what else the lease gives.
+    pub(crate) fn is_found(&mut self, grant: Option<&Grant>, view: &LinkView, now: Instant) {
+        let mut given = Given::found(now);
+        if view.up {
+            given.on_up(now);
+        }
+        self.given = Some(Box::new(given));
+        self.mtu = grant.and_then(|grant| grant.mtu);
+        if self.mtu.is_some() {
+            self.due().size_later();
+        }
+        if grant.is_some_and(|grant| !grant.routes.is_empty()) {
+            self.due().lacks_routes(false);
+        }
+    }
+
+    /// Records that the lease changed from what gives `was` to what is held now. That must be written before the interface is
+    /// changed.
+    pub(crate) fn changed(&mut self, holding: &Holding<'_>, was: &Grant) {
+        let Some(next) = holding.grant.as_ref().filter(|next| !plan::same(was, next)) else { return };
+        let (missing, moves) = (!self.presence.on_link(), was.addresses != next.addresses);
+        // What somebody took off by hand is not put back.
+        if self.presence.is_left() || missing && !moves {
+            return;
+        }
+        self.mtu = next.mtu;
+        if holding.policy.on_change == OnChange::Apply {
+            self.due().leave_behind(was.clone(), missing);
+            if moves {
+                self.presence = Presence::Awaited;
+            }
+            return;
+        }
+        // Nothing is changed from here on: the interface has what the first lease put there.
+        if !self.differs() {
+            self.due().leave_behind(was.clone(), false);
+        }
+        let kept = self.work().and_then(|work| work.former().grants.first());
+        match kept.is_some_and(|kept| kept.meets(next)) {
+            // The interface has the address, perhaps with another mask.
+            _ if was.meets(next) => {}
+            true => self.presence = Presence::Unknown,
+            false => self.presence = Presence::Missing,
+        }
+    }
+
+    /// Records that there is a lease again; `last` is what the one before gave.
+    pub(crate) fn returned(&mut self, holding: &Holding<'_>, last: &Grant) {
+        if self.presence.is_left() {
+            return;
+        }
+        if self.keeps_lost(holding) {
+            return self.changed(holding, last);
+        }
+        let work = self.due();
+        if holding.policy.on_expiry == OnExpiry::Keep {
+            work.leave_behind(last.clone(), true);
+        }
+        work.leave_router(last);
+        work.expect_bare(true);
+        self.presence = Presence::Awaited;
+    }
+
+    /// Records that a lease is lost, which gives `lost`; `taken`: another station uses its address, which is on the interface.
+    /// Returns whether anything must be taken off that need not have been before.
+    pub(crate) fn leaves_lost(&mut self, policy: &Policy, lost: Grant, taken: bool) -> bool {
+        let keeps = policy.on_expiry == OnExpiry::Keep;
+        if keeps && !taken || self.presence == Presence::Elsewhere {
+            return false;
+        }
+        let before = self.work().map(Work::former).cloned().unwrap_or_default();
+        let work = self.due();
+        work.leave_behind(lost, false);
+        if keeps {
+            work.is_taken();
+        }
+        *work.former() != before
+    }
+
+    /// Records that the interface should carry nothing of the lease any more, nor of what else was `left` there, before that is
+    /// given back.
+    pub(crate) fn vacate(&mut self, left: impl IntoIterator<Item = Grant>) {
+        self.vacates = true;
+        let work = self.due();
+        left.into_iter().for_each(|grant| work.leave_behind(grant, false));
+        work.route_no_more();
+        work.is_seen();
+    }
+
+    /// Records that the lease's address, or none, has to take the place of what the runtime has put there, if that is `left`
+    /// there.
+    pub(crate) fn replaces(&mut self, has_lease: bool, left: Option<Grant>) {
+        match left {
+            Some(left) => {
+                self.due().leave_behind(left, has_lease);
+                self.due().stir();
+            }
+            None if has_lease => self.due().expect_bare(true),
+            None => {}
+        }
+        if has_lease {
+            self.presence = Presence::Awaited;
+        }
+    }
+
+    /// Puts the leased address on again, which was taken off for an ADD that failed. Returns whether there is one.
+    pub(crate) fn put_back(&mut self, holding: &Holding<'_>) -> bool {
+        let is_off = holding.grant.is_some() && self.presence.on_link() && !holding.is_probing;
+        if is_off {
+            self.presence = Presence::Awaited;
+            self.due().expect_bare(true);
+        }
+        is_off
+    }
+
+    /// Records that a main plugin is about to put a grant on again, and does not get all routes.
+    pub(crate) fn route_again(&mut self, grant: &Grant) {
+        if grant.has_late() && self.presence != Presence::There {
+            self.due().lacks_routes(true);
+        }
+    }
+
+    /// Records that nothing is left to do there.
+    pub(crate) fn has_done(&mut self) {
+        self.work = None;
+    }
+}
+
+// What is seen and heard.
+impl Seat {
+    /// Records whether its address was seen there. `start`: when its lease began; `None`: there is none. Returns how it was
+    /// before, and how it is.
+    ///
+    /// A main plugin has time to put the address on. Nobody took off what never came.
+    pub(crate) fn see(&mut self, there: bool, start: Option<Instant>, now: Instant) -> (Presence, Presence) {
+        let (was, settles) = (self.presence, self.is_settling());
+        let configured = start.is_some_and(|start| Given::is_configured(self.given.as_deref(), start, now));
+        self.presence = match (was, was.seen(there, configured)) {
+            (Presence::Unknown, Presence::Missing) if settles => Presence::Unknown,
+            (Presence::Unknown, Presence::TakenOff) if settles => Presence::Elsewhere,
+            (_, is) => is,
+        };
+        (was, self.presence)
+    }
+
+    /// Records that what the daemon had to put there is there. Returns whether that is news.
+    pub(crate) fn arrives(&mut self) -> bool {
+        let arrives = self.presence == Presence::Awaited;
+        if arrives {
+            self.presence = Presence::There;
+        }
+        arrives
+    }
+
+    /// Records that the interface got another Ethernet address. A change that a restart finds is old news.
+    pub(super) fn moves(&mut self) {
+        self.moved |= self.presence == Presence::There;
+    }
+
+    /// Records that the interface is up. A look under way may have seen it down.
+    pub(super) fn on_up(&mut self, now: Instant) {
+        self.work.iter_mut().for_each(|work| work.on_up());
+        self.given.iter_mut().for_each(|given| given.on_up(now));
+    }
+
+    /// Records that it is down: the kernel has taken its routes.
+    pub(crate) fn on_down(&mut self, has_lease: bool) {
+        self.given.iter_mut().for_each(|given| given.on_down());
+        if has_lease && (self.presence == Presence::There || self.differs()) {
+            self.due().lacks_routes(false);
+        }
+    }
+
+    /// Returns whether to look at the interface now for what the runtime made of what it was given. Nobody removed what is
+    /// missing while the daemon itself is at work there.
+    pub(crate) fn looks_now(&mut self, has_lease: bool, now: Instant) -> bool {
+        let (is_known, is_idle) = (self.presence != Presence::Unknown, self.work.is_none());
+        match self.given.as_mut().map(|given| given.on_clock(is_known, now)) {
+            Some(Due::Look { is_over }) => has_lease && (!is_known || is_over && is_idle),
+            Some(Due::Never) => {
+                self.given = None;
+                false
+            }
+            Some(Due::Later) | None => false,
+        }
+    }
+
+    /// Goes on after such a look. `grant`: what is used by then. Returns the routes that others have removed until then, as
+    /// Multus does: they are not put back.
+    pub(crate) fn settle(&mut self, grant: Option<&Grant>, view: &LinkView, now: Instant) -> Vec<(IpNet, u32)> {
+        let settles_now = self.given.as_ref().is_some_and(|given| given.settles_now(now));
+        let (Some(grant), Some(routes), true) = (grant, &view.routes, settles_now) else { return Vec::new() };
+        let removed = match self.presence {
+            Presence::Unknown | Presence::Awaited => return Vec::new(),
+            Presence::There if !view.up || self.work.is_some() => return Vec::new(),
+            Presence::There => plan::removed(grant, routes),
+            Presence::Missing | Presence::TakenOff | Presence::Elsewhere => Vec::new(),
+        };
+        self.given = None;
+        removed
+    }
+
+    /// Records that Docker is through with the interface, if it is by now. Returns whether it just was.
+    pub(crate) fn end_setup(&mut self, now: Instant) -> bool {
+        self.given.as_mut().is_some_and(|given| given.end_setup(now))
+    }
+
+    /// Returns when something has to be done there by the clock.
+    pub(crate) fn wakes_at(&self) -> Option<Instant> {
+        let given = self.given.as_ref().and_then(|given| given.wakes_at());
+        given.into_iter().chain(self.work().and_then(Work::retry_at)).min()
+    }
+}
+
+// The way to what is wanted.
+impl Seat {
+    /// Goes on with what has to be done there, if anything has and may be.
+    pub(crate) fn go_on(&mut self, holding: &Holding<'_>, has_parent: bool, now: Instant) -> Act {
+        let is_set_up = self.given.as_ref().is_none_or(|given| !given.is_being_set_up());
+        let (wish, by_now) = (self.wish(holding), self.wish_by_now(holding));
+        let kept = holding.grant.as_ref().filter(|_| self.keeps_changed(holding) && !holding.is_probing);
+        let has_lease = holding.grant.is_some() && !self.vacates;
+        let is_there = self.presence == Presence::There;
+        let Some(work) = self.work.as_deref_mut().filter(|work| work.may_go_on(now)) else { return Act::Wait };
+        if !is_set_up && !self.vacates {
+            return Act::Wait;
+        }
+        if work.is_settled(&wish, kept, has_lease) {
+            self.work = None;
+            return Act::Settled;
+        }
+        work.go_on(&by_now, is_there, has_parent)
+    }
+
+    /// Goes on after a look. Fails if the interface could not be looked at.
+    pub(crate) fn on_inspected(
+        &mut self,
+        result: Result<LinkView, LinkCause>,
+        holding: &Holding<'_>,
+        around: Around,
+    ) -> Result<Act, LinkCause> {
+        let wish = self.wish_by_now(holding);
+        self.work_mut().map_or(Ok(Act::Wait), |work| work.on_inspected(result, wish, around))
+    }
+
+    /// Goes on after a change, of which this many steps were taken.
+    pub(crate) fn on_applied(
+        &mut self,
+        taken: usize,
+        result: Result<LinkView, LinkCause>,
+        holding: &Holding<'_>,
+    ) -> Option<Changed> {
+        let current = holding.grant.as_ref().filter(|_| !self.vacates);
+        self.work_mut().and_then(|work| work.on_applied(taken, result, current))
+    }
+
+    /// Tries again after a pause, which is returned.
+    pub(crate) fn try_later(&mut self, lack: Option<Lack>, now: Instant, rng: &mut Rng) -> Duration {
+        self.due().try_later(lack, now, rng)
+    }
+}
+
+/// Returns the steps that take an address that no binding holds off an interface with these addresses, unless the policy keeps
+/// what is there.
+pub(crate) fn without(address: IpNet, addresses: &[IpNet], policy: &Policy) -> Vec<Step> {
+    let stays = policy.on_expiry == OnExpiry::Keep || policy.on_change == OnChange::Keep;
+    match stays || !addresses.contains(&address) {
+        true => Vec::new(),
+        false => plan::without(address, addresses),
+    }
+}
