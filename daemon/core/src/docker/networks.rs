@@ -2,7 +2,7 @@
 //!
 //! What making and forgetting one takes is in `jobs`, what its endpoints get in `endpoints`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::Desk;
 use super::desk::Waiter;
@@ -14,6 +14,9 @@ use crate::link::own::LinkOwner;
 use crate::network::{NetworkFault, NetworkRecord, Networks, Wiring};
 use crate::time::Now;
 
+/// So many answers are remembered that their callers may not have had: they cross within a moment.
+const MOST_ANSWERED: usize = 16;
+
 /// The networks.
 #[derive(Debug, Default)]
 pub(super) struct Wired {
@@ -22,6 +25,8 @@ pub(super) struct Wired {
     kept: BTreeSet<DoorId>,
     /// What the store has and could not be read.
     pub(super) unread: BTreeSet<DockerKey>,
+    /// The calls that made a network and were answered last, with that. Such an answer may cross its caller's end.
+    answered: VecDeque<(RequestId, DoorId)>,
 }
 
 impl Wired {
@@ -43,9 +48,16 @@ impl Wired {
         self.unread.iter().any(|key| matches!(key, DockerKey::Endpoint(_)))
     }
 
-    /// Records that the store has a network.
-    pub(super) fn is_kept(&mut self, network: &DoorId) {
-        self.kept.insert(network.clone());
+    /// Records that the store has a network, which whoever made it is answered now.
+    pub(super) fn is_kept(&mut self, id: RequestId, network: &DoorId) {
+        if !self.kept.insert(network.clone()) {
+            // Another call about it was answered before.
+            return self.docker_knows(network);
+        }
+        self.answered.push_back((id, network.clone()));
+        if self.answered.len() > MOST_ANSWERED {
+            self.answered.pop_front();
+        }
     }
 
     /// Forgets a network, as the store has.
@@ -53,11 +65,24 @@ impl Wired {
         self.networks.remove(network);
         self.kept.remove(network);
     }
+
+    /// Records that Docker knows a network: it has said something of it, or has had another answer.
+    fn docker_knows(&mut self, network: &DoorId) {
+        self.answered.retain(|(_, answered)| answered != network);
+    }
 }
 
 impl Desk<'_> {
     /// A call about a network or an endpoint.
     pub(super) fn network_call(&mut self, now: Now, id: RequestId, call: NetworkCall) -> Next {
+        match &call {
+            NetworkCall::Delete(network) | NetworkCall::Find(network) | NetworkCall::Join { network, .. } => {
+                self.docker.wired.docker_knows(network);
+            }
+            NetworkCall::CreateEndpoint(request) => self.docker.wired.docker_knows(&request.network),
+            NetworkCall::Started => {}
+            NetworkCall::Create(_) | NetworkCall::DeleteEndpoint(_) => {}
+        }
         match call {
             NetworkCall::Started => {
                 self.abandon_strays(now);
@@ -80,7 +105,10 @@ impl Desk<'_> {
         if let Ok(known) = self.docker.wired.networks.get(&record.id) {
             let same = *known == NetworkRecord { since: known.since, unused: known.unused, ..(*record).clone() };
             match same {
-                true if self.docker.wired.kept.contains(&record.id) => return Ok(NetworkAnswer::Done).into(),
+                true if self.docker.wired.kept.contains(&record.id) => {
+                    self.docker.wired.docker_knows(&record.id);
+                    return Ok(NetworkAnswer::Done).into();
+                }
                 // It is on its way into the store, and may not get there.
                 true => {}
                 false => return Err(NetworkFault::Differs(record.id.clone())).into(),
@@ -122,6 +150,22 @@ impl Desk<'_> {
         self.docker.wired.networks.remove(&record.id);
         self.write_alone(DockerKey::Network(record.id.clone()).remove());
         self.unmake_vlan(&record.wiring, Waiter::Nobody);
+    }
+
+    /// Forgets a network that was made by a call whose caller went away as it was answered: Docker was never told of it. False where
+    /// there is none.
+    pub(super) fn take_back_unheard(&mut self, id: RequestId) -> bool {
+        let Some(at) = self.docker.wired.answered.iter().position(|(answered, _)| *answered == id) else {
+            return false;
+        };
+        let Some((_, network)) = self.docker.wired.answered.remove(at) else { return false };
+        let another = self.docker.jobs.networks().any(|call| call.record().id == network);
+        if let Some(record) = self.docker.wired.networks.get(&network).ok().filter(|_| !another).cloned() {
+            tracing::info!(%network, "Docker gave up on a network that was just made: forgetting it");
+            self.docker.wired.kept.remove(&network);
+            self.take_back(&record);
+        }
+        true
     }
 
     /// Returns whether a network, known or about to be, is in this VLAN, or may be: not all could be read.

@@ -224,10 +224,7 @@ impl Errand for Networks {
     }
 
     fn hung_up(&self, world: &mut World, asked: &Asked) {
-        // One that was answered is kept: an operator deletes it.
-        if !asked.answered {
-            world.heard_given_up(&asked.call);
-        }
+        world.heard_given_up(&asked.call);
     }
 
     fn gives_up(&self, world: &mut World, lan: usize, id: RequestId) {

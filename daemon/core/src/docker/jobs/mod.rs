@@ -116,7 +116,7 @@ impl Desk<'_> {
             Some(Job::Network(job)) => job.hang_up(self),
             Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
             // The answer may have left at the same moment.
-            None => return false,
+            None => return self.take_back_unheard(id),
         };
         self.call_goes_on(id, next);
         true

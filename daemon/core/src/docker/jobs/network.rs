@@ -96,7 +96,7 @@ impl NetworkChange {
                 failed(Failure::Link { target, cause })
             }
             (Outcome::Persisted(Ok(())), Step::Writing(_)) => {
-                desk.docker.wired.is_kept(&self.record.id);
+                desk.docker.wired.is_kept(id, &self.record.id);
                 done()
             }
             (Outcome::Persisted(Err(cause)), Step::Writing(_)) => {

@@ -1,12 +1,32 @@
 //! Networks that Docker does not know: their call broke when all was done. It never says which networks it has.
 
-use super::networks::{OWN, id, network};
+use super::networks::{OWN, id, in_vlan, network};
 use super::rig::*;
 use crate::effect::{NetworkCall, RequestId};
-use crate::network::NetworkRecord;
+use crate::network::{NetworkFault, NetworkRecord};
 
 fn hangs_up(rig: &mut Rig, call: u64) {
     rig.input(Input::HungUp(RequestId(call)));
+}
+
+fn knows(rig: &mut Rig, name: &str) -> bool {
+    let find = rig.network_call(NetworkCall::Find(id(name)));
+    let knows = matches!(rig.answers[&find], Answer::Network(_));
+    assert!(knows || *rig.fault(find) == NetworkFault::Unknown(id(name)));
+    assert_eq!(knows, rig.wired.networks.contains_key(&id(name)), "in the store");
+    knows
+}
+
+#[test]
+fn a_network_whose_caller_went_away_as_it_was_answered_is_forgotten() {
+    let mut rig = Rig::new(8);
+    let kept = rig.create(network("n0"));
+    let create = rig.create(in_vlan("n1"));
+    assert!(rig.is_done(create) && rig.wired.links.len() == 1);
+    hangs_up(&mut rig, create);
+    assert!(!knows(&mut rig, "n1") && knows(&mut rig, "n0"));
+    assert!(rig.wired.links.is_empty(), "nor is there a VLAN of it");
+    assert!(rig.is_done(kept));
 }
 
 #[test]
@@ -24,6 +44,34 @@ fn a_network_that_the_store_kept_against_our_will_goes_when_it_is_deleted() {
         let delete = rig.network_call(NetworkCall::Delete(id("n1")));
         assert!(rig.is_done(delete) && rig.wired.networks.is_empty(), "{restarts}");
     }
+}
+
+#[test]
+fn a_network_of_which_docker_has_said_something_since_is_kept() {
+    for says in [true, false] {
+        let mut rig = Rig::new(8);
+        let create = rig.create(network("n1"));
+        match says {
+            true => _ = rig.create_endpoint("e1", OWN),
+            // Of two calls one may have been heard.
+            false => _ = rig.create(network("n1")),
+        }
+        hangs_up(&mut rig, create);
+        assert!(knows(&mut rig, "n1"), "{says}");
+    }
+}
+
+#[test]
+fn a_network_that_one_of_two_calls_has_made_waits_for_what_becomes_of_the_other() {
+    let mut rig = Rig::new(8);
+    rig.disk = Disk::Slow;
+    let calls = [rig.create(network("n1")), rig.create(network("n1"))];
+    let (op, changes) = rig.slow.pop_front().unwrap();
+    rig.written(op, changes);
+    assert!(rig.is_done(calls[0]));
+    hangs_up(&mut rig, calls[0]);
+    rig.flush();
+    assert!(rig.is_done(calls[1]) && knows(&mut rig, "n1"));
 }
 
 #[test]
