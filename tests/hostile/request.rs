@@ -100,7 +100,9 @@ fn answer(request: &Request) {
             assert_eq!(Asked::parse(&kept, &site).map(|kept| kept.call), Ok(call));
         }
         Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {}
-        other @ (Call::RequestPool(_)
+        other @ (Call::Order(_)
+        | Call::Show(_)
+        | Call::RequestPool(_)
         | Call::ReleasePool { .. }
         | Call::Reserve { .. }
         | Call::ReleaseAddress { .. }

@@ -8,7 +8,9 @@
 //! * A `Done`, `Frame` or `HungUp` with an id that the core no longer knows is counted and dropped.
 
 mod call;
+mod order;
 mod ranges;
+mod show;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,7 +20,9 @@ pub use self::call::{
     Add, Adoptee, Answer, BindingState, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall,
     PoolRequest, Row,
 };
+pub use self::order::{Obeyed, Order, Upshot, Verb, Which};
 pub use self::ranges::{FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RangeRow, TakenRow};
+pub use self::show::{Acknowledged, Exchanged, Shown};
 use crate::dhcpv4::timing::Timer;
 pub use crate::failure::{Failure, StoreCause};
 use crate::grant::Dns;

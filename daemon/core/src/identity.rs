@@ -35,6 +35,14 @@ impl Attachment {
         Self::Cni { network: network.into(), container: container.into(), ifname: ifname.into() }
     }
 
+    /// Returns the door's name.
+    pub const fn door(&self) -> &'static str {
+        match self {
+            Self::Cni { .. } => "cni",
+            Self::Docker { .. } => "docker",
+        }
+    }
+
     /// Returns the network, as the door names it.
     pub(crate) fn network(&self) -> &str {
         match self {

@@ -2,8 +2,8 @@
 //!
 //! Holds no rule and no lease state: [`cni`] (with [`add`], [`ranges`], [`named`], [`names`], [`args`], [`client_id`],
 //! [`resolv_conf`], [`refusal`] and [`result`]), [`docker`] and [`control`] are pure conversions between the wire
-//! (`leasehold-api`) and the core, [`events`] reads the journal, [`logging`] changes what is logged, [`capture`] gives frames, [`monitor`] answers
-//! those who watch the daemon,
+//! (`leasehold-api`) and the core, [`events`] reads the journal, [`order`] reads an operator's orders, [`show`] and [`status`] tell of one lease and of the daemon, [`logging`] changes what is
+//! logged, [`capture`] gives frames, [`monitor`] answers those who watch the daemon,
 //! [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
 //!
 //! # For the driver
@@ -36,12 +36,17 @@ mod logging;
 mod monitor;
 mod named;
 mod names;
+#[cfg(test)]
+mod openapi;
+mod order;
 mod ranges;
 mod refusal;
 mod resolv_conf;
 mod result;
 mod server;
+mod show;
 mod spool;
+mod status;
 #[cfg(test)]
 mod tests;
 

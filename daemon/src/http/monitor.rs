@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::Event;
-use crate::metrics;
+use crate::metrics::{self, Snapshot};
 
 /// How long the loop may take for a turn before it counts as stuck. One takes some milliseconds.
 const TURN: Duration = Duration::from_secs(5);
@@ -21,9 +21,14 @@ pub(super) type Readiness = Arc<Mutex<Option<(Instant, Result<(), String>)>>>;
 
 /// Returns all metrics as text; `None` if the daemon stops.
 pub(super) async fn metrics(events: &mpsc::UnboundedSender<Event>) -> Option<String> {
+    snapshot(events).await.map(metrics::write)
+}
+
+/// Returns all numbers; `None` if the daemon stops.
+pub(super) async fn snapshot(events: &mpsc::UnboundedSender<Event>) -> Option<Snapshot> {
     let (to, snapshot) = oneshot::channel();
     events.send(Event::Measured(to)).ok()?;
-    Some(metrics::write(*snapshot.await.ok()?))
+    Some(*snapshot.await.ok()?)
 }
 
 /// Returns whether the loop turns, and nothing else. A daemon that holds leases in memory because the disk is full must not be

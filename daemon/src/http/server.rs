@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use leasehold_api::cni::{Code, Error};
 use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
-use leasehold_core::effect::{Answer, Call, NetworkAnswer, RangeAnswer, RangeCall, RequestId};
+use leasehold_core::effect::{Answer, Call, NetworkAnswer, Order, RangeAnswer, RangeCall, RequestId};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -30,7 +30,7 @@ use super::cni::Asked;
 use super::docker::{self, Refused};
 use super::events::Question;
 use super::refusal::undecodable;
-use super::{Doors, Event, Reply, capture, control, logging, monitor};
+use super::{Doors, Event, Reply, capture, control, logging, monitor, order, show, status};
 use crate::listen::Protocol;
 use crate::{metrics, net};
 
@@ -42,6 +42,8 @@ const HEAD_LIMIT: Duration = Duration::from_secs(5);
 const BODY_LIMIT: Duration = Duration::from_secs(5);
 /// From the answer to the end of its transfer.
 const WRITE_LIMIT: Duration = Duration::from_secs(2);
+/// How long a look at the store's disk may take.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
 /// The pause after a failed accept: it lacked file descriptors or memory, and the next would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -290,7 +292,9 @@ pub(super) fn read_blind(
 async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
     match (request.method(), request.uri().path()) {
         (&Method::POST, wire::PATH) => respond_cni(request.into_body(), caller).await,
-        (&Method::GET, wire_control::BINDINGS) => respond_bindings(caller).await,
+        (&Method::GET, wire_control::BINDINGS) => {
+            respond_bindings(request.uri().query().unwrap_or_default(), caller).await
+        }
         (&Method::GET, wire_control::RANGES) => respond_ranges(caller).await,
         (&Method::GET, wire_control::EVENTS) => respond_events(request.uri().query().unwrap_or_default(), caller).await,
         (&Method::GET | &Method::PUT | &Method::DELETE, wire_control::LOG) => respond_log(request, caller).await,
@@ -304,6 +308,14 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         }
         (&Method::GET, wire_control::READINESS) => {
             well(monitor::is_ready(&caller.door.doors.readiness, |call| ask(call, caller)).await)
+        }
+        (&Method::GET, wire_control::SHOW) => respond_show(request.uri().query().unwrap_or_default(), caller).await,
+        (&Method::GET, wire_control::STATUS) => respond_status(caller).await,
+        (&Method::POST, wire_control::RENEW) => {
+            respond_order(order::parse(request.uri().query().unwrap_or_default(), order::Kind::Renew), caller).await
+        }
+        (&Method::POST, wire_control::RELEASE) => {
+            respond_order(order::parse(request.uri().query().unwrap_or_default(), order::Kind::Release), caller).await
         }
         (&Method::CONNECT, _) => refuse_go_rpc(),
         (method, path) => {
@@ -428,22 +440,81 @@ fn forget_spooled(path: &Path) {
     }
 }
 
-async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
+async fn respond_bindings(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
+    let which = match order::which(query) {
+        Ok(which) => which,
+        Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
+    };
     match ask(Call::List, caller).await {
         Some(Answer::Bindings { rows, pools, not_adopted, strangers, refused }) => {
+            let rows: Vec<_> =
+                which.of(rows.into_iter().map(|row| ((), row))).into_iter().map(|(_, row)| row).collect();
             json(StatusCode::OK, to_json(&control::bindings(&rows, &pools, &not_adopted, strangers, refused)))
         }
+        other => unexpected(other),
+    }
+}
+
+async fn respond_show(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
+    let which = match order::which(query) {
+        Ok(which) => which,
+        Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
+    };
+    let shown = match ask(Call::Show(Box::new(which)), caller).await {
+        Some(Answer::Shown(shown)) => shown,
+        other => return unexpected(other),
+    };
+    let events = match &shown[..] {
+        [only] => show::events_of(&caller.door.doors.journal, &only.row.attachment).await,
+        _ => Ok(Vec::new()),
+    };
+    match events {
+        Ok(events) => json(StatusCode::OK, to_json(&show::story(&shown, events))),
+        Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+    }
+}
+
+async fn respond_status(caller: &Caller) -> Response<Full<Bytes>> {
+    let doors = &caller.door.doors;
+    let Some(snapshot) = monitor::snapshot(&doors.events).await else { return unexpected(None) };
+    let (rows, not_adopted) = match ask(Call::List, caller).await {
+        Some(Answer::Bindings { rows, not_adopted, .. }) => (rows, not_adopted),
+        other => return unexpected(other),
+    };
+    let fault = monitor::is_ready(&doors.readiness, |call| ask(call, caller)).await.err();
+    let store = snapshot.store.clone();
+    let look = timeout(LOOK_LIMIT, tokio::task::spawn_blocking(move || status::look(&store))).await;
+    let disk = look.ok().and_then(Result::ok).unwrap_or_default();
+    let warnings = doors.log.recent().said();
+    let facts = status::Facts { snapshot, rows, not_adopted, fault, disk, warnings };
+    json(StatusCode::OK, to_json(&status::status(&facts, SystemTime::now())))
+}
+
+/// Answers a caller whose question the driver did not answer.
+fn unexpected(answer: Option<Answer>) -> Response<Full<Bytes>> {
+    match answer {
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
         Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
         None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),
     }
 }
 
+async fn respond_order(order: Result<Order, order::BadOrder>, caller: &Caller) -> Response<Full<Bytes>> {
+    let order = match order {
+        Ok(order) => order,
+        Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
+    };
+    let Ok(_waits) = waits(caller) else { return too_many_wait() };
+    match ask(Call::Order(Box::new(order)), caller).await {
+        Some(Answer::Obeyed(obeyed)) => json(StatusCode::OK, to_json(&order::obeyed(&obeyed))),
+        other => unexpected(other),
+    }
+}
+
 async fn respond_ranges(caller: &Caller) -> Response<Full<Bytes>> {
     match ask(Call::Ranges(RangeCall::List), caller).await {
         Some(Answer::Ranges(RangeAnswer::Rows(rows))) => json(StatusCode::OK, to_json(&control::ranges(&rows))),
-        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
-        None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),
+        other => unexpected(other),
     }
 }
 

@@ -163,7 +163,9 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
         | Call::Check { .. }
         | Call::Collect { .. }
         | Call::Status { .. }
-        | Call::List => Err(Unreadable::NotADel),
+        | Call::List
+        | Call::Show(_)
+        | Call::Order(_) => Err(Unreadable::NotADel),
         Call::RequestPool(_)
         | Call::ReleasePool { .. }
         | Call::Reserve { .. }

@@ -205,6 +205,7 @@ impl Writer<'_> {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+    use std::path::PathBuf;
 
     use leasehold_core::counts::Counts;
     use leasehold_core::registry::{Holdings, Kind};
@@ -233,6 +234,8 @@ mod tests {
             watched: Watched { namespaces: 3, lost: 0 },
             connections: BTreeMap::from([("control", 1)]),
             since: UNIX_EPOCH + Duration::from_secs(5),
+            sockets: Vec::new(),
+            store: PathBuf::new(),
         }
     }
 

@@ -48,6 +48,9 @@ impl Calls {
                 add_of(call).map_or(0, |add| add.timeout.as_micros() as u64) + PATIENCE
             }
             Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
+            // The turns of a crowd come on top.
+            Call::Order(_) => 2 * PATIENCE,
+            Call::Show(_) => PATIENCE,
             Call::RequestPool(_) | Call::Reserve { .. } | Call::ReleaseAddress { .. } | Call::Network(_) => PATIENCE,
             Call::List | Call::ReleasePool { .. } | Call::Ranges(_) => SLACK,
         };
@@ -144,6 +147,8 @@ impl Calls {
             | (Call::Collect { .. }, Answer::Collected)
             | (Call::Status { .. }, Answer::Ready)
             | (Call::List, Answer::Bindings { .. })
+            | (Call::Order(_), Answer::Obeyed(_))
+            | (Call::Show(_), Answer::Shown(_))
             | (Call::RequestPool(_), Answer::Pool { .. })
             | (Call::ReleasePool { .. }, Answer::PoolReleased)
             | (Call::Reserve { .. }, Answer::Reserved(_))

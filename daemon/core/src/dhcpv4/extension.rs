@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use fastrand::Rng;
 
 use super::resolve::Resolver;
+use super::state::Asking;
 use super::timing;
 use crate::time::Instant;
 
@@ -76,6 +77,11 @@ impl Extension {
     /// Returns whether a try had its time and no answer.
     pub(super) fn had_no_answer(&self, now: Instant) -> bool {
         self.sent > 1 || self.sent == 1 && !matches!(self.attempt, Attempt::Sent { until, .. } if now < until)
+    }
+
+    /// Returns the REQUESTs that wait for an answer.
+    pub(super) fn asking(&self) -> Option<Asking> {
+        self.asked.map(|(_, began)| Asking { began, sent: self.sent })
     }
 
     /// Returns whether all tries that may be made before T1 have had their time to be answered.

@@ -37,6 +37,8 @@ use self::form::{Fate, Form};
 use self::lease::Lease;
 use self::message::Sender;
 use self::profile::Wanted;
+pub(crate) use self::refuse::RECENT;
+pub(crate) use self::state::Asking;
 pub use self::state::{Silence, StateName};
 use self::state::{State, Transaction, UsedBy};
 pub use self::tally::Tally;
@@ -376,6 +378,11 @@ impl Client {
     /// Tells the client which MTU its interface has, in bytes: answers must fit it.
     pub fn set_mtu(&mut self, mtu: u32) {
         self.sender.set_mtu(mtu);
+    }
+
+    /// Returns what it has asked for so far, if it waits for an answer.
+    pub(crate) fn asking(&self) -> Option<Asking> {
+        self.state.asking()
     }
 
     /// Returns the lease that may be used now.

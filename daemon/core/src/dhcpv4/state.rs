@@ -86,6 +86,15 @@ impl fmt::Display for StateName {
     }
 }
 
+/// Messages that wait for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asking {
+    /// When the first was sent.
+    pub(crate) began: Instant,
+    /// How many were sent.
+    pub(crate) sent: u32,
+}
+
 /// Who uses an address that is being requested, by Ethernet address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum UsedBy {
@@ -200,6 +209,17 @@ impl State {
             | Self::Bound { .. }
             | Self::Renewing { .. }
             | Self::Rebinding { .. } => None,
+        }
+    }
+
+    /// Returns the messages that wait for an answer.
+    pub(crate) fn asking(&self) -> Option<Asking> {
+        match self {
+            Self::Selecting { tx, .. } | Self::Requesting { tx, .. } | Self::Rebooting { tx, .. } => {
+                Some(Asking { began: tx.began, sent: tx.sent })
+            }
+            Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => extension.asking(),
+            Self::Init { .. } | Self::InitReboot { .. } | Self::Bound { .. } => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::{RangeAnswer, RangeCall};
+use super::{Obeyed, Order, RangeAnswer, RangeCall, Shown, Verb, Which};
 use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
@@ -54,6 +54,10 @@ pub enum Call {
     },
     /// All bindings.
     List,
+    /// The whole story of one lease.
+    Show(Box<Which>),
+    /// An operator has leases extended, or gives them back.
+    Order(Box<Order>),
     /// Get a pool of addresses for a Docker network.
     RequestPool(Box<PoolRequest>),
     /// Give back the pool of a Docker network.
@@ -91,6 +95,11 @@ impl Call {
             Self::Collect { .. } => "gc",
             Self::Status { .. } => "status",
             Self::List => "list",
+            Self::Show(_) => "show",
+            Self::Order(order) => match order.verb {
+                Verb::Renew => "renew",
+                Verb::Release { .. } => "release",
+            },
             Self::RequestPool(_) => "request_pool",
             Self::ReleasePool { .. } => "release_pool",
             Self::Reserve { .. } => "reserve_address",
@@ -265,6 +274,10 @@ pub enum Answer {
         /// How often input was refused, by cause.
         refused: BTreeMap<&'static str, u64>,
     },
+    /// To `Show`, in order of attachment. If several are meant, their rows alone.
+    Shown(Vec<Shown>),
+    /// To `Order`, in order of attachment: what became of it for each lease that is meant.
+    Obeyed(Vec<Obeyed>),
     /// To `RequestPool`: the pool, durable.
     Pool {
         /// The pool.
@@ -328,15 +341,18 @@ pub enum BindingState {
     Kept,
     /// Its lease is on its way back.
     Releasing,
+    /// It has what a local range gave it.
+    Held,
 }
 
 impl BindingState {
-    /// Returns its name: that of RFC 2131, `KEPT` or `RELEASING`.
+    /// Returns its name: that of RFC 2131, `KEPT`, `RELEASING` or `HELD`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Client(state) => state.as_str(),
             Self::Kept => "KEPT",
             Self::Releasing => "RELEASING",
+            Self::Held => "HELD",
         }
     }
 }
@@ -350,6 +366,10 @@ pub struct Row {
     pub identity: Option<Identity>,
     /// Its state.
     pub state: BindingState,
+    /// The host name that its servers are told.
+    pub hostname: Option<String>,
+    /// How long its server took to answer the last time that it was got or extended, if that is still known.
+    pub answered_in: Option<Duration>,
     /// The address that Docker was told.
     pub told: Option<Ipv4Net>,
     /// What it holds; `None` while the first lease is being acquired, or after it was lost.

@@ -73,6 +73,8 @@ impl Form {
             | Answer::Collected
             | Answer::Ready
             | Answer::Bindings { .. }
+            | Answer::Obeyed(_)
+            | Answer::Shown(_)
             | Answer::Ranges(_) => Err(another()),
         }
     }

@@ -162,7 +162,30 @@ impl Hold {
     }
 }
 
+/// What has become of a lease that was to be extended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standstill {
+    /// A server is being asked, or is about to be.
+    Asks,
+    /// It is as it was, and none is asked any more. For a person: why.
+    InVain(Option<String>),
+    /// It was extended.
+    Extended,
+    /// It is gone.
+    Lost,
+}
+
 impl Hold {
+    /// Returns what has become of a lease that began at `start` since it was to be extended.
+    pub(in crate::binding) fn stands_since(&self, start: Instant) -> Standstill {
+        match self.client.lease() {
+            None => Standstill::Lost,
+            Some(lease) if lease.start > start => Standstill::Extended,
+            Some(_) if self.client.state() == StateName::Bound => Standstill::InVain(self.client.tally().reason()),
+            Some(_) => Standstill::Asks,
+        }
+    }
+
     /// Returns whether there is a lease that nobody may hear of yet, because the store has not written it.
     pub(in crate::binding) fn waits_for_store(&self, common: &Common, now: Instant) -> bool {
         let lease = self.client.lease().filter(|lease| !lease.expired(now) && !common.is_probing());
@@ -378,6 +401,7 @@ impl Hold {
             || common.work(cx.interfaces).is_some_and(|work| work.may_carry(lease.ip().into()));
         let left = if common.is_probing() { self.last.clone() } else { Arc::new(lease.clone()) };
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
+        cx.out.report(common.id, Report::NotExtended(loss.to_string()));
         common.let_guard_decline(cx);
         match loss {
             Loss::Expired { reason } => {
@@ -499,6 +523,7 @@ impl Living for Hold {
             true => tracing::debug!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
             false => tracing::warn!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
         }
+        cx.out.report(common.id, Report::NotExtended(cause.to_string()));
         self.signal(common, Signal::Unopened, cx)
     }
 

@@ -29,6 +29,8 @@ pub(in crate::registry) enum Caller {
     Door,
     /// This GC, whose DEL it is.
     Collection(RequestId),
+    /// This operator's release, whose DEL it is.
+    Operator(RequestId),
     /// The adoption of a container that was running before, whose ADD it is.
     Adoption,
     /// An endpoint, whose ADD it is.
@@ -48,6 +50,7 @@ impl Attached {
         match self.by {
             Caller::Door => core.out.reply(id, answer),
             Caller::Collection(collection) => core.collected(collection, &self.attachment, answer),
+            Caller::Operator(order) => core.returned(order, &self.attachment, answer),
             Caller::Adoption => core.adopted(now, self.attachment, answer),
             Caller::Endpoint { id, network, mac } => {
                 core.endpoint_leased(now, (id, network, mac), self.attachment, answer);

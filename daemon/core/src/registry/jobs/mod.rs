@@ -11,6 +11,9 @@ mod look;
 mod network;
 mod pool;
 mod range;
+mod release;
+mod renew;
+mod show;
 mod status;
 
 use std::collections::BTreeMap;
@@ -24,6 +27,9 @@ pub(super) use self::look::Looking;
 pub(super) use self::network::NetworkChange;
 pub(super) use self::pool::{PoolChange, Undo};
 use self::range::{Parting, Ranging};
+use self::release::Returning;
+use self::renew::Renewal;
+use self::show::Showing;
 use self::status::StatusCheck;
 use super::Registry;
 use super::timers::Key;
@@ -57,6 +63,12 @@ pub(super) enum Job {
     Range(Ranging),
     /// A DEL of one.
     Parting(Parting),
+    /// A lease that an operator looks at.
+    Showing(Showing),
+    /// Leases that an operator has extended.
+    Renewal(Renewal),
+    /// Leases that an operator gives back.
+    Returning(Returning),
 }
 
 /// What becomes of a call.
@@ -76,6 +88,8 @@ pub(super) struct Jobs {
     by_id: BTreeMap<RequestId, Job>,
     /// How many calls the core has made itself.
     errands: u64,
+    /// Whether an operator may wait for leases to be extended: spares a look at all calls for each input.
+    may_renew: bool,
 }
 
 /// The ids of the core's own calls begin here. Nobody else makes so many.
@@ -147,6 +161,11 @@ impl Jobs {
         })
     }
 
+    /// Returns the leases that operators have extended.
+    fn renewals(&mut self) -> impl Iterator<Item = (RequestId, &mut Renewal)> {
+        self.by_id.iter_mut().filter_map(|(id, job)| if let Job::Renewal(job) = job { Some((*id, job)) } else { None })
+    }
+
     /// Returns the networks that are being made or forgotten.
     pub(super) fn networks(&self) -> impl Iterator<Item = &NetworkChange> {
         self.by_id.values().filter_map(|job| if let Job::Network(change) = job { Some(change) } else { None })
@@ -186,6 +205,8 @@ impl Registry {
             }
             Call::Status { parent } => self.status(now, id, parent),
             Call::List => Next::Answers(self.list(now)),
+            Call::Show(which) => self.show(now, id, &which),
+            Call::Order(order) => self.order(now, id, &order),
             Call::RequestPool(request) => self.request_pool(now, id, request),
             Call::ReleasePool { id: pool } => self.release_pool(&pool),
             Call::Reserve { pool, address } => self.reserve(now, id, &pool, address),
@@ -207,7 +228,13 @@ impl Registry {
             Job::Network(job) => job.done(self, now, id, outcome),
             Job::Range(job) => job.done(self, now, id, outcome),
             Job::Parting(job) => job.done(self, outcome),
-            Job::Attached(_) | Job::Collect(_) | Job::Leave(_) | Job::Endpoint(_) => Next::Waits(job),
+            Job::Showing(job) => job.done(outcome),
+            Job::Attached(_)
+            | Job::Collect(_)
+            | Job::Leave(_)
+            | Job::Endpoint(_)
+            | Job::Renewal(_)
+            | Job::Returning(_) => Next::Waits(job),
         };
         self.call_goes_on(id, next);
     }
@@ -226,6 +253,9 @@ impl Registry {
             Some(Job::Endpoint(job)) => job.time_out(self, now, id),
             Some(Job::Range(job)) => job.time_out(self, now),
             Some(job @ Job::Parting(_)) => Next::Waits(job),
+            Some(Job::Showing(job)) => job.time_out(),
+            Some(Job::Renewal(job)) => job.time_out(self, now),
+            Some(Job::Returning(job)) => job.time_out(),
             None => return,
         };
         self.call_goes_on(id, next);
@@ -236,8 +266,8 @@ impl Registry {
         self.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {
             Some(Job::Attached(job)) => job.hang_up(self, now, id),
-            // Its DELs go on.
-            Some(Job::Collect(_)) => Next::Nothing,
+            // What they have begun goes on.
+            Some(Job::Collect(_) | Job::Renewal(_) | Job::Returning(_) | Job::Showing(_)) => Next::Nothing,
             Some(Job::Status(job)) => job.hang_up(self),
             Some(Job::Look(job)) => job.hang_up(self),
             Some(Job::Pool(job)) => job.hang_up(self),
