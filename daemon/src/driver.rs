@@ -30,7 +30,7 @@ use crate::clock::{self, Clock};
 use crate::data_dir::{self, DataDirs, Found};
 use crate::http::{self, Doors, Event, Listening, MachineId, Reply, Site, Spool};
 use crate::limits::{Shares, raise_open_files};
-use crate::listen::{self, ListenError, Place, PluginDir, Protocol};
+use crate::listen::{self, ListenError, Place, PluginDir, Protocol, ReadSocket};
 use crate::log;
 use crate::metrics::{Ending, Meter, Snapshot};
 use crate::net::{Net, NetConfig, NetError, NetEvent, StoreId, Visit, inherit};
@@ -57,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) socket: PathBuf,
     /// Where Docker looks for plugins, if it should find this one.
     pub(crate) plugin_dir: Option<PluginDir>,
+    /// Where monitors ask, if systemd passes no socket for them.
+    pub(crate) read_socket: Option<ReadSocket>,
     /// Where Docker keeps its namespaces.
     pub(crate) docker_netns_dir: PathBuf,
     /// Where leases are kept.
@@ -142,8 +144,11 @@ pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
 /// Holds leases in the state directory, which is locked as long as `_state` lives.
 async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: DirLock) -> Result<(), StartError> {
     let inherited = inherit::listen_fds().map_err(ListenError::Activation)?;
-    let (control, places) = listen::listen(&settings.socket, settings.plugin_dir.as_ref(), inherited)?;
-    let control = UnixListener::from_std(control).map_err(StartError::io("listen"))?;
+    let (plugin_dir, read) = (settings.plugin_dir.as_ref(), settings.read_socket.as_ref());
+    let (listeners, places) = listen::listen(&settings.socket, plugin_dir, read, inherited)?;
+    let in_runtime = |(protocol, listener)| Ok((protocol, UnixListener::from_std(listener)?));
+    let listeners: io::Result<Vec<_>> = listeners.into_iter().map(in_runtime).collect();
+    let listeners = listeners.map_err(StartError::io("listen"))?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
     let (store, Stored { records, docker, ranges }) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
@@ -165,7 +170,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     };
     adopting.leave(!adoptees.is_empty());
     let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
-    let ran = driver.run(sources, control, Known { records, docker, ranges, adoptees }).await;
+    let ran = driver.run(sources, listeners, Known { records, docker, ranges, adoptees }).await;
     pid_file.into_iter().for_each(PidFile::remove);
     adopting.leave(ran? > 0);
     Ok(())
@@ -306,7 +311,12 @@ impl Driver {
 
     /// Starts the core, accepts callers, and loops until a signal; then stops in order. Returns how many containers still have
     /// to be adopted.
-    async fn run(mut self, mut sources: Sources, control: UnixListener, known: Known) -> Result<usize, StartError> {
+    async fn run(
+        mut self,
+        mut sources: Sources,
+        listeners: Vec<(Protocol, UnixListener)>,
+        known: Known,
+    ) -> Result<usize, StartError> {
         let Known { records, docker, ranges, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
@@ -314,8 +324,8 @@ impl Driver {
         self.feed(Input::Start { boot, records, docker, spooled, adoptees });
         self.drain().await;
         self.publisher.sweep();
-        self.listen(Protocol::Control, control);
-        // Binds Docker's sockets, and reports what is wrong with any before it reports ready.
+        listeners.into_iter().for_each(|(protocol, listener)| self.listen(protocol, listener));
+        // Binds the other sockets, and reports what is wrong with any before it reports ready.
         self.look();
         service::ready();
         info!("ready");

@@ -22,7 +22,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Divides `limit`: three eighths go to callers, each of whom needs one descriptor itself and up to three sockets for
+    /// Divides `limit`: half goes to callers, an eighth at each socket, each of whom needs one descriptor itself and up to three sockets for
     /// its exchange; the daemon's own share is set apart. Whoever finds none left waits: callers in the backlog,
     /// exchanges for others to close.
     pub(crate) fn of(limit: u64) -> Self {

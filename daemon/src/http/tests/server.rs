@@ -198,6 +198,28 @@ async fn many_monitors_have_the_store_written_to_once() {
 }
 
 #[tokio::test]
+async fn many_who_only_read_have_the_leases_listed_once_and_change_nothing() {
+    let mut server = Server::speaking(Protocol::Read);
+    let mut streams = Vec::new();
+    for _ in 0..20 {
+        streams.push(server.say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n").await);
+    }
+    let (_, call, reply) = server.asked().await;
+    assert_eq!(call, Call::List);
+    reply.send(Answer::Failed(Failure::NotReady("this once".to_owned())));
+    for stream in streams {
+        assert_eq!(response(stream).await.body, r#"{"error":"this once"}"#);
+    }
+    let adds = post(&body(&request("ADD")));
+    for said in
+        [&*adds, "PUT /v1/log HTTP/1.1\r\n\r\n", "GET /v1/log HTTP/1.1\r\n\r\n", "GET /v1/capture HTTP/1.1\r\n\r\n"]
+    {
+        assert_eq!(response(server.say(said).await).await.status, "HTTP/1.1 404 Not Found", "{said}");
+    }
+    assert!(server.events.try_recv().is_err());
+}
+
+#[tokio::test]
 async fn an_unknown_url_is_not_found() {
     let server = Server::start();
     for line in ["GET /", "GET /cni", "POST /v1/bindings", "DELETE /cni", "GET /v1/bindings/1"] {
