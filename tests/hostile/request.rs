@@ -14,6 +14,7 @@ use leasehold_core::effect::{Add, Answer, Call, EndpointAddress, NetworkCall, Ra
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::network::{DockerId, LONGEST_NAME, MacvlanMode, Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::PoolId;
+use leasehold_core::source::Source;
 use leasehold_core::time::{Instant, WallTime};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{self, Judge, Packet, Violation, code};
@@ -33,6 +34,7 @@ mod http {
     pub(super) mod client_id;
     pub(super) mod cni;
     pub(super) mod docker;
+    mod fallback;
     mod named;
     mod names;
     mod ranges;
@@ -279,6 +281,7 @@ fn is_short(error: &Error) {
 fn lease() -> Lease {
     Lease {
         address: "192.0.2.10/24".parse().expect("an address"),
+        source: Source::Server,
         server: Ipv4Addr::new(192, 0, 2, 1),
         server_mac: Mac([2, 0, 0, 0, 0, 1]),
         start: Instant::from_boot(Duration::from_secs(5)),

@@ -13,6 +13,7 @@ mod docker;
 mod docker_lost;
 mod doctor;
 mod endurance;
+mod fallback;
 mod fixtures;
 mod grace;
 mod hangup;

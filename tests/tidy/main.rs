@@ -82,17 +82,18 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 23] = [
+const LAYERS: [(&str, &str); 25] = [
     (
         "registry",
-        "registry binding interface outbox backoff conflict profile tenure grant dhcpv4 wire effect silence event record network pool identity link time range",
+        "registry binding interface outbox counts backoff conflict profile tenure grant dhcpv4 wire effect silence event record network pool identity link time range",
     ),
     (
         "binding",
-        "binding interface outbox backoff plan conflict profile grant dhcpv4 wire effect silence event record pool identity link time",
+        "binding interface outbox counts backoff plan conflict profile grant dhcpv4 wire effect silence event record pool identity link time range",
     ),
     ("interface", "interface plan backoff grant effect identity link record wire time"),
-    ("outbox", "outbox dhcpv4 wire effect event record network identity link time"),
+    ("outbox", "outbox counts dhcpv4 wire effect event record network identity link time range"),
+    ("counts", "dhcpv4 event"),
     ("plan", "grant link"),
     ("profile", "dhcpv4 grant"),
     ("grant", ""),
@@ -102,7 +103,8 @@ const LAYERS: [(&str, &str); 23] = [
     ("event", "identity time"),
     ("silence", "identity"),
     ("record", "profile grant dhcpv4 event network pool identity link time range"),
-    ("dhcpv4", "dhcpv4 backoff tenure grant wire identity time"),
+    ("source", ""),
+    ("dhcpv4", "dhcpv4 backoff tenure source grant wire identity time"),
     ("conflict", "conflict wire identity time"),
     ("range", "identity time"),
     ("link", "wire network identity"),

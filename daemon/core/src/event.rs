@@ -103,6 +103,8 @@ pub enum EventKind {
     DetectionOff,
     /// Another attachment of this host, or the host itself, has the address: it was not taken, or not given back.
     AddressHeld,
+    /// A server answers on a LAN where containers were given addresses of a local range, as none did.
+    ServerBack,
 }
 
 impl EventKind {
@@ -123,6 +125,7 @@ impl EventKind {
             Self::AddressRemoved => "address_removed",
             Self::DetectionOff => "detection_off",
             Self::AddressHeld => "address_held",
+            Self::ServerBack => "server_back",
         }
     }
 }
@@ -166,6 +169,7 @@ mod tests {
             AddressRemoved,
             DetectionOff,
             AddressHeld,
+            ServerBack,
         ];
         for kind in kinds {
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));

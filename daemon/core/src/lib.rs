@@ -69,6 +69,7 @@ pub mod range;
 pub mod record;
 pub mod registry;
 pub mod silence;
+pub mod source;
 pub mod tenure;
 pub mod time;
 pub mod wire;

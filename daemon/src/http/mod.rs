@@ -32,6 +32,7 @@ mod cni;
 mod control;
 mod docker;
 mod events;
+mod fallback;
 mod logging;
 mod monitor;
 mod named;

@@ -425,6 +425,7 @@ impl Actor {
             },
             timeout,
             pool,
+            fallback: None,
         }
     }
 

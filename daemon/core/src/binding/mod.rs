@@ -38,6 +38,7 @@ use crate::interface::{Interfaces, News, Presence};
 use crate::link::{Link, LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
+use crate::range::{Given, NoAddress};
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -342,6 +343,24 @@ impl Binding {
     /// Begins the exchange that waited for its permit, over `sockets` if some were opened for it.
     pub(crate) fn on_permit(&mut self, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) {
         self.happens(cx, |life, common, cx| life.on_permit(common, sockets, cx));
+    }
+
+    /// Goes on with an address of a local range, or without.
+    pub(crate) fn on_resort(&mut self, given: Result<Given, NoAddress>, cx: &mut Cx<'_>) {
+        if let Life::Acquiring(acquire) = &mut self.life {
+            let next = acquire.on_resort(&mut self.common, given, cx);
+            self.turn(next, cx);
+        }
+    }
+
+    /// Returns whether it holds an address of a local range, and no exchange is under way.
+    pub(crate) fn may_ask(&self) -> bool {
+        self.held_now().is_some_and(|hold| hold.may_ask(&self.common))
+    }
+
+    /// Asks whether a server is there.
+    pub(crate) fn ask(&mut self, cx: &mut Cx<'_>) {
+        self.keeps(cx, |hold, common, cx| hold.ask(common, cx));
     }
 
     /// Closes the binding's sockets, in any life.

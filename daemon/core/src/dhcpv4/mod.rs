@@ -249,7 +249,8 @@ impl Client {
     /// 2131 §3.2) and the question repeated: a switch port may not forward yet, and a server may be away. Only the clock ends
     /// the lease.
     pub fn confirm(&mut self, now: Instant) {
-        let Some(lease) = self.state.lease().filter(|lease| !lease.expired(now)).cloned() else { return };
+        let may = |lease: &&Arc<Lease>| lease.source.is_asked() && !lease.expired(now);
+        let Some(lease) = self.state.lease().filter(may).cloned() else { return };
         let at = now + timing::overdue_delay(now, lease.expires(), &mut self.rng);
         (self.line, self.tally) = (Line::Closed, None);
         self.state = State::InitReboot { at, lease, silence: Silence::Keep };
@@ -260,6 +261,12 @@ impl Client {
         let at = now + timing::acquisition_wait(3, false, &mut self.rng);
         (self.line, self.waited_for, self.tally, self.insists) = (Line::Closed, false, None, None);
         self.state = State::InitReboot { at, lease, silence: Silence::Keep };
+    }
+
+    /// Holds a lease that no server granted. The sockets should be closed.
+    pub fn hold(&mut self, lease: Arc<Lease>) {
+        (self.line, self.tally, self.insists, self.asked) = (Line::Closed, None, None, None);
+        self.state = State::Bound { lease };
     }
 
     /// Returns whether the lease is used although no server has confirmed it yet.
@@ -448,7 +455,7 @@ impl Client {
     /// server was asked to commit and did not refuse. A lease that has ended is not owed: it may be another client's.
     pub fn owed(&self, now: Instant) -> Option<&Lease> {
         let lease = self.state.lease().or(self.asked.as_ref())?;
-        Some(&**lease).filter(|lease| !lease.expired(now))
+        Some(&**lease).filter(|lease| lease.source.is_asked() && !lease.expired(now))
     }
 
     /// Moves on as far as the clock and the sockets allow.
@@ -531,10 +538,12 @@ impl Client {
     /// Refuses an address that was granted, and goes back to INIT for a pause, which grows with each DECLINE in a row.
     fn decline(&mut self, now: Instant, lease: Arc<Lease>, by: Mac, out: &mut Output) {
         let (address, server) = (lease.ip(), lease.server);
-        out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
-        // An address in use does not make the server a bad one.
-        if self.declines > 0 {
-            self.shun(server);
+        if lease.source.is_asked() {
+            out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
+            // An address in use does not make the server a bad one.
+            if self.declines > 0 {
+                self.shun(server);
+            }
         }
         self.lose(now, lease, Loss::Conflict { by }, out);
         self.declines = self.declines.saturating_add(1);

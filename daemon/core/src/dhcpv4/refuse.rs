@@ -88,7 +88,7 @@ impl Client {
     pub fn renew_early(&mut self, now: Instant) {
         match &mut self.state {
             State::Bound { lease } | State::InitReboot { lease, silence: Silence::Keep, .. }
-                if now.saturating_since(lease.start) >= RECENT =>
+                if lease.source.is_asked() && now.saturating_since(lease.start) >= RECENT =>
             {
                 self.state = State::Renewing { lease: lease.clone(), extension: Extension::due(now) };
             }

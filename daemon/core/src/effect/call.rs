@@ -18,6 +18,7 @@ use crate::link::{Link, Place};
 use crate::network::{DockerId, EndpointRecord, NetworkFault, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
 use crate::profile::Profile;
+use crate::range::Fallback;
 use crate::tenure::Tenure;
 use crate::wire::Mac;
 
@@ -213,6 +214,8 @@ pub struct Add {
     pub timeout: Duration,
     /// The pool that the address has to belong to.
     pub pool: Option<PoolId>,
+    /// The local ranges that give it an address if no server answers.
+    pub fallback: Option<Box<Fallback>>,
 }
 
 impl Add {

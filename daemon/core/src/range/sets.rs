@@ -192,6 +192,12 @@ impl Sets {
         self.0.len()
     }
 
+    /// Returns the same ranges with another gateway.
+    pub(super) fn via(mut self, gateway: IpAddr) -> Self {
+        self.0.iter_mut().flatten().for_each(|range| range.gateway = gateway);
+        self
+    }
+
     /// Returns the ranges of a set.
     pub(super) fn set(&self, set: usize) -> &[Range] {
         &self.0[set]

@@ -239,7 +239,12 @@ impl Registry {
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
         let (wanted, adopts, came_up) = (admission.add.wanted, admission.adopts, admission.came_up);
         let profile = admission.add.profile.clone();
-        let pool = admission.add.pool.clone();
+        let (pool, fallback) = (admission.add.pool.clone(), admission.add.fallback.clone());
+        let gateway = pool.as_ref().and_then(|id| self.docker.ipam.gateway(id));
+        let fallback = fallback.map(|fallback| match gateway {
+            Some(gateway) => Box::new(fallback.via(gateway.into())),
+            None => fallback,
+        });
         let limits = pool.map(|id| self.docker.ipam.limits(&id));
         let unfit = |address| limits.as_ref().and_then(|limits| limits.refuse(address));
         if let Some((wanted, why)) = wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?)))
@@ -277,6 +282,7 @@ impl Registry {
             lease,
             patience: holder.profile.wants.patience.filter(|_| !is_out),
             last: given_back.or(last.map(|last| last.address)).filter(|last| unfit(*last).is_none()),
+            fallback,
             limits,
             replaces: replaces.iter().copied().chain(last.map(|last| last.record)).collect(),
             view,
@@ -333,6 +339,9 @@ impl Registry {
         // It became durable before it was the attachment's: its link had to be made fit first.
         if lease.resolver().is_some() {
             self.out.resolvers.insert(attachment.clone());
+        }
+        if !lease.source.is_asked() {
+            self.await_server(now, id);
         }
         self.audit_new(id, began);
         self.saw(id);

@@ -51,7 +51,9 @@ impl Registry {
         let mut leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64> = BTreeMap::new();
         for binding in self.bindings.iter() {
             let (door, network) = named(&binding.attachment);
-            *leases.entry((door, network, "server", binding.state().as_str())).or_default() += 1;
+            let of_range = binding.lease(now).is_some_and(|lease| !lease.source.is_asked());
+            let source = if of_range { "range" } else { "server" };
+            *leases.entry((door, network, source, binding.state().as_str())).or_default() += 1;
         }
         for (attachment, held) in self.ranges.all_held() {
             let (door, network) = named(attachment);

@@ -10,7 +10,8 @@
 //! * Calls: `jobs` says what becomes of each, one file a kind. `calls` gives those about an attachment their turn: `add` goes from an
 //!   ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over what ran before.
 //! * Docker: `docker` has its pools, networks and endpoints.
-//! * Without a server: `ranges` has the networks whose addresses come from local ranges.
+//! * Without a server: `ranges` has the networks whose addresses come from local ranges, `fallback` gives such an address where
+//!   servers are silent, and asks whether one is back.
 //! * Doors that say little: `seek` finds the interfaces of which nobody tells, `leaving` gives back what is named by its address, `silent`
 //!   spares the impatient a LAN without an answer.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
@@ -23,6 +24,7 @@ mod check;
 mod clocks;
 mod delete;
 mod docker;
+mod fallback;
 mod holdings;
 mod index;
 mod jobs;
@@ -55,6 +57,7 @@ use fastrand::Rng;
 use self::add::Spare;
 use self::adopt::Adoptions;
 use self::docker::Docker;
+use self::fallback::Fallbacks;
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
 use self::jobs::Jobs;
@@ -131,6 +134,7 @@ pub struct Registry {
     flagged: BTreeSet<Lan>,
     profiles: Profiles,
     ranges: Ranges,
+    fallbacks: Fallbacks,
     timers: Timers,
     audit: Audit,
     sight: Sight,
@@ -170,6 +174,7 @@ impl Registry {
             flagged: BTreeSet::new(),
             profiles: Profiles::default(),
             ranges: Ranges::default(),
+            fallbacks: Fallbacks::default(),
             timers: Timers::default(),
             audit: Audit::default(),
             sight: Sight::default(),
@@ -216,6 +221,7 @@ impl Registry {
                 Key::Seek => self.seek_on_clock(now),
                 Key::Strays => self.end_strays(now),
                 Key::OwnLinks => self.list_own_links(),
+                Key::Silent => self.ask_silent(now),
             }
         }
         self.settle(now);
@@ -419,6 +425,8 @@ impl Registry {
             Report::AsksAgain { waited_for } => self.ask_again(now, id, waited_for),
             Report::WantsRoom { blocked: Some(address) } => self.unblock(now, id, address),
             Report::WantsRoom { blocked: None } => self.make_room(now, id),
+            Report::FallsBack { fallback, used } => self.fall_back(now, id, &fallback, &used),
+            Report::ServerIsBack(server) => self.server_is_back(now, id, server),
             Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.renew_early(cx)),
             Report::Replaced(replaced) => {
                 if let Some(binding) = self.bindings.get(id) {

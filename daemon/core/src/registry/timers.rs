@@ -30,6 +30,8 @@ pub(super) enum Key {
     Strays,
     /// The links that were made for Docker are listed again, which failed.
     OwnLinks,
+    /// The next LAN whose servers were silent is asked whether one is back.
+    Silent,
 }
 
 /// The deadlines of the registry.

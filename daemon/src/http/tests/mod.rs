@@ -16,6 +16,7 @@ use leasehold_api::cni::{Env, Error, Request};
 use leasehold_core::dhcpv4::lease::{Lease, Route, Times};
 use leasehold_core::effect::{Add, Answer, Call};
 use leasehold_core::grant::policy::Policy;
+use leasehold_core::source::Source;
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 
@@ -67,6 +68,7 @@ fn leased(call: &Call) -> Answer {
 fn lease() -> Lease {
     Lease {
         address: "192.0.2.10/24".parse().unwrap(),
+        source: Source::Server,
         server: "192.0.2.1".parse().unwrap(),
         server_mac: Mac([2, 0, 0, 0, 0, 1]),
         start: Instant::from_boot(Duration::from_secs(5)),

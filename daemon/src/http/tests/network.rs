@@ -344,6 +344,7 @@ fn an_endpoint_without_an_address_gets_a_lease() {
                 },
                 timeout: Duration::from_secs(9),
                 pool: None,
+                fallback: None,
             }
         );
     }

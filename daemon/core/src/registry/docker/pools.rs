@@ -49,6 +49,11 @@ impl Ipam {
         self.pools.limits(id)
     }
 
+    /// Returns the router of a pool, if one is known.
+    pub(in crate::registry) fn gateway(&self, id: &PoolId) -> Option<Ipv4Addr> {
+        self.pools.get(id)?.gateway
+    }
+
     /// Returns where a network's pool is, if it is not on its LAN. Docker does not say which pool it is, only its subnet.
     pub(super) fn is_elsewhere(&self, network: &NetworkRecord) -> Option<&Lan> {
         let of_subnet = || self.pools.iter().filter(|pool| network.leases && pool.id.subnet == network.pool);

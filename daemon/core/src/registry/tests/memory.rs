@@ -30,7 +30,7 @@ fn client_record_and_history_share_one_lease() {
 #[test]
 fn what_every_held_lease_has_stays_small() {
     let parts = [size_of::<Binding>(), size_of::<Hold>(), size_of::<Lease>(), Interfaces::SIZE];
-    assert!(parts.iter().sum::<usize>() <= 800, "{parts:?}");
+    assert!(parts.iter().sum::<usize>() <= 808, "{parts:?}");
 }
 
 #[test]

@@ -29,6 +29,7 @@ use crate::link::{
 };
 use crate::pool;
 use crate::profile::Profile;
+use crate::range::Fallback;
 use crate::record::{Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;
@@ -106,6 +107,8 @@ pub(super) struct Rig {
     pub(super) options: Vec<u8>,
     pub(super) ifname: String,
     pub(super) profile: Profile,
+    /// The ranges that an ADD names for when no server answers.
+    pub(super) fallback: Option<Fallback>,
     /// Changes of known links are held back before their first step.
     pub(super) hold_changes: bool,
     pub(super) changes: VecDeque<(OpId, Target, Vec<Step>)>,
@@ -197,6 +200,7 @@ impl Rig {
             options: Vec::new(),
             ifname: "eth0".into(),
             profile: Profile::default(),
+            fallback: None,
             mask: [255, 0],
             hold_changes: false,
             changes: VecDeque::new(),
@@ -269,6 +273,7 @@ impl Rig {
             profile: self.profile.clone(),
             timeout: Duration::from_secs(30),
             pool: None,
+            fallback: self.fallback.clone().map(Box::new),
         })
     }
 

@@ -54,8 +54,9 @@ impl Hold {
 
     /// Has the lease confirmed by INIT-REBOOT, soon. `why`: what makes it doubtful.
     pub(in crate::binding) fn confirm(&mut self, common: &mut Common, why: &str, cx: &mut Cx<'_>) {
-        // Only the clock ends it.
-        let Some(lease) = self.client.lease().filter(|lease| !lease.expired(cx.now.boot)) else { return };
+        // Only the clock ends it. One that no server granted, none can confirm.
+        let may = |lease: &&Lease| lease.source.is_asked() && !lease.expired(cx.now.boot);
+        let Some(lease) = self.client.lease().filter(may) else { return };
         tracing::info!(attachment = %common.attachment, address = %lease.address, "{why}, confirming the lease");
         self.client.confirm(cx.now.boot);
         common.end_exchange(cx);
