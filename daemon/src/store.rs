@@ -15,6 +15,7 @@ mod lock;
 mod named;
 mod on_disk;
 mod ranges;
+mod release;
 mod writer;
 
 use std::fmt;
@@ -72,12 +73,12 @@ pub(crate) enum StoreError {
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// Which of the two formats.
+        /// What it is that is later.
         of: FormatOf,
-        /// Its format.
-        found: u64,
+        /// That of the file.
+        found: String,
         /// The latest known here.
-        known: u64,
+        known: String,
     },
     /// The file cannot be opened, although it is not damaged: no permission, no room, a device error.
     #[error("cannot open {}", .path.display())]
@@ -89,13 +90,15 @@ pub(crate) enum StoreError {
     },
 }
 
-/// A format of the file.
+/// What a later version of leasehold may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FormatOf {
-    /// Ours, of the records.
+    /// Our format.
     Leasehold,
     /// The database's.
     Redb,
+    /// What is in a record, of which a part cannot be read.
+    Records,
 }
 
 impl fmt::Display for FormatOf {
@@ -103,6 +106,7 @@ impl fmt::Display for FormatOf {
         f.write_str(match self {
             Self::Leasehold => "format",
             Self::Redb => "redb's format",
+            Self::Records => "records of release",
         })
     }
 }

@@ -35,7 +35,7 @@ pub use binaries::binary;
 pub use capture::{Capture, Dissection};
 pub use container::{Container, result_addresses};
 pub use daemon::{Daemon, Home, Sight};
-pub use engine::{Containerd, Dockerd, Engine, Podman, Registry, install_plugin};
+pub use engine::{Containerd, Cri, Dockerd, Engine, Podman, Registry, install_plugin};
 pub use error::Error;
 pub use incumbent::Incumbent;
 pub use lab::{Lab, Member};

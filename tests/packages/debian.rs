@@ -76,6 +76,13 @@ fn a_package_is_installed_upgraded_removed_and_purged_under_running_containers()
     let sent = seen.dhcp()?;
     assert!(sent.is_empty(), "the upgrade sent {sent:?}");
 
+    // And back: the previous one reads the store.
+    debian.run("dpkg", &["--install", &first])?;
+    assert_eq!(list()?, LEASES);
+    check_all()?;
+    let sent = seen.dhcp()?;
+    assert!(sent.is_empty(), "the downgrade sent {sent:?}");
+
     // Debian's own upgrades go to where the diversion leads.
     let said = debian.run("dpkg-divert", &["--truename", PLUGIN])?;
     assert_eq!(said.trim(), format!("{PLUGIN}.before-leasehold"));

@@ -31,16 +31,18 @@ pub(super) fn encode(record: &DockerRecord) -> Result<Vec<u8>, serde_json::Error
     }
 }
 
-/// Reads everything of Docker's; nothing if the file is from a daemon that had none. A record that does not parse stays as it
-/// is, and is named, so that nothing of a container is deleted or given back because of it. A pool goes on without its reserved
-/// addresses.
-pub(super) fn read(txn: &ReadTransaction) -> Result<Vec<DockerRecord>, redb::Error> {
+/// Reads everything of Docker's, and returns with it how many records do not parse; nothing if the file is from a daemon that had none.
+/// A record that does not parse stays as it is, and is named, so that nothing of a container is deleted or given back because of it. A
+/// pool goes on without its reserved addresses.
+pub(super) fn read(txn: &ReadTransaction) -> Result<(Vec<DockerRecord>, usize), redb::Error> {
     let mut records = Vec::new();
     let id = |key: &str| DockerId::try_from(key.to_owned()).ok();
-    read_table(txn, POOLS, DockerRecord::Pool, |_| None, &mut records)?;
-    read_table(txn, NETWORKS, DockerRecord::Network, |key| id(key).map(DockerKey::Network), &mut records)?;
-    read_table(txn, ENDPOINTS, DockerRecord::Endpoint, |key| id(key).map(DockerKey::Endpoint), &mut records)?;
-    Ok(records)
+    let pools = read_table(txn, POOLS, DockerRecord::Pool, |_| None, &mut records)?;
+    let networks =
+        read_table(txn, NETWORKS, DockerRecord::Network, |key| id(key).map(DockerKey::Network), &mut records)?;
+    let endpoints =
+        read_table(txn, ENDPOINTS, DockerRecord::Endpoint, |key| id(key).map(DockerKey::Endpoint), &mut records)?;
+    Ok((records, pools + networks + endpoints))
 }
 
 fn read_table<T: DeserializeOwned>(
@@ -49,7 +51,7 @@ fn read_table<T: DeserializeOwned>(
     read: fn(T) -> DockerRecord,
     key_of: impl Fn(&str) -> Option<DockerKey>,
     records: &mut Vec<DockerRecord>,
-) -> Result<(), redb::Error> {
+) -> Result<usize, redb::Error> {
     named::read(txn, table, |key, parsed| match parsed {
         Ok(record) => records.push(read(record)),
         Err(error) => {

@@ -24,6 +24,7 @@ use super::journal::{self, Reading, Runs};
 use super::named::{self, NamedTable};
 use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
 use super::ranges;
+use super::release::Release;
 use super::{FormatOf, StoreError, Stored};
 
 /// Binding id to its record as JSON.
@@ -135,8 +136,8 @@ struct Failure {
 enum Unusable {
     /// Its contents are wrong: it is set aside.
     Damaged(String),
-    /// A later version of leasehold wrote it, in a later format of this kind.
-    Newer(FormatOf, u64),
+    /// A later version of leasehold wrote it: what is later in it, and what this one knows.
+    Newer { of: FormatOf, found: String, known: String },
     /// The file may be intact, but cannot be used now.
     Failed(Box<redb::Error>),
 }
@@ -173,7 +174,7 @@ impl LeaseFile {
             }
             Err(why) => return Err(refuse(&path, why)),
         };
-        let Contents { stored, unreadable, is_new, id, last_event } = contents;
+        let Contents { stored, unreadable, unread: _, is_new, id, last_event } = contents;
         let (is_whole, is_missing) = (unreadable.is_empty() && !is_new, database.is_none() && !path.exists());
         let (on_disk, runs) = (OnDisk::of(&path), Runs::default());
         let mut file =
@@ -301,6 +302,8 @@ impl LeaseFile {
 struct Contents {
     stored: Stored,
     unreadable: Vec<(u64, Vec<u8>)>,
+    /// How many records of any kind do not parse.
+    unread: usize,
     /// The file was not there.
     is_new: bool,
     id: u64,
@@ -314,7 +317,7 @@ fn open_checked(path: &Path, new_id: u64, copy: &Copied) -> Result<(Database, Co
         return Err(Unusable::Damaged("it is empty".to_owned()));
     }
     if let Some(format) = later_redb(path) {
-        return Err(Unusable::Newer(FormatOf::Redb, format));
+        return Err(newer(FormatOf::Redb, format, REDB_FORMAT));
     }
     let opened = checked(path, new_id, copy, || {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
@@ -385,10 +388,17 @@ fn checked(
         }
         let format = agree_on_format(&database).map_err(judge)?;
         if format > FORMAT {
-            return Err(Unusable::Newer(FormatOf::Leasehold, format));
+            return Err(newer(FormatOf::Leasehold, format, FORMAT));
         }
         let named = agree_on_id(&database, new_id, copy).map_err(judge)?;
         let contents = read(&database, named).map_err(judge)?;
+        let (before, own) = (Release::before(&database, META).map_err(judge)?, Release::own());
+        match before {
+            // It may be whole to that one: nothing is set aside.
+            Some(before) if before > own && contents.unread > 0 => return Err(newer(FormatOf::Records, before, own)),
+            Some(before) if before == own => {}
+            _ => own.sign(&database, META).map_err(judge)?,
+        }
         Ok((database, contents))
     };
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
@@ -449,8 +459,10 @@ fn read(database: &Database, (id, is_new): (u64, bool)) -> Result<Contents, redb
             }
         }
     }
-    let stored = Stored { records, docker: docker::read(&txn)?, ranges: ranges::read(&txn)? };
-    Ok(Contents { stored, unreadable, is_new, id, last_event: journal::last(database)? })
+    let ((docker, of_docker), (ranges, of_ranges)) = (docker::read(&txn)?, ranges::read(&txn)?);
+    let unread = unreadable.len() + of_docker + of_ranges;
+    let stored = Stored { records, docker, ranges };
+    Ok(Contents { stored, unreadable, unread, is_new, id, last_event: journal::last(database)? })
 }
 
 /// Makes changes durable. Returns the number of the last event, if there was one.
@@ -498,13 +510,14 @@ fn judge(error: impl Into<redb::Error>) -> Unusable {
     }
 }
 
+fn newer(of: FormatOf, found: impl ToString, known: impl ToString) -> Unusable {
+    Unusable::Newer { of, found: found.to_string(), known: known.to_string() }
+}
+
 fn refuse(path: &Path, why: Unusable) -> StoreError {
     let path = path.to_owned();
     match why {
-        Unusable::Newer(of @ FormatOf::Leasehold, found) => StoreError::NewerFormat { path, of, found, known: FORMAT },
-        Unusable::Newer(of @ FormatOf::Redb, found) => {
-            StoreError::NewerFormat { path, of, found, known: REDB_FORMAT.into() }
-        }
+        Unusable::Newer { of, found, known } => StoreError::NewerFormat { path, of, found, known },
         Unusable::Failed(source) => StoreError::File { path, source },
         Unusable::Damaged(reason) => StoreError::File { path, source: Box::new(redb::Error::Corrupted(reason)) },
     }

@@ -18,19 +18,22 @@ pub(super) fn remove(txn: &WriteTransaction, table: NamedTable, key: &str) -> Re
     Ok(())
 }
 
-/// Reads all records; none if the file is from a daemon that had no such table.
+/// Reads all records; none if the file is from a daemon that had no such table. Returns how many do not parse.
 pub(super) fn read<T: DeserializeOwned>(
     txn: &ReadTransaction,
     table: NamedTable,
     mut take: impl FnMut(&str, Result<T, serde_json::Error>),
-) -> Result<(), redb::Error> {
+) -> Result<usize, redb::Error> {
     let rows = match txn.open_table(table) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(()),
+        Err(TableError::TableDoesNotExist(_)) => return Ok(0),
         rows => rows?,
     };
+    let mut unread = 0;
     for row in rows.iter()? {
         let (key, bytes) = row?;
-        take(key.value(), serde_json::from_slice(bytes.value()));
+        let parsed = serde_json::from_slice(bytes.value());
+        unread += usize::from(parsed.is_err());
+        take(key.value(), parsed);
     }
-    Ok(())
+    Ok(unread)
 }
