@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::binaries::dynamic_binary;
 use crate::error::Error;
@@ -18,6 +19,8 @@ pub enum Need {
     StaticProgram(&'static str),
     /// A file at a fixed place.
     File(&'static str),
+    /// What a script installs: it is met when the script has succeeded. Its path starts at the root of this workspace.
+    Installed(&'static str),
     /// The machine's root, not that of a user namespace.
     RealRoot,
     /// Whatever it takes to give a daemon its own wall clock: see [`crate::Home::with_own_clock`].
@@ -31,6 +34,10 @@ impl Need {
             Self::Program(name) => Self::program(name).is_some(),
             Self::StaticProgram(name) => Self::program(name).is_some_and(|file| is_static(&file)),
             Self::File(path) => Path::new(path).exists(),
+            Self::Installed(script) => {
+                let script = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(script);
+                Command::new(script).output().is_ok_and(|output| output.status.success())
+            }
             Self::RealRoot => is_real_root(),
             Self::OwnClock => Self::Program("cc").is_met() && dynamic_binary("leasehold").is_ok(),
         }
@@ -50,6 +57,7 @@ impl fmt::Display for Need {
             Self::Program(name) => write!(f, "the program {name}"),
             Self::StaticProgram(name) => write!(f, "the program {name}, statically linked"),
             Self::File(path) => f.write_str(path),
+            Self::Installed(script) => write!(f, "what {script} installs"),
             Self::RealRoot => f.write_str("root outside any user namespace"),
             Self::OwnClock => f.write_str("a C compiler and a daemon that is not static (tests/run builds it)"),
         }

@@ -13,6 +13,9 @@ use serde_json::Value;
 
 use super::{DIST, Shipped};
 
+/// What reads the manifests.
+const TOOLS: Need = Need::Installed("daemon/dist/kubernetes/tools");
+
 /// The capabilities that containerd gives a container unless told otherwise.
 const USUAL: [&str; 14] = [
     "CHOWN",
@@ -36,7 +39,7 @@ const PLUGINS: &str = "/usr/lib/cni";
 
 #[test]
 fn the_base_and_each_overlay_are_valid_for_each_kubernetes() {
-    if !are_met(&[Need::Program("kubectl"), Need::Program("python3")]) {
+    if !are_met(&[TOOLS]) {
         return;
     }
     let check = std::process::Command::new(format!("{DIST}/kubernetes/check")).output().expect("it can be run");
@@ -156,8 +159,7 @@ fn texts(list: &Value) -> Vec<&str> {
 
 #[test]
 fn the_daemon_set_installs_runs_updates_and_holds_leases_with_no_right_but_its_own() -> Result<(), CallError> {
-    let tools =
-        [Need::Program("kubectl"), Need::Program("python3"), Need::Program("dnsmasq"), Need::File(Incumbent::PLUGIN)];
+    let tools = [TOOLS, Need::Program("dnsmasq"), Need::File(Incumbent::PLUGIN)];
     let Some(sandbox) = sandbox(&[Containerd::NEEDS, &tools[..]].concat()) else { return Ok(()) };
     let lan = Lan::new(&sandbox)?;
     let timers = Some((Duration::from_secs(5), Duration::from_secs(20)));
