@@ -65,10 +65,15 @@ impl Host {
         if call != killed {
             return Ok(false);
         }
-        // Nobody would know of a lease that a server gives at that moment.
-        self.server.stop()?;
+        // Nobody would know of a lease that a server gives at that moment. One that is given back has to hear of it.
+        let may_give = call == Call::CreateEndpoint;
+        if may_give {
+            self.server.stop()?;
+        }
         self.dies_in(call, body, |_| Ok(()))?;
-        self.server.restart(None)?;
+        if may_give {
+            self.server.restart(None)?;
+        }
         Ok(then == Then::GivenUp)
     }
 
