@@ -82,15 +82,15 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 29] = [
+const LAYERS: [(&str, &str); 30] = [
     ("core", "docker registry outbox counts effect identity time"),
     (
         "docker",
-        "docker registry outbox timers backoff profile tenure grant dhcpv4 effect limits record network pool identity link wire time",
+        "docker registry outbox job timers backoff profile tenure grant dhcpv4 effect limits record network pool identity link wire time",
     ),
     (
         "registry",
-        "registry binding interface outbox timers backoff conflict profile grant dhcpv4 wire counts effect limits event record pool identity link time range",
+        "registry binding interface outbox job timers backoff conflict profile grant dhcpv4 wire counts effect limits event record pool identity link time range",
     ),
     (
         "binding",
@@ -116,6 +116,7 @@ const LAYERS: [(&str, &str); 29] = [
     ("counts", "dhcpv4 event"),
     ("limits", ""),
     ("timers", "effect time"),
+    ("job", "effect"),
     ("pool", "limits profile identity time"),
     ("network", "wire identity link time"),
     ("time", ""),

@@ -63,6 +63,7 @@ mod failure;
 pub mod grant;
 pub mod identity;
 mod interface;
+mod job;
 pub mod limits;
 pub mod link;
 pub mod network;

@@ -14,6 +14,7 @@ pub(super) use self::pool::{PoolChange, Undo};
 use super::Desk;
 use super::desk::Key;
 use crate::effect::{Answer, ExchangeId, FrameMeta, NetworkAnswer, NetworkCall, Outcome, PoolCall, RequestId};
+use crate::job;
 use crate::link::LinkCause;
 use crate::network::NetworkFault;
 use crate::time::Now;
@@ -32,15 +33,7 @@ pub(super) enum Job {
 }
 
 /// What becomes of a call.
-#[derive(Debug)]
-pub(super) enum Next {
-    /// It waits, for this.
-    Waits(Job),
-    /// It is answered.
-    Answers(Answer),
-    /// Nothing more happens here: no caller listens, or the call waits elsewhere.
-    Nothing,
-}
+pub(super) type Next = job::Next<Job>;
 
 /// The calls that are not answered yet.
 #[derive(Debug, Default)]
@@ -149,13 +142,9 @@ impl Desk<'_> {
 
     /// Answers a call or has it wait.
     pub(super) fn call_goes_on(&mut self, id: RequestId, next: Next) {
-        match next {
-            Next::Waits(job) => _ = self.docker.jobs.0.insert(id, job),
-            Next::Answers(answer) => {
-                self.docker.timers.set(Key::Call(id), None);
-                self.reply(id, answer);
-            }
-            Next::Nothing => {}
+        if let Some(answer) = next.settle(id, &mut self.docker.jobs.0) {
+            self.docker.timers.set(Key::Call(id), None);
+            self.reply(id, answer);
         }
     }
 

@@ -21,6 +21,7 @@ use super::Registry;
 use super::timers::Key;
 use crate::effect::{Answer, Call, Outcome, RangeAnswer, RangeCall, RequestId, Why};
 use crate::identity::Attachment;
+use crate::job;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
@@ -42,15 +43,7 @@ pub(super) enum Job {
 }
 
 /// What becomes of a call.
-#[derive(Debug)]
-pub(super) enum Next {
-    /// It waits, for this.
-    Waits(Job),
-    /// It is answered.
-    Answers(Answer),
-    /// Nothing more happens: no caller listens, or the job is already in the table.
-    Nothing,
-}
+pub(super) type Next = job::Next<Job>;
 
 /// The calls that are not answered yet.
 #[derive(Debug, Default)]
@@ -211,13 +204,9 @@ impl Registry {
 
     /// Answers a call or has it wait.
     pub(super) fn call_goes_on(&mut self, id: RequestId, next: Next) {
-        match next {
-            Next::Waits(job) => _ = self.jobs.by_id.insert(id, job),
-            Next::Answers(answer) => {
-                self.timers.set(Key::Call(id), None);
-                self.out.reply(id, answer);
-            }
-            Next::Nothing => {}
+        if let Some(answer) = next.settle(id, &mut self.jobs.by_id) {
+            self.timers.set(Key::Call(id), None);
+            self.out.reply(id, answer);
         }
     }
 
