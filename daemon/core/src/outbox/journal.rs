@@ -27,22 +27,18 @@ pub(crate) enum Stake {
 impl Stake {
     /// Returns whether this transaction of a binding is what the event is to be told with.
     fn is_met(self, binding: BindingId, changes: &[Change]) -> bool {
-        let is_bound = |change: &Change| match change {
-            Change::Put(id, record) => *id == binding && record.state == RecordState::Bound,
-            Change::Remove(_) | Change::Note(_) | Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => {
-                false
-            }
-        };
-        let is_past = |change: &Change| match change {
-            Change::Put(id, record) => *id == binding && record.state == RecordState::Past,
-            Change::Remove(_) | Change::Note(_) | Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => {
-                false
-            }
+        let writes = |state: RecordState| {
+            changes.iter().any(|change| match change {
+                Change::Put(id, record) => *id == binding && record.state == state,
+                Change::Remove(_) | Change::Note(_) | Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => {
+                    false
+                }
+            })
         };
         match self {
             Self::Nothing => true,
-            Self::Bound => changes.iter().any(is_bound),
-            Self::Gone => changes.contains(&Change::Remove(binding)) || changes.iter().any(is_past),
+            Self::Bound => writes(RecordState::Bound),
+            Self::Gone => changes.contains(&Change::Remove(binding)) || writes(RecordState::Past),
         }
     }
 }
