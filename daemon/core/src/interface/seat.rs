@@ -119,8 +119,7 @@ impl Seat {
 
     /// Returns whether the addresses of the interface are being changed, or should be.
     fn is_at_work(&self, holding: &Holding<'_>) -> bool {
-        let is_wanted = || self.wish(holding) != Wish::AsIs;
-        self.work().is_some_and(|work| work.differs() && (work.busy() || is_wanted()))
+        self.is_changing() || self.differs() && self.wish(holding) != Wish::AsIs
     }
 
     /// Returns whether the interface is on its way to what the lease says.
