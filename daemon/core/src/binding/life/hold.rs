@@ -89,7 +89,9 @@ impl Hold {
     /// Records what a record says about the interface.
     fn recall(&self, common: &Common, left: (Option<Box<Former>>, Presence), cx: &mut Cx<'_>) {
         let last = common.grant(&self.last);
-        common.seat_mut(cx).into_iter().for_each(|seat| seat.recall((&common.profile.policy, &last), left.clone()));
+        if let Some(seat) = common.seat_mut(cx) {
+            seat.recall((&common.profile.policy, &last), left);
+        }
     }
 
     /// Tells the client whether servers can answer to the leased address: not while it is probed for, nor if it is not there.

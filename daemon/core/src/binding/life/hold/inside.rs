@@ -20,6 +20,7 @@ use crate::grant::Grant;
 use crate::grant::policy::OnChange;
 use crate::interface::{Done, Holding, Interfaces, Presence, Seat, Work};
 use crate::link::{LinkCause, LinkView};
+use crate::time::Instant;
 
 /// Carrier that was away longer than this may have come back on another network (RFC 2131 §3.7).
 const CARRIER_LOSS: Duration = Duration::from_secs(3);
@@ -37,12 +38,7 @@ impl Hold {
 
     /// Returns whether the interface is about to carry what the lease says: that is being written, probed for or put on. What
     /// failed, or waits for room in the store, is not under way.
-    pub(in crate::binding) fn is_changing(
-        &self,
-        common: &Common,
-        interfaces: &Interfaces,
-        now: crate::time::Instant,
-    ) -> bool {
+    pub(in crate::binding) fn is_changing(&self, common: &Common, interfaces: &Interfaces, now: Instant) -> bool {
         let writes = common.persistence.busy() && self.waits_for_store(common, now);
         let works = common.seat(interfaces).is_some_and(Seat::is_changing);
         self.client.lease().is_some() && (writes || works || common.is_probing())
