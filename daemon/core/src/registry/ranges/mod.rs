@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(super) use self::networks::Ranges;
-use self::networks::{Compared, Missing};
+use self::networks::{Compared, Missing, is_interface};
 use super::Registry;
 use crate::effect::{FileChange, FoundFile, Outcome, RangeAdd};
 use crate::event::{Event, EventKind};
@@ -107,8 +107,8 @@ impl Registry {
     /// Gives back what a network's attachments have that a GC does not name.
     pub(super) fn collect_ranges(&mut self, now: Now, network: &str, keep: &[(String, String)]) {
         let is_kept = |attachment: &Attachment| {
-            let Attachment::Cni { container, ifname, .. } = attachment else { return true };
-            keep.iter().any(|(c, i)| c == container && (i == ifname || ifname.is_empty()))
+            !matches!(attachment, Attachment::Cni { .. })
+                || keep.iter().any(|(container, ifname)| is_interface(attachment, container, ifname))
         };
         for attachment in self.ranges.attachments(network).into_iter().filter(|attachment| !is_kept(attachment)) {
             self.range_ends(now, &attachment, "a GC does not name it");

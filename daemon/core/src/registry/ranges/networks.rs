@@ -139,15 +139,16 @@ impl Ranges {
         self.held.contains_key(attachment) || !self.files_of(attachment).is_empty()
     }
 
-    /// Returns the addresses that only files say an attachment has. Before 0.8, host-local wrote the container alone.
+    /// Returns the addresses that only files say an attachment has.
     pub(in crate::registry) fn files_of(&self, attachment: &Attachment) -> Vec<(IpAddr, Arc<Attachment>)> {
         let Attachment::Cni { network, container, ifname } = attachment else { return Vec::new() };
         let Some(found) = self.networks.get(network) else { return Vec::new() };
-        let is_its = |by: &Attachment| {
-            let Attachment::Cni { container: of, ifname: on, .. } = by else { return false };
-            of == container && (on == ifname || on.is_empty())
-        };
-        found.others.iter().filter(|(_, by)| is_its(by)).map(|(address, by)| (*address, by.clone())).collect()
+        found
+            .others
+            .iter()
+            .filter(|(_, by)| is_interface(by, container, ifname))
+            .map(|(address, by)| (*address, by.clone()))
+            .collect()
     }
 
     /// Returns the attachments of a network, given addresses by us or by others.
@@ -395,6 +396,13 @@ impl Ranges {
         };
         self.held.iter().filter(runs).map(|(_, held)| held.record.given.len()).sum()
     }
+}
+
+/// Returns whether an attachment is this interface of this container. One that is known from a file alone may lack the interface:
+/// before 0.8, host-local wrote the container alone.
+pub(super) fn is_interface(attachment: &Attachment, container: &str, ifname: &str) -> bool {
+    let Attachment::Cni { container: of, ifname: on, .. } = attachment else { return false };
+    of == container && (on == ifname || on.is_empty())
 }
 
 fn taken_row(address: IpAddr, holding: &Holding) -> TakenRow {
