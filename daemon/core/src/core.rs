@@ -9,7 +9,6 @@ use crate::counts::Counts;
 use crate::docker::{self, Desk, Docker};
 use crate::effect::{Call, Effect, ExchangeId, Input, RequestId, Why};
 use crate::identity::Attachment;
-use crate::outbox::Owner;
 use crate::registry::{Config, Holdings, Kept, Notice, Registry};
 use crate::time::{Instant, Now};
 
@@ -50,17 +49,17 @@ impl Core {
                 self.registry.count_unknown(!is_known);
             }
             Input::Done { op, outcome } => self.registry.done(now, op, outcome),
-            Input::Frame { exchange, bytes, meta } => match self.registry.owner(exchange) {
-                Some(Owner::Above) => self.desk().hears(now, exchange, (bytes, meta)),
-                _ => self.registry.frame(now, exchange, bytes, meta),
+            Input::Frame { exchange, bytes, meta } => match self.registry.is_above(exchange) {
+                true => self.desk().hears(now, exchange, (bytes, meta)),
+                false => self.registry.frame(now, exchange, bytes, meta),
             },
-            Input::Broken { exchange, cause } => match self.registry.owner(exchange) {
-                Some(Owner::Above) => self.desk().broken(now, exchange, cause),
-                _ => self.registry.broken(now, exchange, cause),
+            Input::Broken { exchange, cause } => match self.registry.is_above(exchange) {
+                true => self.desk().broken(now, exchange, cause),
+                false => self.registry.broken(now, exchange, cause),
             },
-            Input::Unsent { exchange, cause } => match self.registry.owner(exchange) {
-                Some(Owner::Above) => self.desk().unsent(exchange, &cause),
-                _ => self.registry.unsent(now, exchange, &cause),
+            Input::Unsent { exchange, cause } => match self.registry.is_above(exchange) {
+                true => self.desk().unsent(exchange, &cause),
+                false => self.registry.unsent(now, exchange, &cause),
             },
             Input::Kernel(event) => self.registry.kernel(now, event),
         }

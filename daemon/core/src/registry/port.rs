@@ -171,8 +171,8 @@ impl Registry {
         self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }
 
-    /// Returns whose an exchange is.
-    pub(crate) fn owner(&self, exchange: ExchangeId) -> Option<Owner> {
-        self.out.exchange(exchange)
+    /// Returns whether an exchange is that of whoever is above.
+    pub(crate) fn is_above(&self, exchange: ExchangeId) -> bool {
+        self.out.exchange(exchange) == Some(Owner::Above)
     }
 }
