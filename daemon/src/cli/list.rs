@@ -125,7 +125,7 @@ fn row(binding: &Binding) -> [String; HEAD.len()] {
         (None, Some(_)) => "never".to_owned(),
         (None, None) => "-".to_owned(),
     };
-    let of_identity = |what: fn(&Identity) -> String| binding.identity.as_ref().map_or_else(|| "-".to_owned(), what);
+    let of_identity = |what: fn(&Identity) -> String| or_none(binding.identity.as_ref().map(what));
     let cells = [
         binding.attachment.to_string(),
         of_identity(|identity| identity.lan.to_string()),
@@ -136,15 +136,15 @@ fn row(binding: &Binding) -> [String; HEAD.len()] {
             Some(seconds) => format!("{} for {seconds} s", binding.state),
             None => binding.state.clone(),
         },
-        match (binding.server, binding.source) {
-            (Some(server), _) => server.to_string(),
-            (None, Some(Source::Range)) => "range".to_owned(),
-            (None, Some(Source::Server) | None) => "-".to_owned(),
-        },
+        or_none(match (binding.server, binding.source) {
+            (Some(server), _) => Some(server.to_string()),
+            (None, Some(Source::Range)) => Some("range".to_owned()),
+            (None, Some(Source::Server) | None) => None,
+        }),
         seconds(binding.seconds_to_t1),
         seconds(binding.seconds_to_t2),
         seconds(binding.seconds_to_expiry),
-        binding.link.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+        or_none(binding.link.as_ref().map(ToString::to_string)),
     ];
     // Names come from callers and packets: none may move a terminal's cursor.
     cells.map(|cell| cell.escape_debug().to_string())
@@ -153,7 +153,12 @@ fn row(binding: &Binding) -> [String; HEAD.len()] {
 /// Returns all addresses of a lease.
 fn addresses(binding: &Binding) -> String {
     let all: Vec<_> = binding.address.iter().chain(&binding.more_addresses).map(ToString::to_string).collect();
-    if all.is_empty() { "-".to_owned() } else { all.join(" ") }
+    or_none((!all.is_empty()).then(|| all.join(" ")))
+}
+
+/// Returns what stands in a cell.
+fn or_none(what: Option<String>) -> String {
+    what.unwrap_or_else(|| "-".to_owned())
 }
 
 /// Shows a client identifier as the daemon's messages do.
