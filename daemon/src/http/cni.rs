@@ -11,7 +11,7 @@ use leasehold_core::effect::{Answer, Call, RangeAnswer, RangeCall};
 use super::add::{Site, add, grace_of_del};
 use super::named::{named, netns, network, standing_parent};
 use super::ranges::{self, Extras};
-use super::refusal::{bad_env, quoted, refused, undecodable};
+use super::refusal::{OTHER_ANSWER, STOPPING, bad_env, quoted, refused, undecodable};
 use super::result::{code, message, success};
 
 /// A runtime's request, understood.
@@ -187,13 +187,13 @@ impl Form {
             | Answer::Reserved(_)
             | Answer::Released
             | Answer::Ranges(RangeAnswer::Rows(_))
-            | Answer::Network(_) => Err(self.error(Code::Io, "the daemon answered another question: this is a bug")),
+            | Answer::Network(_) => Err(self.error(Code::Io, OTHER_ANSWER)),
         }
     }
 
     /// Returns the error for a daemon that stops before it has answered.
     pub(crate) fn unanswered(&self) -> Error {
-        self.error(self.unanswered, "the leasehold daemon is stopping")
+        self.error(self.unanswered, STOPPING)
     }
 
     fn error(&self, code: Code, msg: impl Into<String>) -> Error {

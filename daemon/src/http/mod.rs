@@ -2,9 +2,9 @@
 //!
 //! Holds no rule and no lease state: [`cni`] (with [`add`], [`ranges`], [`named`], [`names`], [`args`], [`client_id`],
 //! [`resolv_conf`], [`refusal`] and [`result`]), [`docker`] and [`control`] are pure conversions between the wire
-//! (`leasehold-api`) and the core, [`events`] reads the journal, [`logging`] changes what is logged, [`capture`] gives frames, [`monitor`] answers
-//! those who watch the daemon,
-//! [`server`] is hyper, [`spool`] takes up what shims left while no daemon answered.
+//! (`leasehold-api`) and the core, [`events`] reads the journal, [`logging`] changes what is logged, [`capture`] gives frames,
+//! [`monitor`] answers those who watch the daemon, [`server`] is hyper, [`spool`] takes up what shims left while no daemon
+//! answered.
 //!
 //! # For the driver
 //! One channel carries everything, so one `recv` in the driver's loop hears every caller:

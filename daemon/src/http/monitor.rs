@@ -8,6 +8,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::Event;
+use super::refusal::{OTHER_ANSWER, STOPPING};
 use crate::metrics;
 
 /// How long the loop may take for a turn before it counts as stuck. One takes some milliseconds.
@@ -47,8 +48,8 @@ pub(super) async fn is_ready<F: Future<Output = Option<Answer>>>(
     let result = match ask(Call::Status { parent: None }).await {
         Some(Answer::Ready) => Ok(()),
         Some(Answer::Failed(failure)) => Err(failure.to_string()),
-        Some(_) => Err("the daemon answered another question: this is a bug".to_owned()),
-        None => Err("the leasehold daemon is stopping".to_owned()),
+        Some(_) => Err(OTHER_ANSWER.to_owned()),
+        None => Err(STOPPING.to_owned()),
     };
     *last = Some((Instant::now(), result.clone()));
     result

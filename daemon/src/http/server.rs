@@ -29,7 +29,7 @@ use super::add::Site;
 use super::cni::Asked;
 use super::docker::{self, Refused};
 use super::events::Question;
-use super::refusal::undecodable;
+use super::refusal::{OTHER_ANSWER, STOPPING, undecodable};
 use super::{Doors, Event, Reply, capture, control, logging, monitor};
 use crate::listen::Protocol;
 use crate::{metrics, net};
@@ -434,16 +434,16 @@ async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
             json(StatusCode::OK, to_json(&control::bindings(&rows, &pools, &not_adopted, strangers, refused)))
         }
         Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
-        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
-        None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),
+        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, OTHER_ANSWER),
+        None => sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING),
     }
 }
 
 async fn respond_ranges(caller: &Caller) -> Response<Full<Bytes>> {
     match ask(Call::Ranges(RangeCall::List), caller).await {
         Some(Answer::Ranges(RangeAnswer::Rows(rows))) => json(StatusCode::OK, to_json(&control::ranges(&rows))),
-        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, "the daemon answered another question: this is a bug"),
-        None => sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping"),
+        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, OTHER_ANSWER),
+        None => sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING),
     }
 }
 
@@ -489,7 +489,7 @@ async fn respond_capture(query: &str, caller: &Caller) -> Response<Full<Bytes>> 
 
 async fn respond_metrics(caller: &Caller) -> Response<Full<Bytes>> {
     let Some(text) = monitor::metrics(&caller.door.doors.events).await else {
-        return sentence(StatusCode::SERVICE_UNAVAILABLE, "the leasehold daemon is stopping");
+        return sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING);
     };
     let mut response = json(StatusCode::OK, text);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));

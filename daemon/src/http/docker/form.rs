@@ -7,6 +7,7 @@ use leasehold_api::docker::{self as wire, Released};
 use leasehold_api::to_json;
 use leasehold_core::effect::{Answer, NetworkAnswer};
 
+use super::super::refusal::OTHER_ANSWER;
 use super::lease::Flag;
 use super::{Refused, answer, manifest, refused, words};
 
@@ -123,5 +124,5 @@ impl Form {
 }
 
 fn another() -> Refused {
-    refused("the daemon answered another question: this is a bug")
+    refused(OTHER_ANSWER)
 }
