@@ -38,7 +38,7 @@ pub(in crate::docker) struct Looking {
     inquiry: Option<Box<Inquiry>>,
     /// The LAN's link, once it is found.
     link: Option<Link>,
-    /// Whether it asks on from a macvlan beside that.
+    /// Whether it can ask, or now asks, from a macvlan beside that link.
     beside: Beside,
 }
 
