@@ -50,15 +50,16 @@ impl Counts {
         &self.refused
     }
 
-    /// Returns how many events there were, by kind, whether or not the store took them.
-    pub fn events(&self) -> &BTreeMap<EventKind, u64> {
-        &self.events
+    /// Returns how many events there were of each kind, whether or not the store took them.
+    pub fn events(&self) -> impl Iterator<Item = (EventKind, u64)> {
+        EventKind::ALL.into_iter().map(|kind| (kind, self.events.get(&kind).copied().unwrap_or_default()))
     }
 
-    /// Returns what became of the messages that leases took. Not counted: what is asked about a LAN without taking a lease, and
-    /// DECLINEs, each of which is an event.
-    pub fn messages(&self) -> &BTreeMap<(Form, Fate), u64> {
-        &self.messages
+    /// Returns what became of the messages that leases took, for each form and fate that there is. Not counted: what is asked about
+    /// a LAN without taking a lease, and DECLINEs, each of which is an event.
+    pub fn messages(&self) -> impl Iterator<Item = (Form, Fate, u64)> {
+        let all = Form::ALL.into_iter().flat_map(|form| form.fates().iter().map(move |fate| (form, *fate)));
+        all.map(|message| (message.0, message.1, self.messages.get(&message).copied().unwrap_or_default()))
     }
 
     /// Returns how long the phases of ADDs took that got their lease from a server.

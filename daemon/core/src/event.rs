@@ -106,6 +106,24 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// All kinds.
+    pub const ALL: [Self; 14] = [
+        Self::Acquired,
+        Self::Renewed,
+        Self::Rebound,
+        Self::Changed,
+        Self::Lost,
+        Self::Expired,
+        Self::Conflict,
+        Self::Declined,
+        Self::Released,
+        Self::Adopted,
+        Self::OrphanFound,
+        Self::AddressRemoved,
+        Self::DetectionOff,
+        Self::AddressHeld,
+    ];
+
     /// Returns the kind's name, the same as in JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -150,24 +168,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_called_the_same_in_text_and_in_json() {
-        use EventKind::*;
-        let kinds = [
-            Acquired,
-            Renewed,
-            Rebound,
-            Changed,
-            Lost,
-            Expired,
-            Conflict,
-            Declined,
-            Released,
-            Adopted,
-            OrphanFound,
-            AddressRemoved,
-            DetectionOff,
-            AddressHeld,
-        ];
-        for kind in kinds {
+        for kind in EventKind::ALL {
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
         }
     }

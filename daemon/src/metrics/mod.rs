@@ -39,3 +39,20 @@ pub(crate) struct Snapshot {
     /// Since when the daemon runs.
     pub(crate) since: SystemTime,
 }
+
+#[cfg(test)]
+impl Snapshot {
+    /// Returns the numbers of a daemon that has done nothing.
+    pub(crate) fn of_nothing() -> Self {
+        Self {
+            counts: Counts::default(),
+            holdings: Holdings::default(),
+            events_dropped: 0,
+            meter: Meter::default(),
+            commits: Commits::default(),
+            watched: Watched::default(),
+            connections: BTreeMap::new(),
+            since: SystemTime::UNIX_EPOCH,
+        }
+    }
+}

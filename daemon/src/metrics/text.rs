@@ -4,6 +4,7 @@ use std::fmt::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_core::counts::Histogram;
+use leasehold_core::dhcpv4::form::{Fate, Form};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -79,14 +80,14 @@ impl Snapshot {
 
     fn write_exchanges(&self, writer: &mut Writer<'_>) -> Result<(), Error> {
         let counts = &self.counts;
-        let messages = counts
-            .messages()
-            .iter()
-            .map(|((form, fate), count)| ([label("message", form.name()), label("outcome", fate.name())], *count));
+        let named = |(form, fate, count): (Form, Fate, u64)| {
+            ([label("message", form.name()), label("outcome", fate.name())], count)
+        };
+        let messages = counts.messages().map(named);
         writer.counters("messages", "DHCP messages sent for leases, by what became of each", messages)?;
         let refused = counts.refusals().iter().map(|(cause, count)| ([label("cause", cause)], *count));
         writer.counters("refused_packets", "Packets, or options in them, that were refused", refused)?;
-        let events = counts.events().iter().map(|(kind, count)| ([label("kind", kind.name())], *count));
+        let events = counts.events().map(|(kind, count)| ([label("kind", kind.name())], count));
         writer.counters("events", "What happened to leases, as `leasehold events` tells it", events)?;
         writer.counter("events_dropped", "Events that the store did not take", self.events_dropped)?;
         let phases = counts.phases().iter().map(|(phase, took)| ([label("phase", phase.name())], took));
@@ -206,7 +207,6 @@ impl Writer<'_> {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use leasehold_core::counts::Counts;
     use leasehold_core::registry::{Holdings, Kind};
 
     use super::super::{Ending, Meter};
@@ -220,19 +220,18 @@ mod tests {
         meter.call("add", Ending::Done, Duration::from_millis(3));
         meter.lag(Duration::ZERO);
         Snapshot {
-            counts: Counts::default(),
             holdings: Holdings {
                 leases: [(kind("lan"), 2), (kind("a \"b\"\n"), 1)].into(),
                 next_end: Some(Duration::from_millis(1500)),
                 ranges: [("local".to_owned(), (254, 3))].into(),
                 adopting: 0,
             },
-            events_dropped: 0,
             meter,
             commits: Commits { done: 7, failed: 1, took: Duration::from_millis(20), last: Some(UNIX_EPOCH) },
             watched: Watched { namespaces: 3, lost: 0 },
             connections: BTreeMap::from([("control", 1)]),
             since: UNIX_EPOCH + Duration::from_secs(5),
+            ..Snapshot::of_nothing()
         }
     }
 

@@ -22,6 +22,20 @@ pub enum Form {
 }
 
 impl Form {
+    /// All forms.
+    pub const ALL: [Self; 6] = [Self::Discover, Self::Request, Self::Confirm, Self::Renew, Self::Rebind, Self::Release];
+
+    /// Returns what may become of it.
+    pub const fn fates(self) -> &'static [Fate] {
+        match self {
+            Self::Release => &[Fate::Sent, Fate::Unsent],
+            Self::Discover => &[Fate::Answered, Fate::Unanswered],
+            Self::Request | Self::Confirm | Self::Renew | Self::Rebind => {
+                &[Fate::Answered, Fate::Refused, Fate::Unanswered]
+            }
+        }
+    }
+
     /// Returns its name, which is for programs and stays as it is.
     pub const fn name(self) -> &'static str {
         match self {

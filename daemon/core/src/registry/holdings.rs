@@ -20,7 +20,7 @@ pub struct Holdings {
     pub leases: BTreeMap<Kind, u64>,
     /// Until the first lease ends that no server has extended, or confirmed, although one was asked; `None` if there is none.
     pub next_end: Option<Duration>,
-    /// How many addresses the local ranges of each network have, and how many of them are taken.
+    /// How many addresses the local ranges of each network have, or of [`OTHER_NETWORKS`], and how many of them are taken.
     pub ranges: BTreeMap<String, (u64, u64)>,
     /// How many containers that ran before the daemon are still to be adopted.
     pub adopting: u64,
@@ -57,25 +57,29 @@ impl Registry {
             let state = if held.is_leaving { "RELEASING" } else { "HELD" };
             *leases.entry((door, network, "range", state)).or_default() += held.record.given.len() as u64;
         }
+        let ranges: Vec<_> = self.ranges.sizes().collect();
+        let networks = leases.keys().map(|(_, network, ..)| *network).chain(ranges.iter().map(|(network, _)| *network));
+        let name = told_apart(networks);
         let ends = self.bindings.iter().filter_map(|binding| binding.ends_unextended(now));
-        Holdings {
-            leases: with_names(leases),
+        let mut holdings = Holdings {
             next_end: ends.min().map(|at| at.saturating_since(now)),
-            ranges: self.ranges.sizes(),
             adopting: self.adoptions.len() as u64,
+            ..Holdings::default()
+        };
+        for ((door, network, source, state), count) in &leases {
+            *holdings.leases.entry(Kind { door, network: name(network), source, state }).or_default() += count;
         }
+        for (network, (size, taken)) in &ranges {
+            let sum = holdings.ranges.entry(name(network)).or_default();
+            *sum = (sum.0.saturating_add(*size), sum.1 + taken);
+        }
+        holdings
     }
 }
 
-/// Returns the same with names of its own, and with the networks beyond [`MOST_NETWORKS`] in one.
-fn with_names(leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64>) -> BTreeMap<Kind, u64> {
-    let all: BTreeSet<&str> = leases.keys().map(|(_, network, ..)| *network).collect();
-    let last = all.iter().nth(MOST_NETWORKS).copied();
-    let mut named = BTreeMap::new();
-    for ((door, network, source, state), count) in &leases {
-        let is_told_apart = last.is_none_or(|last| *network < last);
-        let network = if is_told_apart { *network } else { OTHER_NETWORKS }.to_owned();
-        *named.entry(Kind { door, network, source, state }).or_default() += count;
-    }
-    named
+/// Returns what gives each of these networks its name: those beyond [`MOST_NETWORKS`] have one together.
+fn told_apart<'a>(networks: impl Iterator<Item = &'a str>) -> impl Fn(&str) -> String {
+    let all: BTreeSet<&str> = networks.collect();
+    let last = all.into_iter().nth(MOST_NETWORKS);
+    move |network| if last.is_none_or(|last| network < last) { network } else { OTHER_NETWORKS }.to_owned()
 }

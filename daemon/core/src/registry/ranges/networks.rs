@@ -375,16 +375,15 @@ impl Ranges {
     }
 
     /// Returns how many addresses the ranges of each network have, and how many of these are taken.
-    pub(in crate::registry) fn sizes(&self) -> BTreeMap<String, (u64, u64)> {
-        let sizes = |(name, network): (&String, &Network)| {
-            let usage = network.allocator.as_ref()?.usage();
+    pub(in crate::registry) fn sizes(&self) -> impl Iterator<Item = (&str, (u64, u64))> {
+        let sizes = |network: &Network| {
             let of = |usage: crate::range::Usage<'_>| {
                 (u64::try_from(usage.size).unwrap_or(u64::MAX), usage.taken.len() as u64)
             };
-            let all = usage.map(of).fold((0_u64, 0), |sum, range| (sum.0.saturating_add(range.0), sum.1 + range.1));
-            Some((name.clone(), all))
+            let usage = network.allocator.as_ref()?.usage().map(of);
+            Some(usage.fold((0_u64, 0), |sum, range| (sum.0.saturating_add(range.0), sum.1 + range.1)))
         };
-        self.networks.iter().filter_map(sizes).collect()
+        self.networks.iter().filter_map(move |(name, network)| Some((name.as_str(), sizes(network)?)))
     }
 
     /// Returns how many of a network's addresses belong to containers whose namespace lives.

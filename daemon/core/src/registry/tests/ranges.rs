@@ -521,6 +521,21 @@ fn what_is_taken_is_listed_by_range() {
 }
 
 #[test]
+fn only_so_many_networks_with_ranges_are_told_apart() {
+    let mut host = Host::new();
+    for n in 1..=150 {
+        let network = format!("net{n:03}");
+        host.live.insert(path(n), Cookie(n));
+        let mut add = add("a", n, &SMALL);
+        add.attachment = attachment(&network, "a");
+        (add.directory, add.lan) = (format!("/data/{network}").into(), Lan::Network(network));
+        host.given(add).expect("there are some");
+    }
+    let sizes = host.reg.holdings(host.now().boot).ranges;
+    assert_eq!((sizes.len(), sizes["net100"], sizes[OTHER_NETWORKS]), (101, (5, 1), (250, 50)));
+}
+
+#[test]
 fn a_daemon_that_is_killed_at_any_effect_leaves_nothing_amiss() {
     let steps = ["+a 1", "+b 2", "-a", "+c 3", "-b", "+a 4", "-c", "+b 5"];
     for killed_after in 0.. {
