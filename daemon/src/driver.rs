@@ -5,13 +5,15 @@
 //! Nothing waits except in [`Sources::next`].
 
 mod error;
+mod settings;
 mod sources;
 mod trace;
 
 use std::collections::HashMap;
-use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::iter;
+use std::os::unix::net;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,9 +31,9 @@ use crate::adopt::{self, Unfinished};
 use crate::capture::Tap;
 use crate::clock::{self, Clock};
 use crate::data_dir::{self, DataDirs, Found};
-use crate::http::{self, Doors, Event, Listening, MachineId, Reply, Site, Spool};
+use crate::http::{self, Doors, Event, Listening, Reply, Spool};
 use crate::limits::{Shares, raise_open_files};
-use crate::listen::{self, ListenError, Place, PluginDir, Protocol};
+use crate::listen::{self, ListenError, Listeners, Place, Protocol};
 use crate::log;
 use crate::metrics::{Ending, Meter, Snapshot};
 use crate::net::{Net, NetConfig, NetEvent, StoreId, Visit, inherit};
@@ -40,6 +42,7 @@ use crate::publish::Publisher;
 use crate::service::{self, Watchdog};
 use crate::store::{DirLock, Persisted, Store, Stored};
 use error::StartError;
+pub(crate) use settings::Settings;
 use sources::{Signals, Sources, Wake, every};
 
 /// How long connections may take to close once the time for open calls is over.
@@ -51,33 +54,6 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Threads that work in namespaces. A visit takes some 30 microseconds; there is more than one thread only because
 /// visits may hang.
 const WORKERS: usize = 4;
-
-/// The daemon's settings from its command line.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    /// Where to listen when systemd passes no socket.
-    pub(crate) socket: PathBuf,
-    /// Where Docker looks for plugins, if it should find this one.
-    pub(crate) plugin_dir: Option<PluginDir>,
-    /// Where Docker keeps its namespaces.
-    pub(crate) docker_netns_dir: PathBuf,
-    /// Where leases are kept.
-    pub(crate) state_dir: PathBuf,
-    /// Where the name servers of leases are published.
-    pub(crate) runtime_dir: PathBuf,
-    /// Where the host's root directory is.
-    pub(crate) host_prefix: PathBuf,
-    /// Where the process id is written.
-    pub(crate) pid_file: Option<PathBuf>,
-    /// Where libcni keeps what is running.
-    pub(crate) cni_caches: Vec<PathBuf>,
-    /// How long an ADD may take if its network does not say.
-    pub(crate) add_timeout: Duration,
-    /// Whether to ask servers to answer by broadcast if a network does not say.
-    pub(crate) broadcast: bool,
-    /// What is logged.
-    pub(crate) log: log::Filter,
-}
 
 /// Runs the daemon until it is told to stop.
 ///
@@ -107,8 +83,8 @@ pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
 /// Holds leases in the state directory, which is locked as long as `_state` lives.
 async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: DirLock) -> Result<(), StartError> {
     let inherited = inherit::listen_fds().map_err(ListenError::Activation)?;
-    let (control, places) = listen::listen(&settings.socket, settings.plugin_dir.as_ref(), inherited)?;
-    let control = UnixListener::from_std(control).map_err(StartError::io("listen"))?;
+    let (plugin_dir, read) = (settings.plugin_dir.as_ref(), settings.read_socket.as_ref());
+    let (listeners, places) = listen::listen(&settings.socket, plugin_dir, read, inherited)?;
     info!(socket = %places[0].path().display(), "listening");
     let (persisted, stored) = unbounded_channel();
     let (store, Stored { records, doors, ranges }) = Store::open(&settings.state_dir, places[0].path(), persisted)?;
@@ -125,12 +101,12 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
     // record that does not parse.
     let adopting = Unfinished::of(&settings.state_dir);
     let adoptees = match records.is_empty() || !store.is_whole() || adopting.is_left() {
-        true => adopt::find(&settings.cni_caches, &settings.host_prefix, &site(settings)),
+        true => adopt::find(&settings.cni_caches, &settings.host_prefix, &settings.site()),
         false => Vec::new(),
     };
     adopting.leave(!adoptees.is_empty());
     let (driver, sources) = Driver::new(settings, shares, (store, stored), signals, places)?;
-    let ran = driver.run(sources, control, Known { records, doors, ranges, adoptees }).await;
+    let ran = driver.run(sources, listeners, Known { records, doors, ranges, adoptees }).await;
     pid_file.into_iter().for_each(PidFile::remove);
     adopting.leave(ran? > 0);
     Ok(())
@@ -229,7 +205,7 @@ impl Driver {
         let (data_dirs, looks) = DataDirs::start(&settings.host_prefix, &settings.cni_caches, files)
             .map_err(StartError::io("start a thread"))?;
         let (log, frames) = (settings.log.clone(), tap.frames());
-        let (doors, door_events) = Doors::new(site(settings), store.journal(), looks, (log, frames), shares.callers);
+        let (doors, door_events) = Doors::new(settings.site(), store.journal(), looks, (log, frames), shares.callers);
         let (listeners, to_serve) = unbounded_channel();
         let control = places[0].path().to_owned();
         let accepting = tokio::spawn(http::serve(to_serve, control.clone(), doors.clone()));
@@ -271,7 +247,7 @@ impl Driver {
 
     /// Starts the core, accepts callers, and loops until a signal; then stops in order. Returns how many containers still have
     /// to be adopted.
-    async fn run(mut self, mut sources: Sources, control: UnixListener, known: Known) -> Result<usize, StartError> {
+    async fn run(mut self, mut sources: Sources, listeners: Listeners, known: Known) -> Result<usize, StartError> {
         let Known { records, doors, ranges, adoptees } = known;
         let boot = clock::boot_id().map_err(StartError::io("read the boot id"))?;
         let spooled = self.take_up();
@@ -279,8 +255,10 @@ impl Driver {
         self.feed(Input::Start { boot, records, doors, spooled, adoptees });
         self.drain().await;
         self.publisher.sweep();
-        self.listen(Protocol::Control, control);
-        // Binds Docker's sockets, and reports what is wrong with any before it reports ready.
+        for (protocol, listener) in listeners {
+            self.listen(protocol, listener).map_err(StartError::io("listen"))?;
+        }
+        // Binds the other sockets, and reports what is wrong with any before it reports ready.
         self.look();
         service::ready();
         info!("ready");
@@ -426,9 +404,8 @@ impl Driver {
     fn look(&mut self) {
         let again = self.places.iter_mut().filter_map(|place| Some((place.protocol(), place.tend()?)));
         for (protocol, listener) in again.collect::<Vec<_>>() {
-            match UnixListener::from_std(listener) {
-                Ok(listener) => self.listen(protocol, listener),
-                Err(error) => warn!(%error, "cannot listen"),
+            if let Err(error) = self.listen(protocol, listener) {
+                warn!(%error, "cannot listen");
             }
         }
         for (id, call) in self.take_up() {
@@ -436,9 +413,11 @@ impl Driver {
         }
     }
 
-    fn listen(&self, protocol: Protocol, listener: UnixListener) {
+    fn listen(&self, protocol: Protocol, listener: net::UnixListener) -> io::Result<()> {
+        let listener = UnixListener::from_std(listener)?;
         // If the task that accepts is gone, the daemon ends anyway.
         let _ = self.listeners.send(Listening::Begin(protocol, listener));
+        Ok(())
     }
 
     /// Makes a request of each spooled call; its answer goes to its file.
@@ -565,16 +544,6 @@ async fn closed(accepting: &mut JoinHandle<()>, doors: &mut UnboundedReceiver<Ev
             },
         }
     }
-}
-
-/// Returns what the front doors need to know about the host.
-fn site(settings: &Settings) -> Site {
-    let path = settings.host_prefix.join("etc/machine-id");
-    let machine_id = fs::read_to_string(&path).ok().and_then(|text| MachineId::parse(&text));
-    if machine_id.is_none() {
-        debug!(path = %path.display(), "no machine id: refusing networks with clientId duid");
-    }
-    Site { machine_id, broadcast: settings.broadcast, add_timeout: settings.add_timeout }
 }
 
 /// Returns a seed that nobody on the wire can guess: xids and jitter come from it.

@@ -22,9 +22,9 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Divides `limit`: three eighths go to callers, each of whom needs one descriptor itself and up to three sockets for
-    /// its exchange; the daemon's own share is set apart. Whoever finds none left waits: callers in the backlog,
-    /// exchanges for others to close.
+    /// Divides `limit`: half goes to callers, an eighth at each socket. Each needs one descriptor itself and up to three sockets
+    /// for its exchange; the daemon's own share is set apart. Whoever finds none left waits: callers in the backlog, exchanges for
+    /// others to close.
     pub(crate) fn of(limit: u64) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let callers = (limit / 8).clamp(1, MAX_OPEN);

@@ -1,7 +1,8 @@
 //! The sockets where callers find the daemon, each with its protocol: handed over by systemd, or bound here.
 //!
-//! A socket's mode decides who may connect, so it is 0600 from the first moment. A path has at most one daemon: a
-//! live socket there is never touched, and a lock beside it, which nobody else can open, keeps two daemons apart.
+//! A socket's mode decides who may connect, so it is 0600 from the first moment; that of the one for reading is then widened to a
+//! group. A path has at most one daemon: a live socket there is never touched, and a lock beside it, which nobody else can open,
+//! keeps two daemons apart.
 //!
 //! The control socket is there before the daemon is ready, so that shims wait in its backlog. Docker's sockets are not: dockerd
 //! asks a socket that accepts without a time limit, and does not start while nobody answers there. If the socket is missing, it
@@ -10,10 +11,10 @@
 //! The paths are checked every second, and bound if they are not there ([`Place::tend`]). That costs a system call each.
 //! inotify would be exact, but does not notice a directory that was replaced or mounted over.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, lchown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,6 +34,8 @@ const BACKLOG: i32 = 4096;
 pub(crate) enum Protocol {
     /// What CNI's shim and the operator ask.
     Control,
+    /// What changes nothing: for monitors and people who only look.
+    Read,
     /// Docker's network driver, and its IPAM driver for networks that give an endpoint an Ethernet address: macvlan, bridge.
     Docker,
     /// The same for ipvlan, which refuses an Ethernet address. A driver asks for one always or never, so this is a second
@@ -42,12 +45,13 @@ pub(crate) enum Protocol {
 
 impl Protocol {
     /// All protocols.
-    pub(crate) const ALL: [Self; 3] = [Self::Control, Self::Docker, Self::DockerIpvlan];
+    pub(crate) const ALL: [Self; 4] = [Self::Control, Self::Read, Self::Docker, Self::DockerIpvlan];
 
     /// Returns its name, which is for programs and stays as it is.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Control => "control",
+            Self::Read => "read",
             Self::Docker => "docker",
             Self::DockerIpvlan => "docker_ipvlan",
         }
@@ -58,7 +62,7 @@ impl Protocol {
     pub(crate) fn answers_to_the_end(self) -> bool {
         match self {
             Self::Docker | Self::DockerIpvlan => true,
-            Self::Control => false,
+            Self::Control | Self::Read => false,
         }
     }
 
@@ -72,7 +76,7 @@ impl Protocol {
     pub(crate) fn hides_interfaces(self) -> bool {
         match self {
             Self::Docker | Self::DockerIpvlan => true,
-            Self::Control => false,
+            Self::Control | Self::Read => false,
         }
     }
 
@@ -80,6 +84,7 @@ impl Protocol {
     /// name, so any other name means that one.
     fn of_name(name: &str) -> Self {
         match name {
+            "read" => Self::Read,
             "docker" => Self::Docker,
             "docker-ipvlan" => Self::DockerIpvlan,
             _ => Self::Control,
@@ -89,7 +94,7 @@ impl Protocol {
     /// Returns the unit that an earlier leasehold had systemd listen with, if it is Docker's.
     fn earlier_unit(self) -> Option<&'static str> {
         match self {
-            Self::Control => None,
+            Self::Control | Self::Read => None,
             Self::Docker => Some("leasehold-docker.socket"),
             Self::DockerIpvlan => Some("leasehold-docker-ipvlan.socket"),
         }
@@ -99,9 +104,35 @@ impl Protocol {
     fn flag(self) -> &'static str {
         match self {
             Self::Control => "--socket",
+            Self::Read => "--read-socket",
             Self::Docker | Self::DockerIpvlan => "--docker-plugin-dir",
         }
     }
+
+    /// Returns the unit by which systemd listens.
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Read => "leasehold-read.socket",
+            Self::Control | Self::Docker | Self::DockerIpvlan => "leasehold.socket",
+        }
+    }
+
+    /// Returns the mode of a directory that is made for the socket.
+    fn directory_mode(self) -> u32 {
+        match self {
+            Self::Read => 0o755,
+            Self::Control | Self::Docker | Self::DockerIpvlan => 0o700,
+        }
+    }
+}
+
+/// The socket for reading, if systemd passes none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadSocket {
+    /// Its path.
+    pub(crate) path: PathBuf,
+    /// The group that may connect; `None`: the daemon's own.
+    pub(crate) gid: Option<u32>,
 }
 
 /// Docker's directory of plugins.
@@ -146,9 +177,9 @@ pub(crate) enum ListenError {
         /// The flag that says where.
         flag: &'static str,
     },
-    /// systemd passed two control sockets.
-    #[error("systemd passed more than one socket: leasehold.socket has one ListenStream=")]
-    Twice,
+    /// systemd passed two sockets of one unit.
+    #[error("systemd passed more than one socket: {0} has one ListenStream=")]
+    Twice(&'static str),
     /// A step failed.
     #[error("cannot {doing} {}", .path.display())]
     Failed {
@@ -172,17 +203,22 @@ pub(crate) enum ListenError {
     Activation(#[source] io::Error),
 }
 
-/// Returns the control socket, which listens already and does not block, and the places of all sockets, its own first.
-/// Nobody finds Docker's before [`Place::tend`] has bound them.
+/// Listening sockets, each with what is spoken there.
+pub(crate) type Listeners = Vec<(Protocol, UnixListener)>;
+
+/// Returns the sockets that listen already and do not block, the control socket first, and the places of all sockets in the same
+/// order. Nobody finds those of the others before [`Place::tend`] has bound them.
 ///
-/// The control socket is the one that systemd passed (`inherited`, by name), or is bound at `socket`. Docker's sockets are
-/// in its directory of plugins, if there is one, and where units of an earlier leasehold had systemd listen.
+/// The control socket is the one that systemd passed (`inherited`, by name), or is bound at `socket`. The one for reading is
+/// systemd's or that of `read`, if either is there. Docker's sockets are in its directory of plugins, if there is one, and where
+/// units of an earlier leasehold had systemd listen.
 pub(crate) fn listen(
     socket: &Path,
     plugin_dir: Option<&PluginDir>,
+    read: Option<&ReadSocket>,
     inherited: Vec<(String, OwnedFd)>,
-) -> Result<(UnixListener, Vec<Place>), ListenError> {
-    let mut control = None;
+) -> Result<(Listeners, Vec<Place>), ListenError> {
+    let (mut control, mut reads) = (None, None);
     let mut docker = plugin_dir.map(PluginDir::sockets).unwrap_or_default();
     for (name, fd) in inherited {
         let protocol = Protocol::of_name(&name);
@@ -191,8 +227,11 @@ pub(crate) fn listen(
             take_over(&path, unit);
             docker.retain(|(other, at)| *other != protocol && *at != path);
             docker.push((protocol, path));
-        } else if control.replace((listener, Place::of_systemd(path))).is_some() {
-            return Err(ListenError::Twice);
+            continue;
+        }
+        let slot = if protocol == Protocol::Read { &mut reads } else { &mut control };
+        if slot.replace((listener, Place::of_systemd(protocol, path))).is_some() {
+            return Err(ListenError::Twice(protocol.unit()));
         }
     }
     let (listener, control) = match control {
@@ -202,8 +241,21 @@ pub(crate) fn listen(
             (place.bind()?, place)
         }
     };
-    let docker = docker.into_iter().map(|(protocol, path)| Place::new(protocol, path));
-    Ok((listener, std::iter::once(control).chain(docker).collect()))
+    let (mut listeners, mut places) = (vec![(Protocol::Control, listener)], vec![control]);
+    match (reads, read) {
+        (Some((listener, place)), _) => {
+            listeners.push((Protocol::Read, listener));
+            places.push(place);
+        }
+        (None, Some(ReadSocket { path, gid })) => {
+            let mut place = Place::new(Protocol::Read, path.clone());
+            place.gid = *gid;
+            places.push(place);
+        }
+        (None, None) => {}
+    }
+    places.extend(docker.into_iter().map(|(protocol, path)| Place::new(protocol, path)));
+    Ok((listeners, places))
 }
 
 /// Removes Docker's socket on which systemd listens by a unit of an earlier leasehold, for this daemon to bind its own there:
@@ -230,6 +282,8 @@ pub(crate) struct Place {
     seen: Option<(u64, u64)>,
     /// Who binds the path.
     bound_by: BoundBy,
+    /// The group that may connect to the socket for reading, if not the daemon's own.
+    gid: Option<u32>,
     /// What is wrong with the path, as logged.
     trouble: Option<String>,
 }
@@ -245,13 +299,13 @@ enum BoundBy {
 
 impl Place {
     fn new(protocol: Protocol, path: PathBuf) -> Self {
-        Self { protocol, path, seen: None, bound_by: BoundBy::Us(None), trouble: None }
+        Self { protocol, path, seen: None, bound_by: BoundBy::Us(None), gid: None, trouble: None }
     }
 
-    /// Returns the place of the control socket that systemd passed.
-    fn of_systemd(path: PathBuf) -> Self {
+    /// Returns the place of a socket that systemd passed.
+    fn of_systemd(protocol: Protocol, path: PathBuf) -> Self {
         let seen = identity(&path).ok();
-        Self { protocol: Protocol::Control, path, seen, bound_by: BoundBy::Systemd, trouble: None }
+        Self { protocol, path, seen, bound_by: BoundBy::Systemd, gid: None, trouble: None }
     }
 
     /// Returns the protocol that is spoken there.
@@ -277,7 +331,8 @@ impl Place {
         let trouble = match self.bound_by {
             BoundBy::Systemd => format!(
                 "callers cannot find this daemon: {path} is not the socket that systemd passed: \
-                 `systemctl restart leasehold.socket`"
+                 `systemctl restart {}`",
+                self.protocol.unit()
             ),
             BoundBy::Us(_) => match self.bind() {
                 Ok(listener) => {
@@ -301,12 +356,15 @@ impl Place {
 
     /// Locks the path, unless that is done, and binds the socket.
     fn bind(&mut self) -> Result<UnixListener, ListenError> {
-        make_dir(&self.path)?;
+        make_dir(&self.path, self.protocol.directory_mode())?;
         if let BoundBy::Us(lock @ None) = &mut self.bound_by {
             *lock = Some(lock_of(self.protocol, &self.path)?);
         }
         clear(self.protocol, &self.path)?;
         let (listener, bound) = bind_at(&self.path)?;
+        if self.protocol == Protocol::Read {
+            open_to_group(&self.path, self.gid).map_err(|e| failed("give a group access to", &self.path, e))?;
+        }
         self.seen = Some(bound);
         Ok(listener)
     }
@@ -364,6 +422,14 @@ fn bind_at(path: &Path) -> Result<(UnixListener, (u64, u64)), ListenError> {
     Ok((UnixListener::from(OwnedFd::from(socket)), bound))
 }
 
+/// Lets a group connect to a socket, or that of the daemon.
+fn open_to_group(path: &Path, gid: Option<u32>) -> io::Result<()> {
+    if gid.is_some() {
+        lchown(path, None, gid)?;
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o660))
+}
+
 /// Clears `path`: removes a socket that nobody listens on, and refuses anything else.
 fn clear(protocol: Protocol, path: &Path) -> Result<(), ListenError> {
     let flag = protocol.flag();
@@ -398,9 +464,9 @@ fn connect(path: &Path) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn make_dir(path: &Path) -> Result<(), ListenError> {
+fn make_dir(path: &Path, mode: u32) -> Result<(), ListenError> {
     let dir = parent(path);
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| failed("create", dir, e))
+    DirBuilder::new().recursive(true).mode(mode).create(dir).map_err(|e| failed("create", dir, e))
 }
 
 fn parent(path: &Path) -> &Path {

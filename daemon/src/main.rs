@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         },
         cli::Command::Log(args) => said(cli::log(&args).map_err(Into::into).and_then(|text| print(&text))),
         cli::Command::Events(args) => said(cli::events(&args, &mut io::stdout().lock()).map_err(Into::into)),
+        cli::Command::Exporter(args) => said(cli::exporter(&args).map_err(Into::into)),
         cli::Command::Probe(args) => match cli::probe(&args, io::stdout().lock()) {
             Ok(verdict) => verdict.code().into(),
             Err(error) => said(Err(error.into())),
@@ -75,6 +76,7 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
         plugin_dir: args
             .docker_plugin_dir
             .map(|path| listen::PluginDir { path, requires_mac: args.docker_requires_mac }),
+        read_socket: args.read_socket.map(|path| listen::ReadSocket { path, gid: args.read_gid }),
         docker_netns_dir: args.docker_netns_dir,
         state_dir: args.state_dir,
         runtime_dir: args.runtime_dir,

@@ -120,6 +120,17 @@ impl Home {
         fs::create_dir_all(DOCKER_PLUGINS).doing(|| format!("make {}", DOCKER_PLUGINS))
     }
 
+    /// Gives its daemons a second socket, for reading.
+    pub fn with_read_socket(&self) -> Result<(), Error> {
+        let dir = self.dir.join("read");
+        fs::create_dir_all(&dir).doing(|| format!("make {}", dir.display()))
+    }
+
+    /// Returns the path of that socket.
+    pub fn read_socket(&self) -> PathBuf {
+        self.dir.join("read/leasehold.sock")
+    }
+
     /// Returns the path of the daemon's socket.
     pub fn socket(&self) -> PathBuf {
         self.socket.clone()
@@ -179,6 +190,9 @@ impl Daemon {
         command.arg("--cni-cache").arg(home.cni_cache());
         if let Sight::Under(root) = sight {
             command.arg("--host-prefix").arg(root);
+        }
+        if home.dir.join("read").exists() {
+            command.arg("--read-socket").arg(home.read_socket());
         }
         if Path::new(DOCKER_PLUGINS).exists() {
             command.args(["--docker-plugin-dir", DOCKER_PLUGINS]);

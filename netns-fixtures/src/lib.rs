@@ -8,6 +8,7 @@
 
 mod bare;
 mod binaries;
+mod browser;
 mod capture;
 mod cgroup;
 mod clock;
@@ -32,6 +33,7 @@ mod wait;
 
 pub use bare::{BareClient, BareLease};
 pub use binaries::binary;
+pub use browser::Browser;
 pub use capture::{Capture, Dissection};
 pub use container::{Container, result_addresses};
 pub use daemon::{Daemon, Home, Sight};

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,7 +15,11 @@ use netns_fixtures::{
 /// The highest allowed exposure of the service, in tenths: see systemd-analyze(1).
 const MOST_EXPOSED: u32 = 43;
 
-pub(crate) const UNITS: [&str; 2] = ["leasehold.service", "leasehold.socket"];
+/// The highest allowed exposure of the exporter.
+const EXPORTER_EXPOSED: u32 = 15;
+
+pub(crate) const UNITS: [&str; 4] =
+    ["leasehold.service", "leasehold.socket", "leasehold-read.socket", "leasehold-exporter@.service"];
 
 /// A unit of earlier versions, which has systemd listen for Docker.
 pub(crate) const OLD_DOCKER_UNIT: (&str, &str) = (
@@ -164,6 +169,16 @@ fn the_service_is_exposed_no_more_than_it_has_to_be_and_says_why() -> Result<(),
 }
 
 #[test]
+fn the_exporter_can_do_next_to_nothing() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("systemd-analyze")]) else { return Ok(()) };
+    let service = [installed(&sandbox)?.join("leasehold-exporter@.service")];
+    let threshold = format!("--threshold={EXPORTER_EXPOSED}");
+    let found = analyze(&["security", "--offline=true", "--no-pager", &threshold], &service);
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
+    Ok(())
+}
+
+#[test]
 fn the_service_does_its_work_under_systemd_and_can_do_nothing_else() -> Result<(), CallError> {
     let needs = ["systemd", "bash", "dnsmasq"].map(Need::Program);
     let Some(sandbox) = sandbox(&[&needs[..], &[Need::RealRoot]].concat()) else { return Ok(()) };
@@ -262,5 +277,38 @@ fn docker_finds_no_socket_of_a_daemon_that_cannot_start() -> Result<(), CallErro
             assert!(socket.is_err() || capabilities("leasehold").is_ok(), "{to}");
         }
     }
+    Ok(())
+}
+
+#[test]
+fn monitors_read_at_a_socket_of_systemd_s_which_is_a_group_s() -> Result<(), CallError> {
+    let needs = [Need::Program("systemd"), Need::RealRoot];
+    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
+    let lan = Lan::new(&sandbox)?;
+    let units = [UNITS[0], UNITS[1], UNITS[2]].map(|name| Ok((name, installed_unit(name)?)));
+    let units = units.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    let systemd = Systemd::start(&lan.host, &units)?;
+    let path = "/run/leasehold-read/leasehold.sock";
+    let found = fs::metadata(path).expect("systemd listens there");
+    let groups = fs::read_to_string("/etc/group").expect("there are groups");
+    let group =
+        groups.lines().find_map(|line| line.strip_prefix("systemd-journal:x:")?.split(':').next()?.parse().ok());
+    assert_eq!((found.permissions().mode() & 0o7777, Some(found.gid())), (0o660, group));
+    let asked = |path: &str, line: &str| {
+        let mut caller = UnixStream::connect(path).expect("somebody listens");
+        caller.set_read_timeout(Some(DEADLINE)).expect("a time");
+        write!(caller, "{line} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it reads");
+        let mut answer = String::new();
+        caller.read_to_string(&mut answer).expect("it answers");
+        answer
+    };
+    for line in ["GET /healthz", "GET /readyz", "GET /v1/bindings"] {
+        let answer = asked(path, line);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{line}: {answer}");
+    }
+    assert!(asked(path, "GET /v1/log").starts_with("HTTP/1.1 404 "));
+    assert!(asked("/run/cni/dhcp.sock", "GET /v1/log").starts_with("HTTP/1.1 200 "));
+    systemd.control(&["stop", UNITS[0], UNITS[1], UNITS[2]])?;
+    assert!(!Path::new(path).exists());
     Ok(())
 }

@@ -269,6 +269,9 @@ pub struct Binding {
     /// Until the address must no longer be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_expiry: Option<u64>,
+    /// For how long the server granted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_seconds: Option<u64>,
     /// Until a lease that is `KEPT` is given back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_release: Option<u64>,

@@ -28,6 +28,9 @@ _leasehold() {
             leasehold,events)
                 cmd="leasehold__subcmd__events"
                 ;;
+            leasehold,exporter)
+                cmd="leasehold__subcmd__exporter"
+                ;;
             leasehold,help)
                 cmd="leasehold__subcmd__help"
                 ;;
@@ -58,6 +61,9 @@ _leasehold() {
             leasehold__subcmd__help,events)
                 cmd="leasehold__subcmd__help__subcmd__events"
                 ;;
+            leasehold__subcmd__help,exporter)
+                cmd="leasehold__subcmd__help__subcmd__exporter"
+                ;;
             leasehold__subcmd__help,help)
                 cmd="leasehold__subcmd__help__subcmd__help"
                 ;;
@@ -83,7 +89,7 @@ _leasehold() {
 
     case "${cmd}" in
         leasehold)
-            opts="-h -V --help --version daemon list events doctor capture log probe install uninstall help"
+            opts="-h -V --help --version daemon list events doctor capture log exporter probe install uninstall help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -131,7 +137,7 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__daemon)
-            opts="-h --socket --docker-plugin-dir --docker-requires-mac --docker-netns-dir --state-dir --runtime-dir --host-prefix --pid-file --timeout --broadcast --cni-cache --log-format --log --help"
+            opts="-h --socket --docker-plugin-dir --docker-requires-mac --read-socket --read-gid --docker-netns-dir --state-dir --runtime-dir --host-prefix --pid-file --timeout --broadcast --cni-cache --log-format --log --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -147,6 +153,14 @@ _leasehold() {
                     ;;
                 --docker-requires-mac)
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --docker-netns-dir)
@@ -256,8 +270,34 @@ _leasehold() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        leasehold__subcmd__exporter)
+            opts="-h --listen --host --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         leasehold__subcmd__help)
-            opts="daemon list events doctor capture log probe install uninstall help"
+            opts="daemon list events doctor capture log exporter probe install uninstall help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -313,6 +353,20 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__help__subcmd__events)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        leasehold__subcmd__help__subcmd__exporter)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

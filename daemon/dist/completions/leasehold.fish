@@ -32,6 +32,7 @@ complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "events" -d 'Sho
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "doctor" -d 'Check this host as an installer would: one line for each thing, and the way out of each fault'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "exporter" -d 'Serve metrics for Prometheus, and a page to look at, over TCP; needs no privilege'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "probe" -d 'Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "install" -d 'Put the plugin where this host\'s runtimes look for it'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "uninstall" -d 'Take the plugin out again, and put back what it replaced'
@@ -40,6 +41,8 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l socket -d
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l docker-plugin-dir -d 'Docker\'s directory of plugins (/run/docker/plugins), in which to offer the drivers leasehold and leasehold-ipvlan' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l docker-requires-mac -d 'Whether the driver leasehold has Docker give each container an Ethernet address; false for ipvlan, if Docker runs the daemon as its plugin with only one driver' -r -f -a "true\t''
 false\t''"
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l read-socket -d 'A second socket, at which nothing can be changed: for monitors; not used when systemd passes one' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l read-gid -d 'The number of the group that may connect to that socket; without it, the daemon\'s own group' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l docker-netns-dir -d 'Where Docker keeps its containers\' network namespaces' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l state-dir -d 'Where leases are kept over restarts' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l runtime-dir -d 'Where the name servers of each lease are published, in a file like /etc/resolv.conf' -r -F
@@ -81,6 +84,10 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand log" -l socket -d 'T
 complete -c leasehold -n "__fish_leasehold_using_subcommand log" -l reset -d 'Log again what the daemon logged at its start'
 complete -c leasehold -n "__fish_leasehold_using_subcommand log" -l json -d 'Print the daemon\'s answer as JSON'
 complete -c leasehold -n "__fish_leasehold_using_subcommand log" -s h -l help -d 'Print help'
+complete -c leasehold -n "__fish_leasehold_using_subcommand exporter" -l listen -d 'Where to listen' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand exporter" -l host -d 'The names by which browsers may ask for the page, besides addresses and localhost' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand exporter" -l socket -d 'The daemon\'s socket for reading' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand exporter" -s h -l help -d 'Print help'
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l netns -d 'The network namespace of the link, such as /run/netns/NAME; the host\'s by default' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l mac -d 'The hardware address to ask for; by default the link\'s own in a namespace, else one derived from it' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l vlan -d 'The VLAN on the link' -r
@@ -100,13 +107,14 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -l cni-bi
 complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -l root -d 'The root directory of the host, for a container or an image' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -l systemd -d 'Stop the service of systemd and remove it'
 complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -s h -l help -d 'Print help'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "daemon" -d 'Hold leases until told to stop'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "list" -d 'Show all leases'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "events" -d 'Show what happened to leases: the last 10,000 events'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "doctor" -d 'Check this host as an installer would: one line for each thing, and the way out of each fault'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "probe" -d 'Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "install" -d 'Put the plugin where this host\'s runtimes look for it'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "uninstall" -d 'Take the plugin out again, and put back what it replaced'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log probe install uninstall help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "daemon" -d 'Hold leases until told to stop'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "list" -d 'Show all leases'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "events" -d 'Show what happened to leases: the last 10,000 events'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "doctor" -d 'Check this host as an installer would: one line for each thing, and the way out of each fault'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "exporter" -d 'Serve metrics for Prometheus, and a page to look at, over TCP; needs no privilege'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "probe" -d 'Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "install" -d 'Put the plugin where this host\'s runtimes look for it'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "uninstall" -d 'Take the plugin out again, and put back what it replaced'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -1,6 +1,7 @@
 //! Arguments and environment variables.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Capture(CaptureArgs),
     /// Show what the daemon logs, or change it for a while
     Log(LogArgs),
+    /// Serve metrics for Prometheus, and a page to look at, over TCP; needs no privilege
+    Exporter(ExporterArgs),
     /// Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon
     ///
     /// Exit codes: 0 if a server offers an address that the daemon would take, 3 if none answered, 4 if there were answers but
@@ -65,6 +68,12 @@ pub(crate) struct DaemonArgs {
         action = ArgAction::Set
     )]
     pub(crate) docker_requires_mac: bool,
+    /// A second socket, at which nothing can be changed: for monitors; not used when systemd passes one
+    #[arg(long, env = "LEASEHOLD_READ_SOCKET", value_name = "PATH")]
+    pub(crate) read_socket: Option<PathBuf>,
+    /// The number of the group that may connect to that socket; without it, the daemon's own group
+    #[arg(long, env = "LEASEHOLD_READ_GID", value_name = "GID")]
+    pub(crate) read_gid: Option<u32>,
     /// Where Docker keeps its containers' network namespaces
     #[arg(long, env = "LEASEHOLD_DOCKER_NETNS_DIR", value_name = "DIR", default_value = "/run/docker/netns")]
     pub(crate) docker_netns_dir: PathBuf,
@@ -132,6 +141,25 @@ pub(crate) struct EventsArgs {
     pub(crate) after: u64,
     /// The daemon's socket
     #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    pub(crate) socket: PathBuf,
+}
+
+/// What is served, and where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExporterArgs {
+    /// Where to listen
+    #[arg(long, env = "LEASEHOLD_EXPORTER_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9467")]
+    pub(crate) listen: SocketAddr,
+    /// The names by which browsers may ask for the page, besides addresses and localhost
+    #[arg(long, env = "LEASEHOLD_EXPORTER_HOST", value_name = "NAME,…", value_delimiter = ',')]
+    pub(crate) host: Vec<String>,
+    /// The daemon's socket for reading
+    #[arg(
+        long,
+        env = "LEASEHOLD_READ_SOCKET",
+        value_name = "PATH",
+        default_value = "/run/leasehold-read/leasehold.sock"
+    )]
     pub(crate) socket: PathBuf,
 }
 

@@ -194,6 +194,7 @@ mod tests {
             seconds_to_t1: Some(1_795),
             seconds_to_t2: Some(3_145),
             seconds_to_expiry: Some(3_595),
+            lease_seconds: Some(3600),
             seconds_to_release: None,
             pathless: false,
             held_up_by: None,

@@ -77,6 +77,7 @@ fn binding(row: &Row) -> control::Binding {
         seconds_to_t1: seconds(row.extended),
         seconds_to_t2: seconds(row.rebound),
         seconds_to_expiry: seconds(row.ends),
+        lease_seconds: row.tenure.as_ref().and_then(granted_for),
         seconds_to_release: seconds(row.kept),
         pathless: row.pathless,
         held_up_by: row.held_up.as_ref().map(|(_, what)| what.clone()),
@@ -84,6 +85,11 @@ fn binding(row: &Row) -> control::Binding {
         told: row.told,
         link: row.link.as_ref().map(link),
     }
+}
+
+/// Returns for how many seconds it was granted; `None`: for ever.
+fn granted_for(tenure: &Tenure) -> Option<u64> {
+    Some(tenure.times?.ends.saturating_since(tenure.start).as_secs())
 }
 
 fn source(by: Grantor) -> control::Source {

@@ -72,7 +72,7 @@ pub(crate) const MAX_OPEN: usize = 1024;
 /// The most bytes of requests read at once at one socket; further requests wait in their connections.
 const MAX_READING: usize = 8 * MAX_BODY;
 
-/// The most readers of the journal that wait for events: each holds a place.
+/// The most readers at one socket that wait for events or frames: each holds a place.
 const MAX_WAITING: usize = 64;
 
 /// What the front doors tell the driver.
@@ -128,8 +128,8 @@ pub(crate) struct Doors {
     journal: Journal,
     log: Filter,
     frames: Frames,
-    waiting: Arc<Semaphore>,
-    readiness: monitor::Readiness,
+    /// What was said a moment ago.
+    said: Arc<monitor::Said>,
     next: Arc<AtomicU64>,
 }
 
@@ -139,6 +139,8 @@ struct Share {
     /// Connections, and how many of them there may be.
     places: Arc<Semaphore>,
     most: usize,
+    /// Readers of the journal or of frames that wait for news.
+    waiting: Arc<Semaphore>,
     /// Bytes of requests that are being read.
     reading: Arc<Semaphore>,
 }
@@ -155,11 +157,13 @@ impl Doors {
         let (events, driver) = mpsc::unbounded_channel();
         let of = |places| Arc::new(Semaphore::new(places));
         let most = places.clamp(1, MAX_OPEN);
-        let share = |protocol| (protocol, Share { places: of(most), most, reading: of(MAX_READING) });
+        let share = |protocol| {
+            let (places, waiting, reading) = (of(most), of(MAX_WAITING), of(MAX_READING));
+            (protocol, Share { places, most, waiting, reading })
+        };
         let shares = Arc::new(Protocol::ALL.map(share).into());
-        let (waiting, next) = (of(MAX_WAITING), Arc::default());
-        let readiness = monitor::Readiness::default();
-        let doors = Self { site, events, looks, shares, journal, log, frames, waiting, readiness, next };
+        let (said, next) = (Arc::default(), Arc::default());
+        let doors = Self { site, events, looks, shares, journal, log, frames, said, next };
         (doors, driver)
     }
 
@@ -170,7 +174,11 @@ impl Doors {
 
     /// Returns how many connections there are at each socket.
     pub(crate) fn connections(&self) -> BTreeMap<&'static str, u64> {
-        let open = |share: &Share| share.most.saturating_sub(share.places.available_permits()) as u64;
+        let open = |share: &Share| match share.places.available_permits() {
+            0 => share.most as u64,
+            // One is set aside for who comes next.
+            free => share.most.saturating_sub(free + 1) as u64,
+        };
         self.shares.iter().map(|(protocol, share)| (protocol.name(), open(share))).collect()
     }
 

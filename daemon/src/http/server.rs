@@ -163,7 +163,9 @@ struct Caller {
 /// Serves a connection as its protocol has it.
 async fn connection(stream: UnixStream, caller: Caller, stopping: watch::Receiver<()>) {
     match caller.door.protocol {
-        Protocol::Control | Protocol::Docker | Protocol::DockerIpvlan => over_http1(stream, caller, stopping).await,
+        Protocol::Control | Protocol::Read | Protocol::Docker | Protocol::DockerIpvlan => {
+            over_http1(stream, caller, stopping).await
+        }
     }
 }
 
@@ -202,6 +204,7 @@ async fn over_http1(stream: UnixStream, caller: Caller, mut stopping: watch::Rec
 async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
     match caller.door.protocol {
         Protocol::Control => respond_control(request, caller).await,
+        Protocol::Read => respond_read(request, caller).await,
         Protocol::Docker => respond_docker(request, false, caller).await,
         Protocol::DockerIpvlan => respond_docker(request, true, caller).await,
     }
@@ -297,18 +300,36 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         (&Method::GET, wire_control::CAPTURE) => {
             respond_capture(request.uri().query().unwrap_or_default(), caller).await
         }
-        (&Method::GET, wire_control::METRICS) => respond_metrics(caller).await,
+        (&Method::GET, wire_control::METRICS) => caller.door.doors.said.metrics.or(respond_metrics(caller)).await,
         (&Method::GET, wire_control::HEALTH) => {
             let alive = monitor::is_alive(&caller.door.doors.events).await;
             well(alive.then_some(()).ok_or_else(|| "the loop does not turn".to_owned()))
         }
         (&Method::GET, wire_control::READINESS) => {
-            well(monitor::is_ready(&caller.door.doors.readiness, |call| ask(call, caller)).await)
+            let answer = async { well(monitor::is_ready(ask(Call::Status { parent: None }, caller).await)) };
+            caller.door.doors.said.readiness.or(answer).await
         }
         (&Method::CONNECT, _) => refuse_go_rpc(),
         (method, path) => {
             sentence(StatusCode::NOT_FOUND, &format!("{method} {path:.64}: there is nothing here by that name"))
         }
+    }
+}
+
+/// Answers one who only reads. However many ask, the leases are listed once a second, and only few wait for events.
+async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
+    let said = &caller.door.doors.said;
+    match (request.method(), request.uri().path()) {
+        (&Method::GET, wire_control::BINDINGS) => said.bindings.or(respond_bindings(caller)).await,
+        (&Method::GET, wire_control::RANGES) => said.ranges.or(respond_ranges(caller)).await,
+        (
+            &Method::GET,
+            wire_control::EVENTS | wire_control::METRICS | wire_control::HEALTH | wire_control::READINESS,
+        ) => respond_control(request, caller).await,
+        (method, path) => sentence(
+            StatusCode::NOT_FOUND,
+            &format!("{method} {path:.64}: this socket has nothing to read by that name"),
+        ),
     }
 }
 
@@ -471,7 +492,8 @@ async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
         Ok(question) => question,
         Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
     };
-    let Ok(_waits) = question.waits().then(|| waits(caller)).transpose() else { return too_many_wait() };
+    let may_be_long = question.waits() || caller.door.protocol == Protocol::Read;
+    let Ok(_waits) = may_be_long.then(|| waits(caller)).transpose() else { return too_many_wait() };
     match question.answer(caller.door.doors.journal.clone()).await {
         Ok(events) => json(StatusCode::OK, to_json(&events)),
         Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
@@ -506,7 +528,7 @@ fn well(result: Result<(), String>) -> Response<Full<Bytes>> {
 
 /// Takes one of the places for those who wait for news: they must not take the last place from an ADD.
 fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-    caller.door.doors.waiting.try_acquire()
+    caller.door.doors.share(caller.door.protocol).waiting.try_acquire()
 }
 
 fn too_many_wait() -> Response<Full<Bytes>> {

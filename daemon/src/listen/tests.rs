@@ -1,5 +1,3 @@
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
 use tempfile::TempDir;
@@ -8,7 +6,7 @@ use super::*;
 
 /// Binds the control socket at a path.
 fn bind(path: &Path) -> Result<(UnixListener, Place), ListenError> {
-    listen(path, None, Vec::new()).map(|(listener, mut places)| (listener, places.remove(0)))
+    listen(path, None, None, Vec::new()).map(|(mut listeners, mut places)| (listeners.remove(0).1, places.remove(0)))
 }
 
 fn mode(path: &Path) -> u32 {
@@ -145,7 +143,7 @@ fn of_many_daemons_that_start_at_once_one_listens() {
 /// Returns the place of a socket that systemd passes.
 fn place_of(path: &Path) -> Place {
     let given = UnixListener::bind(path).unwrap();
-    let sockets = listen(Path::new("/elsewhere"), None, vec![("leasehold.socket".into(), given.into())]);
+    let sockets = listen(Path::new("/elsewhere"), None, None, vec![("leasehold.socket".into(), given.into())]);
     sockets.unwrap().1.remove(0)
 }
 
@@ -164,10 +162,10 @@ fn an_inherited_socket_is_checked_and_never_removed() {
     assert!(place.trouble.as_ref().unwrap().contains("systemctl restart leasehold.socket"));
 
     let (wrong, _peer) = UnixStream::pair().unwrap();
-    let error = listen(&path, None, vec![("docker".into(), wrong.into())]).unwrap_err();
+    let error = listen(&path, None, None, vec![("docker".into(), wrong.into())]).unwrap_err();
     assert!(matches!(error, ListenError::Activation(_)), "{error}");
     let given = |name: &str| (name.to_owned(), UnixListener::bind(dir.path().join(name)).unwrap().into());
-    let error = listen(&path, None, vec![given("one"), given("two")]).unwrap_err().to_string();
+    let error = listen(&path, None, None, vec![given("one"), given("two")]).unwrap_err().to_string();
     assert_eq!(error, "systemd passed more than one socket: leasehold.socket has one ListenStream=");
 }
 
@@ -185,7 +183,7 @@ fn where_there_is_one_socket_it_may_be_for_ipvlan() {
     let dir = TempDir::new().unwrap();
     let (socket, path) = (dir.path().join("s"), dir.path().join("plugins"));
     let plugins = PluginDir { path: path.clone(), requires_mac: false };
-    let (_control, places) = listen(&socket, Some(&plugins), Vec::new()).unwrap();
+    let (_control, places) = listen(&socket, Some(&plugins), None, Vec::new()).unwrap();
     assert_eq!(paths(&places[1..]), [(Protocol::DockerIpvlan, path.join("leasehold.sock"))]);
 }
 
@@ -193,7 +191,7 @@ fn where_there_is_one_socket_it_may_be_for_ipvlan() {
 fn docker_finds_no_socket_before_the_daemon_is_ready_and_none_without_a_directory() {
     let dir = TempDir::new().unwrap();
     let (socket, plugins) = (dir.path().join("s"), dir.path().join("docker/plugins"));
-    let (_control, mut places) = listen(&socket, Some(&with_mac(&plugins)), Vec::new()).unwrap();
+    let (_control, mut places) = listen(&socket, Some(&with_mac(&plugins)), None, Vec::new()).unwrap();
     let expected = [
         (Protocol::Control, socket.clone()),
         (Protocol::Docker, plugins.join("leasehold.sock")),
@@ -210,7 +208,7 @@ fn docker_finds_no_socket_before_the_daemon_is_ready_and_none_without_a_director
     }
     drop(places);
     assert!(!plugins.join("leasehold.sock").exists());
-    let (_control, places) = listen(&socket, None, Vec::new()).unwrap();
+    let (_control, places) = listen(&socket, None, None, Vec::new()).unwrap();
     assert_eq!(places.len(), 1);
 }
 
@@ -222,7 +220,7 @@ fn a_docker_socket_of_systemd_s_is_replaced_by_one_that_goes_with_the_daemon() {
     let path = plugins.join("leasehold.sock");
     let systemd = UnixListener::bind(&path).unwrap();
     let passed = vec![("docker".to_owned(), systemd.try_clone().unwrap().into())];
-    let (_control, mut places) = listen(&dir.path().join("s"), Some(&with_mac(&plugins)), passed).unwrap();
+    let (_control, mut places) = listen(&dir.path().join("s"), Some(&with_mac(&plugins)), None, passed).unwrap();
     assert!(!path.exists(), "nobody waits there until the daemon is ready");
     let mut found = paths(&places[1..]);
     found.sort();
@@ -240,7 +238,7 @@ fn a_directory_of_plugins_that_cannot_be_had_is_tried_again_and_ends_nothing() {
     let (socket, plugins) = (dir.path().join("s"), dir.path().join("plugins"));
     let path = plugins.join("leasehold.sock");
     fs::write(&plugins, "").unwrap();
-    let (_control, mut places) = listen(&socket, Some(&with_mac(&plugins)), Vec::new()).unwrap();
+    let (_control, mut places) = listen(&socket, Some(&with_mac(&plugins)), None, Vec::new()).unwrap();
     let place = &mut places[1];
     let mut trouble = |what: &str| {
         assert!(place.tend().is_none(), "{what}");
@@ -258,4 +256,37 @@ fn a_directory_of_plugins_that_cannot_be_had_is_tried_again_and_ends_nothing() {
     let _ours = place.tend().unwrap();
     UnixStream::connect(&path).unwrap();
     assert_eq!(place.trouble, None);
+}
+
+#[test]
+fn a_socket_for_reading_is_for_a_group_and_its_failure_ends_nothing() {
+    let dir = TempDir::new().unwrap();
+    let (socket, path) = (dir.path().join("s"), dir.path().join("read/leasehold.sock"));
+    let gid = fs::metadata(dir.path()).unwrap().gid();
+    let read = ReadSocket { path: path.clone(), gid: Some(gid) };
+    fs::write(dir.path().join("read"), "").unwrap();
+    let (listeners, mut places) = listen(&socket, None, Some(&read), Vec::new()).unwrap();
+    assert_eq!((listeners.len(), paths(&places[1..])), (1, vec![(Protocol::Read, path.clone())]));
+    assert!(places[1].tend().is_none() && places[1].trouble.as_ref().unwrap().contains("cannot create"), "{places:?}");
+    fs::remove_file(dir.path().join("read")).unwrap();
+    let _ours = places[1].tend().unwrap();
+    assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o660, 0o755));
+    assert_eq!(fs::metadata(&path).unwrap().gid(), gid);
+    UnixStream::connect(&path).unwrap();
+}
+
+#[test]
+fn systemd_passes_both_sockets_in_any_order() {
+    let dir = TempDir::new().unwrap();
+    let given = |name: &str, file: &str| (name.to_owned(), UnixListener::bind(dir.path().join(file)).unwrap().into());
+    let both = vec![given("read", "r"), given("leasehold.socket", "s")];
+    let (listeners, places) = listen(Path::new("/elsewhere"), None, None, both).unwrap();
+    assert_eq!(
+        listeners.iter().map(|(protocol, _)| *protocol).collect::<Vec<_>>(),
+        [Protocol::Control, Protocol::Read]
+    );
+    assert_eq!(paths(&places), [(Protocol::Control, dir.path().join("s")), (Protocol::Read, dir.path().join("r"))]);
+    let twice = vec![given("read", "a"), given("read", "b")];
+    let error = listen(&dir.path().join("t"), None, None, twice).unwrap_err().to_string();
+    assert_eq!(error, "systemd passed more than one socket: leasehold-read.socket has one ListenStream=");
 }

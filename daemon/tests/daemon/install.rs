@@ -220,13 +220,16 @@ fn what_an_installation_that_was_cut_short_left_is_taken_up() {
     assert_eq!(host.names("opt/cni/bin"), ["dhcp"]);
 }
 
+const UNITS: [&str; 4] =
+    ["leasehold-exporter@.service", "leasehold-read.socket", "leasehold.service", "leasehold.socket"];
+
 #[test]
 fn units_are_installed_with_the_program_that_they_start() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/macvlan", "");
     let printed = host.run(&["install", "--systemd"]);
     assert!(printed.contains("systemctl is not here"), "{printed}");
-    assert_eq!(host.names("etc/systemd/system"), ["leasehold.service", "leasehold.socket"]);
+    assert_eq!(host.names("etc/systemd/system"), UNITS);
     let unit = host.read("etc/systemd/system/leasehold.service");
     assert!(unit.contains("ExecStart=/usr/local/bin/leasehold daemon\n"), "{unit}");
     assert_eq!(fs::read(host.path("usr/local/bin/leasehold")).unwrap(), fs::read(LEASEHOLD).unwrap());

@@ -7,10 +7,21 @@ use std::path::{Path, PathBuf};
 use super::place::Place;
 use super::{InstallError, run, say};
 
-const UNITS: [(&str, &str); 2] = [
+const UNITS: [(&str, &str); 4] = [
     ("leasehold.socket", include_str!("../../../dist/leasehold.socket")),
+    ("leasehold-read.socket", include_str!("../../../dist/leasehold-read.socket")),
     ("leasehold.service", include_str!("../../../dist/leasehold.service")),
+    (EXPORTER, include_str!("../../../dist/leasehold-exporter@.service")),
 ];
+
+/// Those that are enabled and started. Whoever wants a TCP port enables the exporter.
+const STARTED: [&str; 3] = ["leasehold.socket", "leasehold-read.socket", SERVICE];
+
+/// A template: its instances say where they listen.
+const EXPORTER: &str = "leasehold-exporter@.service";
+
+/// The daemon's.
+const SERVICE: &str = "leasehold.service";
 
 /// Where an administrator's units are.
 const DIRECTORY: &str = "/etc/systemd/system";
@@ -61,17 +72,19 @@ fn version(file: &[u8]) -> Option<String> {
 /// Has systemd read the units, start them now and at each boot.
 pub(super) fn start(out: &mut dyn Write) -> Result<(), InstallError> {
     control(&["daemon-reload"])?;
-    let started = control(&["enable", "--now", UNITS[0].0, UNITS[1].0])?;
+    let started = control(&[&["enable", "--now"], &STARTED[..]].concat())?;
     // Once more for a daemon of an earlier version; one that has just started loses nothing by it.
-    control(&["try-restart", UNITS[1].0])?;
+    control(&["try-restart", SERVICE])?;
     let done = if started { "enabled and started" } else { "systemctl is not here: enable it yourself" };
-    say(out, Path::new(UNITS[1].0), done)
+    say(out, Path::new(SERVICE), done)
 }
 
 /// Stops the daemon, and has it started no more. Containers keep their addresses, and the store its leases.
 pub(super) fn stop(out: &mut dyn Write) -> Result<(), InstallError> {
-    if (are_in(DIRECTORY) || are_in(PACKAGED)) && control(&["disable", "--now", UNITS[0].0, UNITS[1].0])? {
-        say(out, Path::new(UNITS[1].0), "stopped; running containers keep their addresses until their leases end")?;
+    if (are_in(DIRECTORY) || are_in(PACKAGED)) && control(&[&["disable", "--now"], &STARTED[..]].concat())? {
+        control(&["disable", EXPORTER])?;
+        control(&["stop", "leasehold-exporter@*.service"])?;
+        say(out, Path::new(SERVICE), "stopped; running containers keep their addresses until their leases end")?;
     }
     Ok(())
 }

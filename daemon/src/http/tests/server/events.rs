@@ -3,7 +3,7 @@
 use super::*;
 
 /// Writes an event with this cause; later readers find it.
-fn note(server: &Server, cause: &str) {
+pub(super) fn note(server: &Server, cause: &str) {
     let event = CoreEvent {
         wall: WallTime::from_epoch(Duration::from_secs(1)),
         attachment: Attachment::cni("lan", "abc", "net1"),

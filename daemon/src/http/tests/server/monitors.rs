@@ -1,6 +1,13 @@
-//! What monitors are told: whether the loop turns, and whether an ADD could be recorded.
+//! What monitors are told: whether the loop turns, and whether an ADD could be recorded; what the socket for reading is for.
 
+use leasehold_core::effect::{RangeAnswer, RangeCall, RangeRow};
+use leasehold_core::identity::Lan;
+use leasehold_core::range::Range;
+use leasehold_core::registry::Holdings;
+
+use super::events::note;
 use super::*;
+use crate::metrics::Snapshot;
 
 #[tokio::test]
 async fn a_monitor_hears_the_loop_and_nothing_else() {
@@ -42,5 +49,75 @@ async fn many_monitors_have_the_store_written_to_once() {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(1)).await;
         tokio::time::resume();
+    }
+}
+
+#[tokio::test]
+async fn many_who_only_read_have_the_leases_listed_once_and_change_nothing() {
+    let mut server = Server::speaking(Protocol::Read);
+    let mut streams = Vec::new();
+    for _ in 0..20 {
+        streams.push(server.say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n").await);
+    }
+    let (_, call, reply) = server.asked().await;
+    assert_eq!(call, Call::List);
+    reply.send(Answer::Failed(Failure::NotReady("this once".to_owned())));
+    for stream in streams {
+        assert_eq!(response(stream).await.body, r#"{"error":"this once"}"#);
+    }
+    let adds = post(&body(&request("ADD")));
+    for said in
+        [&*adds, "PUT /v1/log HTTP/1.1\r\n\r\n", "GET /v1/log HTTP/1.1\r\n\r\n", "GET /v1/capture HTTP/1.1\r\n\r\n"]
+    {
+        assert_eq!(response(server.say(said).await).await.status, "HTTP/1.1 404 Not Found", "{said}");
+    }
+    assert!(server.events.try_recv().is_err());
+}
+
+/// Answers what the daemon is asked next with more than a socket's buffers take.
+async fn answer_at_length(server: &mut Server) {
+    let long = "x".repeat(1 << 20);
+    match server.events.recv().await.unwrap() {
+        Event::Asked { call: Call::List, reply, .. } => {
+            reply.send(Answer::Failed(Failure::Store(StoreCause::Failed(long))));
+        }
+        Event::Asked { call: Call::Ranges(RangeCall::List), reply, .. } => {
+            let ip = "10.0.0.2".parse().unwrap();
+            let range = Range { subnet: "10.0.0.0/24".parse().unwrap(), first: ip, last: ip, gateway: ip };
+            let row =
+                RangeRow { network: long, lan: Lan::Network("lan".into()), set: 0, range, size: 1, taken: vec![] };
+            reply.send(Answer::Ranges(RangeAnswer::Rows(vec![row])));
+        }
+        Event::Asked { call: Call::Status { parent: None }, reply, .. } => {
+            reply.send(Answer::Failed(Failure::NotReady(long)));
+        }
+        Event::Measured(to) => {
+            let holdings = Holdings { ranges: [(long, (1, 0))].into(), ..Holdings::default() };
+            to.send(Box::new(Snapshot { holdings, ..Snapshot::of_nothing() })).unwrap();
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_slow_costs_only_its_connection_whatever_it_asked() {
+    for path in ["/v1/bindings", "/v1/ranges", "/v1/events", "/metrics", "/readyz"] {
+        let mut server = Server::speaking(Protocol::Read);
+        note(&server, &"x".repeat(1 << 20));
+        let mut slow = server.say(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        if path != "/v1/events" {
+            answer_at_length(&mut server).await;
+        }
+        let other = server.say("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let Some(Event::Turned(to)) = server.events.recv().await else { panic!("another question") };
+        to.send(()).unwrap();
+        assert_eq!(response(other).await.status, "HTTP/1.1 200 OK", "beside {path}");
+        let mut text = vec![0; 9];
+        slow.read_exact(&mut text).await.unwrap();
+        // Its connection is cut off, else this would not end.
+        drop(server.listeners);
+        server.serving.await.unwrap();
+        slow.read_to_end(&mut text).await.unwrap();
+        assert!(text.starts_with(b"HTTP/1.1 ") && text.len() < 1 << 20, "{path}");
     }
 }

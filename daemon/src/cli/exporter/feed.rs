@@ -1,0 +1,186 @@
+//! The daemon's events, followed once for all who look at a page (server-sent events, HTML Living Standard §9.2).
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use leasehold_api::control::{EVENTS, Event, Events};
+use leasehold_api::to_json;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use crate::cli::client;
+use crate::log;
+
+/// How many events a page gets at first.
+const KEPT: usize = 200;
+
+/// The most pages that follow.
+const MOST: usize = 64;
+
+/// How many events a page may be behind before it is cut off: it comes back, and is told what it missed.
+const BEHIND: usize = 512;
+
+/// How long the daemon waits for an event before it answers that there is none. Each time, pages are told that all is well.
+const WAIT: u64 = 15;
+
+/// The pause before the daemon is asked again after it did not answer.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The events, for those who follow them.
+#[derive(Clone, Default)]
+pub(super) struct Feed(Rc<RefCell<Known>>);
+
+#[derive(Default)]
+struct Known {
+    /// The latest events, by number.
+    events: VecDeque<(u64, Bytes)>,
+    /// What pages were last told about the daemon.
+    daemon: Bytes,
+    pages: Vec<mpsc::Sender<Bytes>>,
+}
+
+impl Feed {
+    /// Returns the latest events after number `last`, then those that come; `None` if there are too many pages.
+    pub(super) fn subscribe(&self, last: Option<u64>) -> Option<mpsc::Receiver<Bytes>> {
+        let mut known = self.0.borrow_mut();
+        known.pages.retain(|page| !page.is_closed());
+        if known.pages.len() == MOST {
+            return None;
+        }
+        let (page, events) = mpsc::channel(BEHIND);
+        let missed = known.events.iter().filter(|(number, _)| last.is_none_or(|last| *number > last));
+        let daemon = Some(&known.daemon).filter(|said| !said.is_empty());
+        for bytes in daemon.into_iter().chain(missed.map(|(_, bytes)| bytes)) {
+            page.try_send(bytes.clone()).expect("there is room for what is kept");
+        }
+        known.pages.push(page);
+        Some(events)
+    }
+
+    /// Follows the daemon's events, for ever.
+    pub(super) async fn follow(self, socket: PathBuf) {
+        let socket: Arc<PathBuf> = socket.into();
+        // Whether the daemon answers is told at once; only then is there something to wait for.
+        let (mut after, mut wait) = (0, 0);
+        loop {
+            let (socket, url) = (socket.clone(), format!("{EVENTS}?after={after}&wait={wait}"));
+            let patience = Duration::from_secs(WAIT + 5);
+            let asked = spawn_blocking(move || client::get_within(&socket, &url, patience)).await;
+            let answer = asked.expect("a request does not panic").map_err(|error| log::chain(&error));
+            let read =
+                answer.and_then(|body| serde_json::from_slice::<Events>(&body).map_err(|error| error.to_string()));
+            match read {
+                Ok(Events { events, next_after }) => {
+                    (after, wait) = (next_after, WAIT);
+                    self.up(&events);
+                }
+                Err(why) => {
+                    wait = 0;
+                    self.down(&why);
+                    sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    fn up(&self, events: &[Event]) {
+        let mut known = self.0.borrow_mut();
+        known.turns(Bytes::from_static(b"event: up\ndata: {}\n\n"));
+        if events.is_empty() {
+            known.tell(&Bytes::from_static(b":\n\n"));
+        }
+        for event in events {
+            let bytes = Bytes::from(format!("id: {}\nevent: lease\ndata: {}\n\n", event.number, to_json(event)));
+            known.tell(&bytes);
+            known.events.push_back((event.number, bytes));
+        }
+        let surplus = known.events.len().saturating_sub(KEPT);
+        known.events.drain(..surplus);
+    }
+
+    fn down(&self, why: &str) {
+        let text = serde_json::json!({ "error": why }).to_string();
+        self.0.borrow_mut().turns(Bytes::from(format!("event: down\ndata: {text}\n\n")));
+    }
+}
+
+impl Known {
+    /// Tells pages of the daemon, if there is news.
+    fn turns(&mut self, daemon: Bytes) {
+        if self.daemon != daemon {
+            self.tell(&daemon);
+            self.daemon = daemon;
+        }
+    }
+
+    /// Tells all pages; one that does not read is cut off.
+    fn tell(&mut self, bytes: &Bytes) {
+        self.pages.retain(|page| page.try_send(bytes.clone()).is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_api::control::Attachment;
+
+    use super::*;
+
+    fn event(number: u64) -> Event {
+        let attachment = Attachment::Cni { network: "lan".into(), container: "c".into(), ifname: "eth0".into() };
+        Event {
+            number,
+            time: String::new(),
+            attachment,
+            kind: "renewed".to_owned(),
+            address: None,
+            server: None,
+            cause: String::new(),
+            times: None,
+            since: None,
+        }
+    }
+
+    fn drained(page: &mut mpsc::Receiver<Bytes>) -> Vec<String> {
+        let text = std::iter::from_fn(|| page.try_recv().ok());
+        text.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap().lines().next().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_page_hears_first_what_is_kept_and_then_what_comes() {
+        let feed = Feed::default();
+        feed.up(&(1..=300).map(event).collect::<Vec<_>>());
+        let mut new = feed.subscribe(None).unwrap();
+        let first = drained(&mut new);
+        assert_eq!((first.len(), first[0].as_str(), first[1].as_str()), (201, "event: up", "id: 101"));
+        let mut back = feed.subscribe(Some(298)).unwrap();
+        assert_eq!(drained(&mut back), ["event: up", "id: 299", "id: 300"]);
+        feed.up(&[event(301)]);
+        feed.down("no daemon");
+        feed.down("no daemon");
+        feed.up(&[]);
+        assert_eq!(drained(&mut back), ["id: 301", "event: down", "event: up", ":"]);
+    }
+
+    #[test]
+    fn a_page_that_does_not_read_is_cut_off_and_there_are_only_so_many() {
+        let feed = Feed::default();
+        let mut slow = feed.subscribe(None).unwrap();
+        let mut quick = feed.subscribe(None).unwrap();
+        for number in 1..=1000 {
+            feed.up(&[event(number)]);
+            drained(&mut quick);
+        }
+        assert_eq!(feed.0.borrow().pages.len(), 1);
+        assert_eq!(drained(&mut slow).len(), BEHIND);
+        let pages: Vec<_> = std::iter::from_fn(|| feed.subscribe(None)).collect();
+        assert_eq!(pages.len(), MOST - 1);
+        drop(pages);
+        assert!(feed.subscribe(None).is_some());
+    }
+}

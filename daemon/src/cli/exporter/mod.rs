@@ -1,0 +1,209 @@
+//! `leasehold exporter`: what the daemon's socket for reading says, over TCP: metrics for Prometheus, and a page to look at.
+//!
+//! A process of its own, without privileges: the daemon opens no TCP port. It keeps nothing but the last events, and asks for
+//! everything else when somebody asks it. [`feed`] follows events, [`host`] says by which names a browser may ask.
+
+mod answer;
+mod feed;
+mod host;
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use leasehold_api::control;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+use tokio::time::sleep;
+
+use self::answer::{Answer, Page};
+use self::feed::Feed;
+use super::args::ExporterArgs;
+use super::client::{self, ClientError};
+
+/// The most connections at once; further ones wait in the backlog.
+const MOST: usize = 128;
+
+/// How many may wait there.
+const BACKLOG: u32 = 128;
+
+/// The most requests to the daemon at once. A thread waits for each.
+const ASKING: usize = 8;
+
+/// From the accept to the end of the request's head.
+const HEAD_LIMIT: Duration = Duration::from_secs(5);
+
+/// From the accept to the end of the answer, but for events, which have none.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The longest head of a request, in bytes.
+const MAX_HEAD: usize = 8192;
+
+/// How long the daemon may be silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why nothing is exported.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExporterError {
+    /// The address is not free, or not this host's.
+    #[error("cannot listen on {address}: choose another address with --listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The kernel refused something else.
+    #[error("cannot start")]
+    Start(#[source] io::Error),
+}
+
+/// Serves until told to stop.
+pub(crate) fn exporter(args: &ExporterArgs) -> Result<(), ExporterError> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(ASKING).build().map_err(ExporterError::Start)?;
+    let served = LocalSet::new().block_on(&runtime, serve(args));
+    // What still asks the daemon is not waited for.
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve(args: &ExporterArgs) -> Result<(), ExporterError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ExporterError::Start)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ExporterError::Start)?;
+    let failed = |source| ExporterError::Listen { address: args.listen, source };
+    let listener = listen(args.listen).map_err(failed)?;
+    eprintln!("leasehold: listening on http://{}/", listener.local_addr().map_err(failed)?);
+    let feed = Feed::default();
+    spawn_local(feed.clone().follow(args.socket.clone()));
+    let page = Page::new();
+    let site = Rc::new(Site { socket: args.socket.as_path().into(), hosts: args.host.clone(), page, feed });
+    tokio::select! {
+        () = accept(&listener, &site) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Listens, also while another exporter of the same user does: an update may start the next before it ends the last.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// What each connection is served from.
+struct Site {
+    socket: Arc<Path>,
+    /// The names by which browsers may ask, besides addresses and `localhost`.
+    hosts: Vec<String>,
+    page: Page,
+    feed: Feed,
+}
+
+async fn accept(listener: &TcpListener, site: &Rc<Site>) {
+    let places = Arc::new(Semaphore::new(MOST));
+    loop {
+        let place = places.clone().acquire_owned().await.expect("the places are never closed");
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let site = site.clone();
+        spawn_local(async move {
+            let _place = place;
+            connection(stream, site).await;
+        });
+    }
+}
+
+/// Serves one request.
+async fn connection(stream: TcpStream, site: Rc<Site>) {
+    let (site, endless) = (&site, &Cell::new(false));
+    let service = service_fn(|request| async move {
+        let response = respond(&request, site).await;
+        endless.set(response.body().is_endless());
+        Ok::<_, Infallible>(response)
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_LIMIT)
+        .max_buf_size(MAX_HEAD)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let limit = async {
+        sleep(LIMIT).await;
+        if endless.get() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        _ = serving => {}
+        () = limit => {}
+    }
+}
+
+async fn respond(request: &Request<Incoming>, site: &Site) -> Response<Answer> {
+    if request.method() != Method::GET {
+        return answer::sentence(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here");
+    }
+    // These name no container, and scrapers come by any name.
+    match request.uri().path() {
+        "/metrics" => return answer::metrics(ask(site, control::METRICS).await),
+        control::HEALTH => return relayed(site, control::HEALTH).await,
+        control::READINESS => return relayed(site, control::READINESS).await,
+        _ => {}
+    }
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    if !host.is_some_and(|host| host::is_ours(host, &site.hosts)) {
+        return answer::sentence(StatusCode::FORBIDDEN, "the page is not served under this name: see `--host`");
+    }
+    match request.uri().path() {
+        "/" => site.page.response(),
+        "/leases" => relayed(site, control::BINDINGS).await,
+        "/ranges" => relayed(site, control::RANGES).await,
+        "/events" => {
+            let last = request.headers().get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+            match site.feed.subscribe(last) {
+                Some(events) => answer::events(events),
+                None => answer::sentence(StatusCode::SERVICE_UNAVAILABLE, "too many follow events: close a page"),
+            }
+        }
+        _ => answer::sentence(StatusCode::NOT_FOUND, "there is nothing here by that name"),
+    }
+}
+
+async fn ask(site: &Site, url: &'static str) -> Result<Vec<u8>, ClientError> {
+    let socket = site.socket.clone();
+    spawn_blocking(move || client::get_within(&socket, url, PATIENCE)).await.expect("a request does not panic")
+}
+
+/// Answers what the daemon says, with its status.
+async fn relayed(site: &Site, url: &'static str) -> Response<Answer> {
+    match ask(site, url).await {
+        Ok(body) => answer::json(StatusCode::OK, body),
+        Err(ClientError::Status { status, body, .. }) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+            answer::sentence(status, &body)
+        }
+        Err(error) => answer::sentence(StatusCode::BAD_GATEWAY, &crate::log::chain(&error)),
+    }
+}
