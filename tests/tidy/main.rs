@@ -2,6 +2,7 @@
 
 mod circles;
 mod documents;
+mod prometheus;
 
 use std::collections::BTreeSet;
 use std::fs;
