@@ -14,6 +14,7 @@ use crate::client;
 use crate::contender::{Contender, Usage, Who};
 use crate::ground::{POOL, Place, places};
 use crate::rounds::{AT_ONCE, at_once};
+use crate::scrape;
 use crate::verdict::{Verdict, mebibytes, milliseconds};
 
 /// What can be measured.
@@ -108,6 +109,8 @@ fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Res
         idle <= IDLE_PROCESSOR,
         milliseconds(idle),
     );
+    client::call(&daemon.plugin, "DEL", &next.container, &config)?.map_err(|client::Failure(said)| said)?;
+    scrape::measure(&daemon, next, LEASES, verdict)?;
     daemon.stop()
 }
 

@@ -15,6 +15,7 @@ mod ranges;
 mod report;
 mod rounds;
 mod sample;
+mod scrape;
 mod verdict;
 
 use std::env;
