@@ -90,6 +90,22 @@ impl Browser {
         Ok(())
     }
 
+    /// Presses a key that types nothing, or Enter.
+    pub fn press(&mut self, key: &str) -> Result<(), Error> {
+        let (code, text) = match key {
+            "Enter" => (13, "\r"),
+            "Tab" => (9, ""),
+            _ => (0, ""),
+        };
+        let down = json!({"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+        self.call("Input.dispatchKeyEvent", down)?;
+        self.call(
+            "Input.dispatchKeyEvent",
+            json!({"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": code}),
+        )
+        .map(drop)
+    }
+
     /// Writes what the window shows to a PNG file.
     pub fn picture(&mut self, file: &Path) -> Result<(), Error> {
         let answer = self.call("Page.captureScreenshot", json!({}))?;

@@ -1,10 +1,11 @@
 //! The exporter's page in a browser: it follows what happens, and can be used by everybody. `LEASEHOLD_PICTURES=DIR` keeps pictures.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
-use netns_fixtures::{Browser, CallError, Lab, Lan, Need, sandbox};
+use netns_fixtures::{Browser, CallError, Lab, Lan, Need, Process, sandbox};
 use serde_json::{Value, json};
 
 use crate::exporter::start_exporter;
@@ -12,63 +13,134 @@ use crate::exporter::start_exporter;
 /// What judges accessibility, from npm: tests/run puts it there.
 const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/npm/node_modules/axe-core/axe.min.js");
 
-/// Has the page show so many made-up leases, in all states.
+/// Has the page show so many made-up leases, in all states, one of ten from a local range.
 const MANY: &str = "(async count => {
     const states = ['BOUND', 'BOUND', 'BOUND', 'RENEWING', 'REBINDING', 'KEPT', 'SELECTING'];
+    const attachment = n => ({door: 'cni', network: `lan${n % 3}`, container: `web-${n}`, ifname: 'net1'});
     const lease = n => ({
-        attachment: {door: 'cni', network: `lan${n % 3}`, container: `web-${n}`, ifname: 'net1'},
-        address: `10.7.${n >> 8}.${n & 255}/16`, state: states[n % 7], server: `10.7.0.${1 + n % 2}`,
-        seconds_to_expiry: 3600 - n, lease_seconds: 3600,
+        attachment: attachment(n), address: `10.7.${n >> 8}.${n & 255}/16`, state: states[n % 7],
+        server: `10.7.0.${1 + n % 2}`, seconds_to_expiry: 3600 - n, lease_seconds: 3600,
     });
-    const bindings = Array.from({length: count}, (_, n) => lease(n));
-    window.fetch = async () => new Response(JSON.stringify({bindings}));
+    const all = [...Array(count).keys()], isOfRange = n => n % 10 === 9;
+    const taken = all.filter(isOfRange).map(n => ({attachment: attachment(n), address: `192.168.${n >> 8}.${n & 255}`}));
+    const said = {
+        '/leases': {bindings: all.filter(n => !isOfRange(n)).map(lease)},
+        '/ranges': {ranges: [{network: 'local', subnet: '192.168.0.0/16', taken}]},
+    };
+    window.fetch = async path => new Response(JSON.stringify(said[path]));
     await load();
 })";
 
-/// Returns the rules that the page breaks, each with the places.
-fn broken(browser: &mut Browser) -> Result<Value, CallError> {
-    let places = "axe.run().then(found => found.violations.map(broken => \
-        `${broken.id}: ${broken.nodes.map(node => node.target.join(' ')).join(', ')}`))";
-    Ok(browser.evaluate(places)?)
+/// What the page lists, from top to bottom.
+const ORDER: &str = "[...document.querySelectorAll('#rows .who span')].map(name => name.textContent)";
+
+/// How many leases the page lists.
+fn rows(count: usize) -> String {
+    format!("document.querySelectorAll('#rows tr').length === {count}")
+}
+
+/// What the page says of the daemon.
+fn daemon_is(said: &str) -> String {
+    format!("document.getElementById('daemon')?.textContent.startsWith('{said}')")
+}
+
+/// A LAN with a server of short leases, a daemon, its exporter, and a browser with the page.
+struct Scene {
+    // The LAN goes last: those above are on it.
+    browser: Browser,
+    _exporter: Process,
+    _server: ModelServer,
+    lab: Lab,
+}
+
+impl Scene {
+    /// Returns the scene once the page hears the daemon; `None` if something is missing.
+    fn new() -> Result<Option<Self>, CallError> {
+        let Some(sandbox) = sandbox(&[Need::Program("chromium"), Need::File(AXE)]) else { return Ok(None) };
+        let mut lab = Lab::without_daemon(&sandbox)?;
+        lab.home().with_read_socket()?;
+        lab.start_daemon()?;
+        let server = ModelServer::start(&lab.lan, Config { lease: 12, ..Config::new(Lan::SUBNET) })?;
+        let exporter = start_exporter(&lab)?;
+        let mut browser = Browser::start(&lab.lan.host)?;
+        browser.open("http://127.0.0.1:9467/")?;
+        browser.wait_for(&daemon_is("The daemon answers"))?;
+        browser.evaluate("window.loaded = 'once'")?;
+        Ok(Some(Self { lab, browser, _server: server, _exporter: exporter }))
+    }
 }
 
 #[test]
-fn the_page_follows_what_happens_and_everybody_can_use_it() -> Result<(), CallError> {
-    let Some(sandbox) = sandbox(&[Need::Program("chromium"), Need::File(AXE)]) else { return Ok(()) };
-    let mut lab = Lab::without_daemon(&sandbox)?;
-    lab.home().with_read_socket()?;
-    lab.start_daemon()?;
-    let _server = ModelServer::start(&lab.lan, Config { lease: 12, ..Config::new(Lan::SUBNET) })?;
-    let _exporter = start_exporter(&lab)?;
+fn the_page_follows_what_happens_and_loads_nothing_else() -> Result<(), CallError> {
+    let Some(mut scene) = Scene::new()? else { return Ok(()) };
+    let Scene { lab, browser, .. } = &mut scene;
     let first = lab.attach("c1")?;
-
-    let mut browser = Browser::start(&lab.lan.host)?;
-    browser.open("http://127.0.0.1:9467/")?;
-    let rows = |count: usize| format!("document.querySelectorAll('#rows tr').length === {count}");
     browser.wait_for(&rows(1))?;
-    browser.wait_for("document.getElementById('daemon').textContent === 'The daemon answers'")?;
-    browser.evaluate("window.loaded = 'once'")?;
     let second = lab.attach("c2")?;
     browser.wait_for(&rows(2))?;
+    assert_eq!(browser.evaluate(ORDER)?, json!(["c1", "c2"]));
     browser.wait_for("document.getElementById('events').textContent.includes('renewed')")?;
-    assert_eq!(browser.evaluate("window.loaded")?, json!("once"), "it was loaded again");
+    lab.detach(&second)?;
+    browser.wait_for(&rows(1))?;
 
-    let order = "[...document.querySelectorAll('#rows .who span')].map(name => name.textContent)";
-    assert_eq!(browser.evaluate(order)?, json!(["c1", "c2"]));
+    lab.terminate()?;
+    browser.wait_for(&daemon_is("The daemon does not answer"))?;
+    lab.start_daemon()?;
+    browser.wait_for(&daemon_is("The daemon answers"))?;
+    let third = lab.attach("c3")?;
+    browser.wait_for(&rows(2))?;
+    let told = "[...document.getElementById('events').children].map(line => line.id)";
+    let told = browser.evaluate(told)?;
+    let once: BTreeSet<_> = told.as_array().into_iter().flatten().map(Value::to_string).collect();
+    assert_eq!(told.as_array().map(Vec::len), Some(once.len()), "told twice: {told}");
+
+    assert_eq!(browser.evaluate("window.loaded")?, json!("once"), "it was loaded again");
+    let loaded = "[...new Set(performance.getEntriesByType('resource').map(entry => new URL(entry.name)))]\
+        .map(url => url.origin + url.pathname).filter((url, n, all) => all.indexOf(url) === n).sort()";
+    let own = ["events", "leases", "ranges"].map(|path| format!("http://127.0.0.1:9467/{path}"));
+    let loaded = browser.evaluate(loaded)?;
+    assert!(loaded.as_array().expect("a list").iter().all(|url| own.iter().any(|own| url == own)), "{loaded}");
+    assert_eq!(browser.evaluate("document.cookie")?, json!(""));
+    lab.detach(&first)?;
+    lab.detach(&third)?;
+    Ok(())
+}
+
+#[test]
+fn the_page_sorts_and_searches_by_keyboard_too() -> Result<(), CallError> {
+    let Some(mut scene) = Scene::new()? else { return Ok(()) };
+    let Scene { lab, browser, .. } = &mut scene;
+    let members = [lab.attach("c1")?, lab.attach("c2")?];
+    browser.wait_for(&rows(2))?;
     browser.evaluate("document.querySelector('[data-key=who]').click()")?;
-    assert_eq!(browser.evaluate(order)?, json!(["c2", "c1"]));
+    assert_eq!(browser.evaluate(ORDER)?, json!(["c2", "c1"]));
     let sorted = "document.querySelector('th').getAttribute('aria-sort')";
     assert_eq!(browser.evaluate(sorted)?, json!("descending"));
     browser.type_keys("/c1 bou")?;
     assert_eq!(browser.evaluate("document.getElementById('search').value")?, json!("c1 bou"));
     browser.wait_for(&rows(1))?;
-    assert_eq!(browser.evaluate(order)?, json!(["c1"]));
+    assert_eq!(browser.evaluate(ORDER)?, json!(["c1"]));
+    assert_eq!(browser.evaluate("document.getElementById('shown').textContent")?, json!("1 of 2"));
     browser.evaluate(
         "const field = document.getElementById('search'); field.value = ''; field.dispatchEvent(new Event('input'))",
     )?;
-    lab.detach(&second)?;
-    browser.wait_for(&rows(1))?;
+    // From the search over the table, which scrolls by keyboard, to its first heading.
+    for focused in ["Table of leases", "Container"] {
+        browser.press("Tab")?;
+        let named = "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent";
+        assert_eq!(browser.evaluate(named)?, json!(focused));
+    }
+    browser.press("Enter")?;
+    assert_eq!(browser.evaluate(ORDER)?, json!(["c1", "c2"]));
+    members.iter().try_for_each(|member| lab.detach(member))
+}
 
+#[test]
+fn the_page_breaks_no_rule_of_accessibility_and_a_thousand_leases_cost_it_little() -> Result<(), CallError> {
+    let Some(mut scene) = Scene::new()? else { return Ok(()) };
+    let Scene { lab, browser, .. } = &mut scene;
+    let member = lab.attach("c1")?;
+    browser.wait_for(&rows(1))?;
     let axe = std::fs::read_to_string(AXE).expect("it was looked for");
     browser.evaluate(&format!("{axe};null"))?;
     let pictures = std::env::var_os("LEASEHOLD_PICTURES").map(PathBuf::from);
@@ -79,13 +151,13 @@ fn the_page_follows_what_happens_and_everybody_can_use_it() -> Result<(), CallEr
         }
         for dark in [false, true] {
             browser.prefer_dark(dark)?;
-            assert_eq!(broken(&mut browser)?, json!([]), "{count} leases, dark: {dark}");
+            assert_eq!(broken(browser)?, json!([]), "{count} leases, dark: {dark}");
             if let Some(dir) = &pictures {
                 browser.picture(&dir.join(format!("{count}-{}.png", if dark { "dark" } else { "light" })))?;
             }
         }
     }
-    // With a thousand leases, a second changes only what is seen.
+    // A second changes only what is seen.
     let changed = "(async () => {
         await new Promise(seen => requestAnimationFrame(() => setTimeout(seen)));
         const watch = new MutationObserver(() => {});
@@ -96,6 +168,12 @@ fn the_page_follows_what_happens_and_everybody_can_use_it() -> Result<(), CallEr
     })()";
     let changed = browser.evaluate(changed)?.as_u64().expect("a number");
     assert!((1..200).contains(&changed), "{changed} changes");
-    lab.detach(&first)?;
-    Ok(())
+    lab.detach(&member)
+}
+
+/// Returns the rules that the page breaks, each with the places.
+fn broken(browser: &mut Browser) -> Result<Value, CallError> {
+    let places = "axe.run().then(found => found.violations.map(broken => \
+        `${broken.id}: ${broken.nodes.map(node => node.target.join(' ')).join(', ')}`))";
+    Ok(browser.evaluate(places)?)
 }
