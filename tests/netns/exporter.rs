@@ -1,14 +1,17 @@
 //! The socket for reading, and the exporter on it: metrics, events and the page, whoever asks and however badly.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
-use netns_fixtures::{CallError, DEADLINE, Error, Lab, Lan, Netns, Process, binary, sandbox, until_found};
+use netns_fixtures::{CallError, DEADLINE, Error, Lab, Lan, Need, Netns, Process, binary, sandbox, until_found};
+use serde_json::{Value, json};
 
 /// Where the exporter listens, in the host's namespace.
 const ADDRESS: &str = "127.0.0.1:9467";
@@ -28,20 +31,35 @@ pub(crate) fn start_exporter(lab: &Lab) -> Result<Process, Error> {
 }
 
 /// Asks the exporter, under a name of its host, and returns the head and the body of its answer.
-fn ask(host: &Netns, line: &str, name: &str) -> (String, String) {
-    let text = host.run(|| {
-        let mut stream = TcpStream::connect(ADDRESS).expect("the exporter listens");
+pub(crate) fn ask(host: &Netns, line: &str, name: &str) -> (String, String) {
+    ask_at(ADDRESS, host, line, name)
+}
+
+fn ask_at(address: &str, host: &Netns, line: &str, name: &str) -> (String, String) {
+    host.run(|| {
+        let stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a time");
-        stream.write_all(format!("{line} HTTP/1.1\r\nHost: {name}\r\n\r\n").as_bytes()).expect("it reads");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("it answers");
-        text
-    });
+        exchange(stream, line, name)
+    })
+}
+
+/// Asks the daemon at a socket, and returns the head and the body of its answer.
+pub(crate) fn ask_daemon(socket: &Path, line: &str) -> (String, String) {
+    let stream = UnixStream::connect(socket).expect("the daemon listens");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a time");
+    exchange(stream, line, "x")
+}
+
+fn exchange(mut stream: impl Read + Write, line: &str, name: &str) -> (String, String) {
+    let head = format!("{line} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers");
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     (head.to_owned(), body.to_owned())
 }
 
-fn status(answer: &(String, String)) -> &str {
+pub(crate) fn status(answer: &(String, String)) -> &str {
     answer.0.split(' ').nth(1).unwrap_or_default()
 }
 
@@ -95,13 +113,66 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
         assert_eq!(status(&ask(&host, line, name)), expected, "{line} of {name}");
     }
     for line in ["POST /cni", "PUT /v1/log", "GET /v1/log", "GET /v1/capture", "DELETE /v1/log"] {
-        let mut stream = UnixStream::connect(lab.home().read_socket()).expect("the daemon listens");
-        write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").expect("it reads");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("it answers");
-        assert!(text.starts_with("HTTP/1.1 404 "), "{line}: {text}");
+        let answer = ask_daemon(&lab.home().read_socket(), line);
+        assert_eq!(status(&answer), "404", "{line}: {answer:?}");
     }
     Ok(())
+}
+
+/// Where Prometheus answers, in the host's namespace.
+const PROMETHEUS: &str = "127.0.0.1:9090";
+
+/// Returns what Prometheus answers to a question of its API.
+fn prometheus(host: &Netns, question: &str) -> Value {
+    let (_, body) = ask_at(PROMETHEUS, host, &format!("GET /api/v1/{question}"), "localhost");
+    serde_json::from_str::<Value>(&body).unwrap_or_default()["data"].take()
+}
+
+#[test]
+fn prometheus_scrapes_it_and_raises_the_alerts() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("prometheus")]) else { return Ok(()) };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_read_socket()?;
+    lab.start_daemon()?;
+    let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
+    let _exporter = start_exporter(&lab)?;
+    let (host, dir) = (lab.lan.host.clone(), sandbox.dir("prometheus")?);
+    let config = json!({
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist/prometheus/alerts.yaml")],
+        "scrape_configs": [{"job_name": "leasehold", "static_configs": [{"targets": [ADDRESS]}]}],
+    });
+    fs::write(dir.join("config.yaml"), config.to_string()).expect("an empty directory takes a file");
+    let mut command = Command::new("prometheus");
+    command.arg("--config.file").arg(dir.join("config.yaml")).arg("--storage.tsdb.path").arg(dir.join("data"));
+    command.args(["--web.listen-address", PROMETHEUS]);
+    let mut server = Process::start(&host, "prometheus", command)?;
+    server.wait_for_line("Server is ready to receive web requests")?;
+
+    let member = lab.attach("c1")?;
+    let value = |query: &str| prometheus(&host, &format!("query?query={query}"))["result"][0]["value"][1].clone();
+    let scraped = |query: &str, expected: &str| {
+        until_found(query, DEADLINE, || Ok((value(query) == expected).then_some(()))).map(drop)
+    };
+    scraped("leasehold_up", "1")?;
+    scraped("leasehold_leases", "1")?;
+    let target = &prometheus(&host, "targets")["activeTargets"][0];
+    assert_eq!((&target["health"], &target["lastError"]), (&json!("up"), &json!("")));
+    lab.detach(&member)?;
+    lab.kill9()?;
+    scraped("leasehold_up", "0")?;
+    scraped("ALERTS{alertname=\"LeaseholdDown\",alertstate=\"pending\"}", "1")?;
+    Ok(())
+}
+
+/// Returns whether anybody accepts TCP connections in a namespace.
+fn listens_on_tcp(host: &Netns) -> bool {
+    // The fourth field is the state, of which 0A is LISTEN.
+    let listens = |file: &str| {
+        let text = fs::read_to_string(file).expect("procfs has it");
+        text.lines().any(|line| line.split_whitespace().nth(3) == Some("0A"))
+    };
+    host.run(|| ["tcp", "tcp6"].iter().any(|of| listens(&format!("/proc/thread-self/net/{of}"))))
 }
 
 #[test]
@@ -111,6 +182,7 @@ fn a_thousand_readers_keep_no_lease_from_its_renewal() -> Result<(), CallError> 
     lab.home().with_read_socket()?;
     lab.start_daemon()?;
     let _server = ModelServer::start(&lab.lan, Config { lease: 12, ..Config::new(Lan::SUBNET) })?;
+    assert!(!listens_on_tcp(&lab.lan.host));
     let first = lab.attach("c1")?;
     let callers: Vec<_> = (0..CALLERS).map(|n| call(&lab, n)).collect();
     assert!(callers.iter().flatten().count() > CALLERS / 2, "few callers got so far");

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Kea, KeaConfig, Lease};
-use netns_fixtures::{CallError, Capture, CniError, DEADLINE, Lab, Lan, Member, Need, sandbox};
+use netns_fixtures::{CallError, Capture, CniError, DEADLINE, Lab, Lan, Member, Need, sandbox, until_found};
 
+use crate::exporter::{ask_daemon, status};
 use crate::witness;
 
 #[test]
@@ -26,6 +27,11 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
     let ballast = fill(&lab.home().state_dir());
     let (refused, lucky) = add_until_refused(&lab)?;
     assert_eq!((refused.code, refused.msg.as_str()), (11, "store full"));
+    // Whoever restarted the daemon for this would lose what it holds in memory.
+    let asked = |path: &str| ask_daemon(&lab.daemon().socket(), &format!("GET {path}"));
+    assert_eq!(status(&asked("/healthz")), "200");
+    let ready = asked("/readyz");
+    assert!(status(&ready) == "503" && ready.1.contains("store full"), "{ready:?}");
     // By then both leases have ended as far as the store knows; in fact they have not.
     let history = server.history()?;
     for member in &members {
@@ -37,6 +43,7 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
     }
 
     fs::remove_file(ballast).expect("the ballast is there");
+    until_found("a daemon that is ready", DEADLINE, || Ok((status(&asked("/readyz")) == "200").then_some(())))?;
     let mut follower = lab.daemon().follow()?;
     let late = lab.attach("late")?;
     for id in members.iter().chain(&lucky).map(|member| &member.container.id) {
