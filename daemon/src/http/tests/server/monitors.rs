@@ -101,8 +101,10 @@ async fn answer_at_length(server: &mut Server) {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_is_slow_costs_only_its_connection_whatever_it_asked() {
-    for path in ["/v1/bindings", "/v1/ranges", "/v1/events", "/metrics", "/readyz"] {
-        let mut server = Server::speaking(Protocol::Read);
+    let paths = ["/v1/bindings", "/v1/ranges", "/v1/events", "/metrics", "/readyz"];
+    let both = [Protocol::Control, Protocol::Read].into_iter().flat_map(|protocol| paths.map(|path| (protocol, path)));
+    for (protocol, path) in both {
+        let mut server = Server::speaking(protocol);
         note(&server, &"x".repeat(1 << 20));
         let mut slow = server.say(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
         if path != "/v1/events" {
