@@ -9,6 +9,7 @@ mod clock;
 mod cni_cache;
 mod data_dir;
 mod driver;
+mod fresh;
 mod http;
 mod limits;
 mod listen;

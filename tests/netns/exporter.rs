@@ -11,6 +11,8 @@ use std::time::Duration;
 use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
 use netns_fixtures::{CallError, DEADLINE, Error, Lab, Lan, Need, Netns, Process, binary, sandbox, until_found};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 /// Where the exporter listens, in the host's namespace.
@@ -31,7 +33,7 @@ pub(crate) fn start_exporter(lab: &Lab) -> Result<Process, Error> {
 }
 
 /// Asks the exporter, under a name of its host, and returns the head and the body of its answer.
-pub(crate) fn ask(host: &Netns, line: &str, name: &str) -> (String, String) {
+fn ask(host: &Netns, line: &str, name: &str) -> (String, String) {
     ask_at(ADDRESS, host, line, name)
 }
 
@@ -64,7 +66,7 @@ pub(crate) fn status(answer: &(String, String)) -> &str {
 }
 
 /// Waits until the metrics have a line.
-fn until_measured(host: &Netns, line: &str) -> Result<(), Error> {
+pub(crate) fn until_measured(host: &Netns, line: &str) -> Result<(), Error> {
     let measured = || Ok(ask(host, "GET /metrics", "node7:9467").1.lines().any(|found| found == line).then_some(()));
     until_found(&format!("the metric {line}"), DEADLINE, measured).map(drop)
 }
@@ -88,16 +90,21 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
     let follower = host.run(|| TcpStream::connect(ADDRESS).expect("the exporter listens"));
     follower.set_read_timeout(Some(DEADLINE)).expect("a time");
     (&follower).write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
-    let member = lab.attach("c1")?;
+    let member = lab.attach("web-0")?;
     let mut lines = BufReader::new(&follower).lines().map(|line| line.expect("events come"));
     let told = lines.find(|line| line.starts_with("data: {\"number\"")).expect("an event");
-    assert!(told.contains(r#""kind":"acquired""#) && told.contains(r#""container":"c1""#), "{told}");
+    assert!(told.contains(r#""kind":"acquired""#) && told.contains(r#""container":"web-0""#), "{told}");
 
     until_measured(&host, r#"leasehold_leases{door="cni",network="lan",source="server",state="BOUND"} 1.0"#)?;
     until_measured(&host, r#"leasehold_messages_total{message="request",outcome="answered"} 1"#)?;
     until_measured(&host, r#"leasehold_events_total{kind="acquired"} 1"#)?;
+    let metrics = ask(&host, "GET /metrics", "x").1;
+    assert!(
+        !metrics.contains("web-0") && !metrics.contains("10.7."),
+        "a label names a container or an address: {metrics}"
+    );
     let leases = ask(&host, "GET /leases", "127.0.0.1:9467");
-    assert!(leases.1.contains(r#""container":"c1""#) && leases.1.contains("lease_seconds"), "{leases:?}");
+    assert!(leases.1.contains(r#""container":"web-0""#) && leases.1.contains("lease_seconds"), "{leases:?}");
     lab.detach(&member)?;
 
     let page = ask(&host, "GET /", "[::1]:9467");
@@ -214,4 +221,29 @@ fn call(lab: &Lab, n: usize) -> Option<UnixStream> {
     };
     stream.write_all(said.as_bytes()).ok()?;
     Some(stream)
+}
+
+#[test]
+fn a_daemon_that_hangs_is_down_however_many_ask() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
+    let mut lab = Lab::without_daemon(&sandbox)?;
+    lab.home().with_read_socket()?;
+    lab.start_daemon()?;
+    let _exporter = start_exporter(&lab)?;
+    let host = lab.lan.host.clone();
+    until_measured(&host, "leasehold_up 1")?;
+    let daemon = Pid::from_raw(lab.daemon().id() as i32);
+    kill(daemon, Signal::SIGSTOP).expect("it runs");
+    let callers: Vec<_> = (0..50)
+        .map(|_| {
+            let mut stream = host.run(|| TcpStream::connect(ADDRESS)).expect("the exporter listens");
+            stream.write_all(b"GET /leases HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+            stream
+        })
+        .collect();
+    until_measured(&host, "leasehold_up 0")?;
+    kill(daemon, Signal::SIGCONT).expect("it is there");
+    until_measured(&host, "leasehold_up 1")?;
+    drop(callers);
+    Ok(())
 }

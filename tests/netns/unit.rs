@@ -13,7 +13,7 @@ use netns_fixtures::{
     CallError, DEADLINE, Error, Lan, Need, Sandbox, Shim, Systemd, binary, installed_unit, sandbox, until_found,
 };
 
-use crate::exporter::{ask, ask_daemon, status};
+use crate::exporter::{ask_daemon, status, until_measured};
 
 /// The highest allowed exposure of the service, in tenths: see systemd-analyze(1).
 const MOST_EXPOSED: u32 = 43;
@@ -319,10 +319,8 @@ fn monitors_read_at_a_socket_that_is_a_group_s_and_one_of_them_without_any_privi
     let said = |key: &str| proc.lines().find_map(|line| line.strip_prefix(key)).expect("each process has it").trim();
     assert!(!said("Uid:").split_whitespace().any(|uid| uid == "0"), "{proc}");
     assert!(["CapInh:", "CapPrm:", "CapEff:", "CapBnd:"].iter().all(|set| said(set) == "0000000000000000"), "{proc}");
-    let metrics = ask(&lan.host, "GET /metrics", "x").1;
-    assert!(metrics.contains("\nleasehold_up 1\n"), "{metrics}");
+    until_measured(&lan.host, "leasehold_up 1")?;
     systemd.control(&["stop", UNITS[0], UNITS[1], UNITS[2]])?;
     assert!(!path.exists());
-    assert!(ask(&lan.host, "GET /metrics", "x").1.contains("\nleasehold_up 0\n"));
-    Ok(())
+    Ok(until_measured(&lan.host, "leasehold_up 0")?)
 }

@@ -7,47 +7,26 @@ use http_body_util::Full;
 use hyper::Response;
 use hyper::body::Bytes;
 use leasehold_core::effect::Answer;
-use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::Event;
 use super::refusal::{OTHER_ANSWER, STOPPING};
+use crate::fresh::Fresh;
 use crate::metrics;
 
 /// How long the loop may take for a turn before it counts as stuck. One takes some milliseconds.
 const TURN: Duration = Duration::from_secs(5);
 
-/// For how long an answer is given again.
-const FRESH: Duration = Duration::from_secs(1);
-
 /// What was said a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct Said {
-    pub(super) metrics: Fresh,
-    pub(super) readiness: Fresh,
+    pub(super) metrics: Fresh<Response<Full<Bytes>>>,
+    pub(super) readiness: Fresh<Response<Full<Bytes>>>,
     /// To those who only read.
-    pub(super) bindings: Fresh,
+    pub(super) bindings: Fresh<Response<Full<Bytes>>>,
     /// To those who only read.
-    pub(super) ranges: Fresh,
-}
-
-/// The last answer to a question, and when it was given. Whoever asks while the next one is made waits for that.
-#[derive(Debug, Default)]
-pub(super) struct Fresh(Mutex<Option<(Instant, Response<Full<Bytes>>)>>);
-
-impl Fresh {
-    /// Returns the last answer if it is fresh, else makes another.
-    pub(super) async fn or(&self, make: impl Future<Output = Response<Full<Bytes>>>) -> Response<Full<Bytes>> {
-        let mut last = self.0.lock().await;
-        if let Some((at, answer)) = &*last
-            && at.elapsed() < FRESH
-        {
-            return answer.clone();
-        }
-        let answer = make.await;
-        *last = Some((Instant::now(), answer.clone()));
-        answer
-    }
+    pub(super) ranges: Fresh<Response<Full<Bytes>>>,
 }
 
 /// Returns all metrics as text; `None` if the daemon stops.

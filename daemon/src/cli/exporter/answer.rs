@@ -28,13 +28,6 @@ pub(super) enum Answer {
     Events(mpsc::Receiver<Bytes>),
 }
 
-impl Answer {
-    /// Returns whether it has no end.
-    pub(super) fn is_endless(&self) -> bool {
-        matches!(self, Self::Events(_))
-    }
-}
-
 impl Body for Answer {
     type Data = Bytes;
     type Error = Infallible;
@@ -85,16 +78,13 @@ impl Page {
 }
 
 /// Answers a scrape: the daemon's metrics, if it answered, and whether it did.
-pub(super) fn metrics(asked: Result<Vec<u8>, ClientError>) -> Response<Answer> {
+pub(super) fn metrics(asked: &Result<Vec<u8>, ClientError>) -> Response<Answer> {
     let up = u8::from(asked.is_ok());
-    let mut text = asked.unwrap_or_default();
-    if let Some(rest) = text.strip_suffix(END) {
-        text.truncate(rest.len());
-    }
-    let help = "# HELP leasehold_up Whether the daemon answered.\n# TYPE leasehold_up gauge";
-    text.extend(format!("{help}\nleasehold_up {up}\n").bytes());
-    text.extend(END);
-    said(StatusCode::OK, CONTENT_TYPE, text)
+    let text = asked.as_deref().unwrap_or_default();
+    let text = text.strip_suffix(END).unwrap_or(text);
+    let own =
+        format!("# HELP leasehold_up Whether the daemon answered.\n# TYPE leasehold_up gauge\nleasehold_up {up}\n");
+    said(StatusCode::OK, CONTENT_TYPE, [text, own.as_bytes(), END].concat())
 }
 
 /// Answers with events as they come.
@@ -151,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_scrape_says_whether_the_daemon_answered() {
-        let text = |asked| match metrics(asked).into_body() {
+        let text = |asked| match metrics(&asked).into_body() {
             Answer::Whole(mut body) => {
                 let mut cx = Context::from_waker(std::task::Waker::noop());
                 let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut cx) else { panic!() };

@@ -8,6 +8,7 @@ mod feed;
 mod host;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -24,14 +25,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use leasehold_api::control;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 use tokio::time::sleep;
 
 use self::answer::{Answer, Page};
-use self::feed::Feed;
+use self::feed::{Feed, Told};
 use super::args::ExporterArgs;
 use super::client::{self, ClientError};
+use crate::fresh::Fresh;
 
 /// The most connections at once; further ones wait in the backlog.
 const MOST: usize = 128;
@@ -45,7 +47,7 @@ const ASKING: usize = 8;
 /// From the accept to the end of the request's head.
 const HEAD_LIMIT: Duration = Duration::from_secs(5);
 
-/// From the accept to the end of the answer, but for events, which have none.
+/// From the accept to the end of the answer, but for events, which end when the page is cut off.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The longest head of a request, in bytes.
@@ -91,8 +93,8 @@ async fn serve(args: &ExporterArgs) -> Result<(), ExporterError> {
     eprintln!("leasehold: listening on http://{}/", listener.local_addr().map_err(failed)?);
     let feed = Feed::default();
     spawn_local(feed.clone().follow(args.socket.clone()));
-    let page = Page::new();
-    let site = Rc::new(Site { socket: args.socket.as_path().into(), hosts: args.host.clone(), page, feed });
+    let (page, said) = (Page::new(), ASKED.map(|url| (url, Fresh::default())).into());
+    let site = Rc::new(Site { socket: args.socket.as_path().into(), hosts: args.host.clone(), page, feed, said });
     tokio::select! {
         () = accept(&listener, &site) => {}
         _ = terminate.recv() => {}
@@ -117,7 +119,15 @@ struct Site {
     hosts: Vec<String>,
     page: Page,
     feed: Feed,
+    /// What the daemon said a moment ago.
+    said: BTreeMap<&'static str, Fresh<Said>>,
 }
+
+/// What the daemon is asked. However many want to know and however slow it is, each is asked once at a time.
+const ASKED: [&str; 5] = [control::METRICS, control::HEALTH, control::READINESS, control::BINDINGS, control::RANGES];
+
+/// What it says.
+type Said = Rc<Result<Vec<u8>, ClientError>>;
 
 async fn accept(listener: &TcpListener, site: &Rc<Site>) {
     let places = Arc::new(Semaphore::new(MOST));
@@ -137,12 +147,8 @@ async fn accept(listener: &TcpListener, site: &Rc<Site>) {
 
 /// Serves one request.
 async fn connection(stream: TcpStream, site: Rc<Site>) {
-    let (site, endless) = (&site, &Cell::new(false));
-    let service = service_fn(|request| async move {
-        let response = respond(&request, site).await;
-        endless.set(response.body().is_endless());
-        Ok::<_, Infallible>(response)
-    });
+    let (site, follows) = (&site, &Cell::new(None));
+    let service = service_fn(|request| async move { Ok::<_, Infallible>(respond(&request, site, follows).await) });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)
@@ -151,8 +157,8 @@ async fn connection(stream: TcpStream, site: Rc<Site>) {
         .serve_connection(TokioIo::new(stream), service);
     let limit = async {
         sleep(LIMIT).await;
-        if endless.get() {
-            std::future::pending::<()>().await;
+        if let Some(cut_off) = follows.take() {
+            let _ = cut_off.await;
         }
     };
     tokio::select! {
@@ -161,13 +167,16 @@ async fn connection(stream: TcpStream, site: Rc<Site>) {
     }
 }
 
-async fn respond(request: &Request<Incoming>, site: &Site) -> Response<Answer> {
+/// The end of a connection that has no other, if it is one.
+type Follows = Cell<Option<oneshot::Receiver<Infallible>>>;
+
+async fn respond(request: &Request<Incoming>, site: &Site, follows: &Follows) -> Response<Answer> {
     if request.method() != Method::GET {
         return answer::sentence(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here");
     }
     // These name no container, and scrapers come by any name.
     match request.uri().path() {
-        "/metrics" => return answer::metrics(ask(site, control::METRICS).await),
+        "/metrics" => return answer::metrics(&*ask(site, control::METRICS).await),
         control::HEALTH => return relayed(site, control::HEALTH).await,
         control::READINESS => return relayed(site, control::READINESS).await,
         _ => {}
@@ -183,7 +192,10 @@ async fn respond(request: &Request<Incoming>, site: &Site) -> Response<Answer> {
         "/events" => {
             let last = request.headers().get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
             match site.feed.subscribe(last) {
-                Some(events) => answer::events(events),
+                Some(Told { events, cut_off }) => {
+                    follows.set(Some(cut_off));
+                    answer::events(events)
+                }
                 None => answer::sentence(StatusCode::SERVICE_UNAVAILABLE, "too many follow events: close a page"),
             }
         }
@@ -191,19 +203,23 @@ async fn respond(request: &Request<Incoming>, site: &Site) -> Response<Answer> {
     }
 }
 
-async fn ask(site: &Site, url: &'static str) -> Result<Vec<u8>, ClientError> {
+async fn ask(site: &Site, url: &'static str) -> Said {
     let socket = site.socket.clone();
-    spawn_blocking(move || client::get_within(&socket, url, PATIENCE)).await.expect("a request does not panic")
+    let asked = async move {
+        let asked = spawn_blocking(move || client::get_within(&socket, url, PATIENCE)).await;
+        Rc::new(asked.expect("a request does not panic"))
+    };
+    site.said[url].or(asked).await
 }
 
 /// Answers what the daemon says, with its status.
 async fn relayed(site: &Site, url: &'static str) -> Response<Answer> {
-    match ask(site, url).await {
-        Ok(body) => answer::json(StatusCode::OK, body),
+    match &*ask(site, url).await {
+        Ok(body) => answer::json(StatusCode::OK, body.clone()),
         Err(ClientError::Status { status, body, .. }) => {
-            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-            answer::sentence(status, &body)
+            let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY);
+            answer::sentence(status, body)
         }
-        Err(error) => answer::sentence(StatusCode::BAD_GATEWAY, &crate::log::chain(&error)),
+        Err(error) => answer::sentence(StatusCode::BAD_GATEWAY, &crate::log::chain(error)),
     }
 }
