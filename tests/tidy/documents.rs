@@ -207,6 +207,14 @@ fn every_event_is_documented() {
 }
 
 #[test]
+fn the_changelog_fits_into_that_of_a_package() {
+    // There each line is two characters longer, and 80 are allowed.
+    let text = read("daemon/docs/changelog.md");
+    let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 78).collect();
+    assert_eq!(long, [""; 0]);
+}
+
+#[test]
 fn what_a_document_points_at_is_there() {
     let documents = tracked().into_iter().filter(|file| file.ends_with(".md"));
     for document in documents {
