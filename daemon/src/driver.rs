@@ -447,6 +447,8 @@ impl Driver {
             watched: self.net.watched(),
             connections: self.doors.connections(),
             since: self.since,
+            sockets: self.places.iter().map(|place| place.path().to_owned()).collect(),
+            store: self.store.path().to_owned(),
         }
     }
 

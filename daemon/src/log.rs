@@ -1,9 +1,11 @@
 //! Logging: fields on standard error, as text or JSON, or in the fields of systemd's [`journal`] where that is standard error. All
-//! of it goes through [`queue`], so that the daemon never waits for a reader. The [`filter`] can be changed while it runs.
+//! of it goes through [`queue`], so that the daemon never waits for a reader. The [`filter`] can be changed while it runs; what was
+//! worth a look lately stays at hand ([`recent`]).
 
 mod filter;
 mod journal;
 mod queue;
+mod recent;
 
 use std::io;
 
@@ -14,6 +16,7 @@ use tracing_subscriber::{fmt, registry, reload};
 
 pub(crate) use filter::Filter;
 pub(crate) use queue::Flush;
+pub(crate) use recent::{Recent, Said};
 
 /// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,7 +49,8 @@ pub(crate) enum LogError {
 /// `filter` is a level, or comma-separated `target=level`s.
 pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(Flush, Filter), LogError> {
     let (targets, handle) = reload::Layer::new(parse(filter)?);
-    let filter = Filter::new(filter, handle);
+    let recent = Recent::default();
+    let filter = Filter::new(filter, handle, recent.clone());
     let journal = (format == LogFormat::Text).then(journal::of_stderr).flatten();
     let layer_and_flush = match journal {
         Some(journal) => queue::start(journal).map(|(queue, flush)| (journal::Fields::new(queue).boxed(), flush)),
@@ -62,7 +66,7 @@ pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(Flush, Filter), L
         }),
     };
     let (layer, flush) = layer_and_flush.map_err(LogError::Thread)?;
-    registry().with(layer.with_filter(targets)).init();
+    registry().with(layer.with_filter(targets)).with(recent.layer()).init();
     std::panic::set_hook(Box::new(|panic| {
         let at = panic.location().map(ToString::to_string).unwrap_or_default();
         let said = panic.payload_as_str().unwrap_or("panic without a message");

@@ -17,6 +17,7 @@ mod lock;
 mod log;
 mod metrics;
 mod net;
+mod options;
 mod owner;
 mod pid_file;
 mod publish;
@@ -59,9 +60,22 @@ fn main() -> ExitCode {
             Ok(verdict) => verdict.code().into(),
             Err(error) => said(Err(error.into())),
         },
+        cli::Command::Show(args) => match cli::show(&args) {
+            Ok((text, verdict)) => printed(&text, verdict as u8),
+            Err(error) => said(Err(error.into())),
+        },
+        cli::Command::Status(args) => match cli::status(&args) {
+            Ok((text, is_fine)) => printed(&text, u8::from(!is_fine)),
+            Err(error) => said(Err(error.into())),
+        },
+        cli::Command::Renew(args) => ordered(cli::renew(&args, io::stdout().lock())),
+        cli::Command::Release(args) => ordered(cli::release(&args, io::stdout().lock())),
         cli::Command::Install(args) => said(cli::install(&args, &mut io::stdout().lock()).map_err(Into::into)),
         cli::Command::Uninstall(args) => said(cli::uninstall(&args, &mut io::stdout().lock()).map_err(Into::into)),
-        cli::Command::List(args) => said(cli::list(&args).map_err(Into::into).and_then(|text| print(&text))),
+        cli::Command::List(args) => match cli::list(&args, &mut io::stdout().lock()) {
+            Err(error) if error.is_end_of_reader() => ExitCode::SUCCESS,
+            listed => said(listed.map_err(Into::into)),
+        },
     }
 }
 
@@ -94,6 +108,22 @@ fn daemon(args: cli::DaemonArgs) -> ExitCode {
             tracing::error!("{}", log::chain(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Prints to standard output, and returns the exit code.
+fn printed(text: &str, code: u8) -> ExitCode {
+    match print(text) {
+        Ok(()) => code.into(),
+        Err(error) => said(Err(error)),
+    }
+}
+
+/// Returns the exit code of an order.
+fn ordered(result: Result<cli::Verdict, cli::OrderError>) -> ExitCode {
+    match result {
+        Ok(verdict) => (verdict as u8).into(),
+        Err(error) => said(Err(error.into())),
     }
 }
 

@@ -143,6 +143,7 @@ pub(crate) struct Store {
     commits: CommitCounts,
     journal: Journal,
     writer: JoinHandle<()>,
+    path: PathBuf,
     id: u64,
     is_whole: bool,
 }
@@ -164,7 +165,7 @@ impl Store {
         let (jobs, queue) = mpsc::channel();
         let (last_event, last) = watch::channel(file.last_event());
         let journal = Journal::new(jobs.clone(), last);
-        let (id, is_whole) = (file.id(), file.is_whole());
+        let (id, is_whole, path) = (file.id(), file.is_whole(), file.path().to_owned());
         let commits = CommitCounts::default();
         let mut writer = Writer { file, ends, events, last_event, commits: commits.clone() };
         let writer = thread::Builder::new().name("store".to_owned()).spawn(move || {
@@ -176,12 +177,17 @@ impl Store {
             path: dir.to_owned(),
             source,
         })?;
-        Ok((Self { jobs, commits, journal, writer, id, is_whole }, stored))
+        Ok((Self { jobs, commits, journal, writer, path, id, is_whole }, stored))
     }
 
     /// Returns the store's name, which no other has.
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Returns the path of its file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Returns whether every record was returned when the file was opened: it was there, and all that was in it could be read.

@@ -10,6 +10,7 @@ mod docker;
 mod floors;
 mod ground;
 mod life;
+mod orders;
 mod processor;
 mod ranges;
 mod report;

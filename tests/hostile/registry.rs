@@ -13,7 +13,8 @@ use ipnet::Ipv4Net;
 use leasehold_core::Core;
 use leasehold_core::dhcpv4::profile::{ClientProfile, Wanted};
 use leasehold_core::effect::{
-    Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Outcome, RequestId, StoreCause,
+    Add, Adoptee, Call, ClientIdRule, Effect, ExchangeId, FrameMeta, Input, OpId, Order, Outcome, RequestId,
+    StoreCause, Verb, Which,
 };
 use leasehold_core::grant::policy::{OnChange, OnExpiry, Policy};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
@@ -446,8 +447,18 @@ impl<'a> Life<'a> {
             }
             2 => Call::Status { parent: self.script.flag().then(|| "br0".to_owned()) },
             _ if which > 64 => self.docker_call(),
+            _ if which > 32 => self.order(),
             _ => Call::List,
         }
+    }
+
+    fn order(&mut self) -> Call {
+        if self.script.flag() {
+            return Call::Show(Box::new(Which { name: Some(self.container()), ..Which::default() }));
+        }
+        let verb = if self.script.flag() { Verb::Renew } else { Verb::Release { force: self.script.flag() } };
+        let name = self.script.flag().then(|| self.container());
+        Call::Order(Box::new(Order { verb, which: Which { name, ..Which::default() } }))
     }
 
     fn net(&mut self) -> Ipv4Net {

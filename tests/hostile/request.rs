@@ -102,7 +102,7 @@ fn answer(request: &Request) {
             assert_eq!(Asked::parse(&kept, &site).map(|kept| kept.call), Ok(call));
         }
         Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::List => {}
-        other @ (Call::Pool(_) | Call::Ranges(RangeCall::List) | Call::Network(_)) => {
+        other @ (Call::Order(_) | Call::Show(_) | Call::Pool(_) | Call::Ranges(RangeCall::List) | Call::Network(_)) => {
             panic!("CNI has no such call: {other:?}")
         }
     }

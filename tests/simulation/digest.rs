@@ -81,7 +81,10 @@ impl Digest {
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Failed(_) => {}
             Answer::Pool { id, gateway } => self.line(format_args!("{id} {gateway:?}")),
             Answer::Reserved(address) => self.line(format_args!("{address}")),
-            Answer::PoolReleased | Answer::Released | Answer::Network(_) | Answer::Ranges(_) => {}
+            Answer::Obeyed(obeyed) => {
+                obeyed.iter().for_each(|of| self.line(format_args!("{} {:?}", container(&of.attachment), of.address)));
+            }
+            Answer::PoolReleased | Answer::Released | Answer::Network(_) | Answer::Ranges(_) | Answer::Shown(_) => {}
         }
     }
 
@@ -146,6 +149,8 @@ fn code_of(answer: &Answer) -> u32 {
         Answer::Released => 10,
         Answer::Network(_) => 11,
         Answer::Ranges(_) => 12,
+        Answer::Obeyed(_) => 13,
+        Answer::Shown(_) => 14,
         Answer::Failed(failure) => match failure {
             Failure::Link { .. } => 101,
             Failure::NoCarrier { .. } => 102,

@@ -208,6 +208,8 @@ pub(crate) struct Plan {
     pub(crate) suspends: Option<Duration>,
     /// How often, roughly, runtimes collect what is no longer valid.
     pub(crate) collects: Option<Duration>,
+    /// How often, roughly, an operator has leases extended. It then gives some back, too.
+    pub(crate) orders: Option<Duration>,
     /// How often containers and callers misbehave: hang-ups, deaths, links gone, DEL during ADD, ADD twice.
     pub(crate) unruly: Chance,
     /// How often carrier comes late or goes for a while.
@@ -299,6 +301,7 @@ impl Plan {
             wall_jumps: None,
             suspends: None,
             collects: pick(rng, &[None, None, None, Some(active / 4)]),
+            orders: None,
             unruly: pick(rng, &[0, 200_000, 500_000]),
             flapping: 0,
             docker: false,
@@ -317,7 +320,8 @@ impl Plan {
         let plan = plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265));
         // Clients that ask for broadcast answers at once, and leases that end before a third try, are irrelevant here.
         let long = plan.lease >= 600 && !plan.docker && !plan.ipvlan;
-        Self { flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0, ..plan }
+        let orders = (Rng::with_seed(seed ^ 0x6f72_6472).u32(..6) == 0).then_some(active / 4);
+        Self { orders, flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0, ..plan }
     }
 
     /// Of the seeds with flapping links, every second has ports that forward late, and one in six has servers that cut an option

@@ -148,34 +148,46 @@ fn camel_case(name: &str) -> String {
     parts.fold(first, |all, part| all + &part[..1].to_uppercase() + &part[1..])
 }
 
+/// Returns the flags of a command's arguments, those of what is flattened into them too.
+fn flags(code: &str, arguments: &str) -> BTreeSet<String> {
+    let body = code.split_once(&format!("struct {arguments} {{")).and_then(|(_, rest)| rest.split_once("\n}"));
+    let body = body.expect("the arguments").0;
+    let fields = body.split("#[arg(").skip(1).filter_map(|field| {
+        let (attribute, rest) = field.split_once("pub(crate) ")?;
+        let name = rest.split_once(':')?.0;
+        // What is neither long nor short has only a place.
+        let is_flag = attribute.split([',', '(', ')', '\n', ' ']).any(|word| word == "long");
+        let said = attribute.split_once("long = \"").and_then(|(_, rest)| Some(rest.split_once('"')?.0));
+        let long = said.map_or_else(|| name.replace('_', "-"), str::to_owned);
+        let flag = if is_flag { format!("--{long}") } else { name.to_uppercase() };
+        let short = attribute.contains("short").then(|| format!("-{}", &rest[..1]));
+        Some([Some(flag), short])
+    });
+    let flattened = body.split("#[command(flatten)]").skip(1).filter_map(|field| {
+        let (_, kind) = field.split_once(": ")?;
+        Some(flags(code, kind.split_once(',')?.0))
+    });
+    fields.flatten().flatten().chain(flattened.flatten()).collect()
+}
+
 #[test]
 fn every_flag_and_variable_is_documented() {
     let code = code("daemon/src/cli/args.rs");
     for (arguments, heading) in [
-        ("struct DaemonArgs {", "## `leasehold daemon`"),
-        ("struct ListArgs {", "## `leasehold list`"),
-        ("struct EventsArgs {", "## `leasehold events`"),
-        ("struct DoctorArgs {", "## `leasehold doctor`"),
-        ("struct CaptureArgs {", "## `leasehold capture`"),
-        ("struct LogArgs {", "## `leasehold log`"),
-        ("struct ProbeArgs {", "## `leasehold probe`"),
-        ("struct InstallArgs {", "## `leasehold install`"),
-        ("struct UninstallArgs {", "## `leasehold uninstall`"),
+        ("DaemonArgs", "## `leasehold daemon`"),
+        ("ListArgs", "## `leasehold list`"),
+        ("ShowArgs", "## `leasehold show`"),
+        ("StatusArgs", "## `leasehold status`"),
+        ("ReleaseArgs", "## `leasehold renew` and `leasehold release`"),
+        ("EventsArgs", "## `leasehold events`"),
+        ("DoctorArgs", "## `leasehold doctor`"),
+        ("CaptureArgs", "## `leasehold capture`"),
+        ("LogArgs", "## `leasehold log`"),
+        ("ProbeArgs", "## `leasehold probe`"),
+        ("InstallArgs", "## `leasehold install`"),
+        ("UninstallArgs", "## `leasehold uninstall`"),
     ] {
-        let body = code.split_once(arguments).and_then(|(_, rest)| rest.split_once("\n}")).expect("the arguments").0;
-        let fields = body.split("#[arg(").skip(1).filter_map(|field| {
-            let (attribute, rest) = field.split_once("pub(crate) ")?;
-            let name = rest.split_once(':')?.0;
-            // What is neither long nor short has only a place.
-            let is_flag = attribute.split([',', '(', ')', '\n', ' ']).any(|word| word == "long");
-            let said = attribute.split_once("long = \"").and_then(|(_, rest)| Some(rest.split_once('"')?.0));
-            let long = said.map_or_else(|| name.replace('_', "-"), str::to_owned);
-            let flag = if is_flag { format!("--{long}") } else { name.to_uppercase() };
-            let short = attribute.contains("short").then(|| format!("-{}", &rest[..1]));
-            Some([Some(flag), short])
-        });
-        let known: BTreeSet<String> = fields.flatten().flatten().collect();
-        same(&rows(REFERENCE, heading), &known, REFERENCE);
+        same(&rows(REFERENCE, heading), &flags(&code, arguments), REFERENCE);
     }
     let variables: BTreeSet<String> = behind(&code, "env = \"").collect();
     assert!(variables.len() > 5, "{variables:?}");

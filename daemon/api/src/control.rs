@@ -1,4 +1,7 @@
-//! What the operator asks: `leasehold list`, `leasehold events`.
+//! What the operator asks: `leasehold list`, `leasehold events` and the like.
+
+mod status;
+mod story;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,6 +9,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
+
+pub use self::status::{Leases, Server, Status, Store, Warning};
+pub use self::story::{Acknowledged, DhcpOption, Interface, Lease, Story};
 
 /// The daemon's URL path for the list of bindings (`GET`).
 pub const BINDINGS: &str = "/v1/bindings";
@@ -43,8 +49,155 @@ pub const MAX_EVENTS: usize = 1_000;
 /// The longest `wait`, in seconds.
 pub const MAX_WAIT: u64 = 60;
 
+/// The daemon's URL path for leases to be extended now (`POST`), with the query of a [`Which`], or `?all=true`. It answers with
+/// [`Obeyed`] when each lease has been, or no server has answered for half a minute.
+pub const RENEW: &str = "/v1/renew";
+
+/// The daemon's URL path for leases to be given back (`POST`), with the query of a [`Which`], or `?all=true`; with `&force=true` those
+/// of containers that live too. It answers with [`Obeyed`].
+pub const RELEASE: &str = "/v1/release";
+
+/// The daemon's URL path for the whole story of a lease (`GET`), with the query of a [`Which`]. It answers with a [`Story`].
+pub const SHOW: &str = "/v1/show";
+
+/// The daemon's URL path for how it fares (`GET`). It answers with a [`Status`].
+pub const STATUS: &str = "/v1/status";
+
+/// Which leases are meant. What is absent leaves nobody out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Which {
+    /// What one calls a lease by: its attachment, its address, its pod, its host name, or the beginning of its container's id.
+    pub name: Option<String>,
+    /// The network.
+    pub network: Option<String>,
+    /// The beginning of the container's id.
+    pub container: Option<String>,
+    /// The address, or a subnet that has it.
+    pub address: Option<IpNet>,
+    /// The state, in any case.
+    pub state: Option<String>,
+    /// The door: `cni` or `docker`.
+    pub door: Option<String>,
+}
+
+impl Which {
+    /// Returns the parameters of a query that say it.
+    pub fn parameters(&self) -> Vec<String> {
+        let Self { name, network, container, address, state, door } = self;
+        let address = address.as_ref().map(IpNet::to_string);
+        let all = [
+            ("name", name),
+            ("network", network),
+            ("container", container),
+            ("address", &address),
+            ("state", state),
+            ("door", door),
+        ];
+        all.iter().filter_map(|(key, value)| Some(format!("{key}={}", to_url(value.as_deref()?)))).collect()
+    }
+
+    /// Takes in a parameter; false if it is none of these, or its value cannot be.
+    pub fn take(&mut self, key: &str, value: &str) -> bool {
+        let Some(value) = from_url(value) else { return false };
+        let place = match key {
+            "name" => &mut self.name,
+            "network" => &mut self.network,
+            "container" => &mut self.container,
+            "address" => {
+                self.address = net(&value);
+                return self.address.is_some();
+            }
+            "state" => &mut self.state,
+            "door" if ["cni", "docker"].contains(&&*value) => &mut self.door,
+            _ => return false,
+        };
+        *place = Some(value);
+        true
+    }
+}
+
+/// Reads an address or a subnet.
+pub fn net(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| Some(text.parse::<IpAddr>().ok()?.into()))
+}
+
+/// What became of an order, for each lease that was meant, in order of attachment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Obeyed {
+    /// The leases.
+    pub leases: Vec<Upshot>,
+}
+
+/// What became of an order, for one lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Upshot {
+    /// Whose lease.
+    pub attachment: Attachment,
+    /// Its address; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub address: Option<IpNet>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why, or what that means: a sentence.
+    pub because: String,
+    /// Until the end of a lease that was extended; absent if it never ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_to_expiry: Option<u64>,
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The lease was extended.
+    Extended,
+    /// It was extended a moment ago, and nobody was asked.
+    Recent,
+    /// No server extended it; it is held as before.
+    Unanswered,
+    /// It was lost; another is looked for.
+    Lost,
+    /// There is nothing to extend or to give back.
+    Nothing,
+    /// It is on its way back.
+    Returned,
+    /// It is not given back, because its container lives.
+    Lives,
+    /// It is one of several that the name fits: nothing was done.
+    Ambiguous,
+    /// It could not be done.
+    Failed,
+}
+
+impl Outcome {
+    /// Returns whether what was ordered is done.
+    pub const fn is_done(self) -> bool {
+        matches!(self, Self::Extended | Self::Recent | Self::Returned)
+    }
+
+    /// Returns its name, the same as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Extended => "extended",
+            Self::Recent => "recent",
+            Self::Unanswered => "unanswered",
+            Self::Lost => "lost",
+            Self::Nothing => "nothing",
+            Self::Returned => "returned",
+            Self::Lives => "lives",
+            Self::Ambiguous => "ambiguous",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// Events in their order: the answer to `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Events {
     /// The events.
     pub events: Vec<Event>,
@@ -54,6 +207,7 @@ pub struct Events {
 
 /// What the daemon logs. `leasehold log --json` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Log {
     /// A level, or `target=level`, comma-separated.
     pub filter: String,
@@ -64,6 +218,7 @@ pub struct Log {
 
 /// A change of what the daemon logs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogChange {
     /// A level, or `target=level`, comma-separated.
     pub filter: String,
@@ -73,6 +228,7 @@ pub struct LogChange {
 
 /// Frames in their order: the answer to `GET /v1/capture`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Frames {
     /// The frames.
     pub frames: Vec<Frame>,
@@ -84,6 +240,7 @@ pub struct Frames {
 
 /// A frame that the daemon sent or received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Frame {
     /// Counts all frames that were kept.
     pub number: u64,
@@ -120,6 +277,7 @@ pub fn from_url(text: &str) -> Option<String> {
 
 /// One change of a binding. `leasehold events --json` prints one per line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// Counts all events of the journal, from 1 on.
     pub number: u64,
@@ -132,6 +290,7 @@ pub struct Event {
     pub kind: String,
     /// The address that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub address: Option<IpNet>,
     /// The server that it came from or goes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,7 +308,8 @@ pub struct Event {
 }
 
 /// All bindings, in order of attachment: the answer to `GET /v1/bindings`, and what `leasehold list --json` prints.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bindings {
     /// The bindings.
     pub bindings: Vec<Binding>,
@@ -173,6 +333,7 @@ pub const RANGES: &str = "/v1/ranges";
 /// All local ranges that calls have named since the daemon started, by network, and what is taken of them: the answer to `GET
 /// /v1/ranges`, and what `leasehold list --ranges --json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ranges {
     /// The ranges, those of a network in the order of its configuration.
     pub ranges: Vec<Range>,
@@ -180,6 +341,7 @@ pub struct Ranges {
 
 /// One local range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Range {
     /// The network.
     pub network: String,
@@ -188,6 +350,7 @@ pub struct Range {
     /// The index of the range's set.
     pub set: usize,
     /// The subnet, whose prefix each address gets.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub subnet: IpNet,
     /// The first address.
     pub first: IpAddr,
@@ -201,6 +364,7 @@ pub struct Range {
 
 /// One taken address of a range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Taken {
     /// The address.
     pub address: IpAddr,
@@ -213,6 +377,7 @@ pub struct Taken {
 
 /// The pool of a Docker network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pool {
     /// The PoolID: the subnet, the range, and the network's options.
     pub id: String,
@@ -226,6 +391,7 @@ pub struct Pool {
 
 /// A running container whose lease the daemon does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotAdopted {
     /// The container's attachment.
     pub attachment: Attachment,
@@ -237,19 +403,26 @@ pub struct NotAdopted {
 ///
 /// Times are whole seconds from the answer on, 0 when past. With an address, an absent time means that the lease never
 /// ends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Binding {
     /// Who holds the lease.
     pub attachment: Attachment,
+    /// The shortest name by which a person knows it: its pod, its host name, or the head of its container's id. There may be others of
+    /// that name.
+    #[serde(default)]
+    pub name: String,
     /// How the server knows the holder.
     /// Absent if no server knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
     /// The leased address with its prefix; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub address: Option<IpNet>,
     /// Further addresses of the same lease.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub more_addresses: Vec<IpNet>,
     /// The client's state by its RFC 2131 name (`BOUND`, `RENEWING`, ...), or `KEPT` until its container returns, or
     /// `RELEASING`.
@@ -260,6 +433,9 @@ pub struct Binding {
     /// The DHCP server; absent while there is no lease, or if none granted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<IpAddr>,
+    /// How long the server took to answer the last time, in milliseconds; absent if that is not known any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_in_ms: Option<f64>,
     /// Until renewal (T1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_to_t1: Option<u64>,
@@ -286,6 +462,7 @@ pub struct Binding {
     pub seconds_held_up: Option<u64>,
     /// The address that Docker was told. Docker hears of no later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub told: Option<Ipv4Net>,
     /// Where its packets go; absent if it needs no interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -294,6 +471,7 @@ pub struct Binding {
 
 /// Who grants leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// A DHCP server.
@@ -304,6 +482,7 @@ pub enum Source {
 
 /// What a front door asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "door", rename_all = "lowercase")]
 pub enum Attachment {
     /// The CNI shim: an interface of a container on a network.
@@ -335,6 +514,7 @@ impl fmt::Display for Attachment {
 
 /// How a server knows a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Identity {
     /// The wire.
     pub lan: Lan,
@@ -346,6 +526,7 @@ pub struct Identity {
 
 /// The wire that a server is on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Lan {
     /// The wire behind a link of the host.
@@ -374,6 +555,7 @@ impl fmt::Display for Lan {
 
 /// Where a binding's packets go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Link {
     /// The path of the container's network namespace; absent for a link of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]

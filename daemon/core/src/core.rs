@@ -141,11 +141,15 @@ impl Core {
                 self.desk().limit(&mut add);
                 self.registry.request(now, id, Call::Add(add));
             }
-            Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } | Call::Ranges(_) => {
-                self.registry.request(now, id, call);
-            }
+            Call::Del { .. }
+            | Call::Check { .. }
+            | Call::Collect { .. }
+            | Call::Status { .. }
+            | Call::Show(_)
+            | Call::Order(_)
+            | Call::Ranges(_) => self.registry.request(now, id, call),
             Call::List => {
-                let (pools, strangers) = self.desk().list();
+                let (pools, strangers) = self.desk().list(now.boot);
                 let answer = self.registry.list(now, pools, strangers);
                 self.registry.out.reply(id, answer);
             }

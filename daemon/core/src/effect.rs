@@ -8,17 +8,22 @@
 //! * A `Done`, `Frame` or `HungUp` with an id that the core no longer knows is counted and dropped.
 
 mod call;
+mod order;
 mod ranges;
+mod row;
+mod show;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use self::call::{
-    Add, Adoptee, Answer, BindingState, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall, PoolCall,
-    PoolRequest, Row,
+    Add, Adoptee, Answer, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall, PoolCall, PoolRequest,
 };
+pub use self::order::{Obeyed, Order, Upshot, Verb, Which};
 pub use self::ranges::{FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RangeRow, TakenRow};
+pub use self::row::{BindingState, Row};
+pub use self::show::{Acknowledged, Exchanged, Shown};
 use crate::dhcpv4::timing::Timer;
 pub use crate::failure::{Failure, StoreCause};
 use crate::grant::Dns;

@@ -36,7 +36,7 @@ impl Attachment {
     }
 
     /// Returns the name of the door.
-    pub(crate) fn door(&self) -> &'static str {
+    pub const fn door(&self) -> &'static str {
         match self {
             Self::Cni { .. } => "cni",
             Self::Docker { .. } => "docker",
@@ -48,6 +48,14 @@ impl Attachment {
         match self {
             Self::Cni { network, .. } => network,
             Self::Docker { pool, .. } => pool,
+        }
+    }
+
+    /// Returns the id that its runtime knows it by: its container's, or its endpoint's.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Cni { container, .. } => container,
+            Self::Docker { endpoint, .. } => endpoint,
         }
     }
 

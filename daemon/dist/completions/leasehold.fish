@@ -28,7 +28,11 @@ complete -c leasehold -n "__fish_leasehold_needs_command" -s h -l help -d 'Print
 complete -c leasehold -n "__fish_leasehold_needs_command" -s V -l version -d 'Print version'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "daemon" -d 'Hold leases until told to stop'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "list" -d 'Show all leases'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "show" -d 'Show one lease\'s whole story: its server and options, what is on its interface, its last events'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "status" -d 'Show how the daemon fares, and what somebody should look at'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "events" -d 'Show what happened to leases: the last 10,000 events'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "renew" -d 'Have leases extended now, each at its turn'
+complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "release" -d 'Give leases back to their servers'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "doctor" -d 'Check this host as an installer would: one line for each thing, and the way out of each fault'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
 complete -c leasehold -n "__fish_leasehold_needs_command" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
@@ -55,15 +59,53 @@ json\t'One object per line'"
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l log -d 'What is logged: a level, or `target=level`, comma-separated' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -l broadcast -d 'Ask DHCP servers to answer by broadcast, unless a network says otherwise'
 complete -c leasehold -n "__fish_leasehold_using_subcommand daemon" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l network -d 'Only leases of this network' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l container -d 'Only those whose container\'s id begins so' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l address -d 'Only those with this address, or in this subnet' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l state -d 'Only those in this state, such as BOUND or KEPT' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l door -d 'Only those of this door' -r -f -a "cni\t''
+docker\t''"
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s o -l output -d 'Show all columns' -r -f -a "few\t'Those that one looks for first'
+wide\t'All'"
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l socket -d 'The daemon\'s socket' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l ranges -d 'Show local ranges instead: the size of each, and what is taken of it'
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s w -l watch -d 'Show it again every second, in place'
 complete -c leasehold -n "__fish_leasehold_using_subcommand list" -l json -d 'Print the daemon\'s answer as JSON'
-complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s h -l help -d 'Print help'
+complete -c leasehold -n "__fish_leasehold_using_subcommand list" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c leasehold -n "__fish_leasehold_using_subcommand show" -l socket -d 'The daemon\'s socket' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand show" -l json -d 'Print the daemon\'s answer as JSON'
+complete -c leasehold -n "__fish_leasehold_using_subcommand show" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c leasehold -n "__fish_leasehold_using_subcommand status" -l socket -d 'The daemon\'s socket' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand status" -l json -d 'Print the daemon\'s answer as JSON'
+complete -c leasehold -n "__fish_leasehold_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l after -d 'Only events after this number' -r
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l socket -d 'The daemon\'s socket' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -s f -l follow -d 'Go on with new events, over restarts of the daemon too'
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -l json -d 'Print one JSON object per line, as the daemon gave it'
 complete -c leasehold -n "__fish_leasehold_using_subcommand events" -s h -l help -d 'Print help'
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l network -d 'Only leases of this network' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l container -d 'Only those whose container\'s id begins so' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l address -d 'Only those with this address, or in this subnet' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l state -d 'Only those in this state, such as BOUND or KEPT' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l door -d 'Only those of this door' -r -f -a "cni\t''
+docker\t''"
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l socket -d 'The daemon\'s socket' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l all -d 'All leases'
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l yes -d 'Do not ask before it is done with all'
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -l json -d 'Print the daemon\'s answer as JSON'
+complete -c leasehold -n "__fish_leasehold_using_subcommand renew" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l network -d 'Only leases of this network' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l container -d 'Only those whose container\'s id begins so' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l address -d 'Only those with this address, or in this subnet' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l state -d 'Only those in this state, such as BOUND or KEPT' -r
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l door -d 'Only those of this door' -r -f -a "cni\t''
+docker\t''"
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l socket -d 'The daemon\'s socket' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l all -d 'All leases'
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l yes -d 'Do not ask before it is done with all'
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l json -d 'Print the daemon\'s answer as JSON'
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -l force -d 'Those too whose containers live: their addresses are taken off their interfaces first'
+complete -c leasehold -n "__fish_leasehold_using_subcommand release" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l socket -d 'The daemon\'s socket' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l state-dir -d 'Where leases are kept over restarts' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand doctor" -l runtime-dir -d 'Where name servers are published' -r -F
@@ -107,14 +149,18 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -l cni-bi
 complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -l root -d 'The root directory of the host, for a container or an image' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -l systemd -d 'Stop the service of systemd and remove it'
 complete -c leasehold -n "__fish_leasehold_using_subcommand uninstall" -s h -l help -d 'Print help'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "daemon" -d 'Hold leases until told to stop'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "list" -d 'Show all leases'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "events" -d 'Show what happened to leases: the last 10,000 events'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "doctor" -d 'Check this host as an installer would: one line for each thing, and the way out of each fault'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "exporter" -d 'Serve metrics for Prometheus, and a page to look at, over TCP; needs no privilege'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "probe" -d 'Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "install" -d 'Put the plugin where this host\'s runtimes look for it'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "uninstall" -d 'Take the plugin out again, and put back what it replaced'
-complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list events doctor capture log exporter probe install uninstall help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "daemon" -d 'Hold leases until told to stop'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "list" -d 'Show all leases'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "show" -d 'Show one lease\'s whole story: its server and options, what is on its interface, its last events'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "status" -d 'Show how the daemon fares, and what somebody should look at'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "events" -d 'Show what happened to leases: the last 10,000 events'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "renew" -d 'Have leases extended now, each at its turn'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "release" -d 'Give leases back to their servers'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "doctor" -d 'Check this host as an installer would: one line for each thing, and the way out of each fault'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "capture" -d 'Write the DHCP and ARP frames of leases to a file that Wireshark opens, from now until stopped'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "log" -d 'Show what the daemon logs, or change it for a while'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "exporter" -d 'Serve metrics for Prometheus, and a page to look at, over TCP; needs no privilege'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "probe" -d 'Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "install" -d 'Put the plugin where this host\'s runtimes look for it'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "uninstall" -d 'Take the plugin out again, and put back what it replaced'
+complete -c leasehold -n "__fish_leasehold_using_subcommand help; and not __fish_seen_subcommand_from daemon list show status events renew release doctor capture log exporter probe install uninstall help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+use ipnet::IpNet;
 use leasehold_api::MAX_ADD_TIMEOUT;
+use leasehold_api::control::{self, Which};
 use leasehold_core::wire::Mac;
 
 use crate::log::LogFormat;
@@ -26,8 +28,26 @@ pub(crate) enum Command {
     Daemon(DaemonArgs),
     /// Show all leases
     List(ListArgs),
+    /// Show one lease's whole story: its server and options, what is on its interface, its last events
+    ///
+    /// Exit codes: 0 if it is shown, 4 if there is no such lease or the name fits several, 1 if the daemon could not be asked.
+    Show(ShowArgs),
+    /// Show how the daemon fares, and what somebody should look at
+    ///
+    /// Exit codes: 0 if nothing wants attention, 1 if something does, or the daemon could not be asked.
+    Status(StatusArgs),
     /// Show what happened to leases: the last 10,000 events
     Events(EventsArgs),
+    /// Have leases extended now, each at its turn
+    ///
+    /// Exit codes: 0 if each was extended, 3 if one was not, 4 if there is no such lease or the name fits several, 1 if the daemon
+    /// could not be asked.
+    Renew(OrderArgs),
+    /// Give leases back to their servers
+    ///
+    /// Exit codes: 0 if each is on its way back, 3 if one is not, 4 if there is no such lease or the name fits several, 1 if the
+    /// daemon could not be asked.
+    Release(ReleaseArgs),
     /// Check this host as an installer would: one line for each thing, and the way out of each fault
     ///
     /// Exit codes: 0 if all is well, 3 if there are warnings, 4 if there is a failure, 1 if nothing can be printed.
@@ -113,12 +133,121 @@ pub(crate) struct DaemonArgs {
     pub(crate) log: String,
 }
 
+/// Which columns are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Columns {
+    /// Those that one looks for first
+    Few,
+    /// All
+    Wide,
+}
+
 /// How leases are shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     /// Show local ranges instead: the size of each, and what is taken of it
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["WhichArgs", "output"])]
     pub(crate) ranges: bool,
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// Show all columns
+    #[arg(long, short, value_name = "FORM", default_value = "few", hide_default_value = true)]
+    pub(crate) output: Columns,
+    /// Show it again every second, in place
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) watch: bool,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The daemon's socket
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    pub(crate) socket: PathBuf,
+}
+
+/// Which leases are meant.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WhichArgs {
+    /// Only leases of this network
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
+    /// Only those whose container's id begins so
+    #[arg(long, value_name = "ID")]
+    pub(crate) container: Option<String>,
+    /// Only those with this address, or in this subnet
+    #[arg(long, value_name = "ADDRESS", value_parser = net)]
+    pub(crate) address: Option<IpNet>,
+    /// Only those in this state, such as BOUND or KEPT
+    #[arg(long, value_name = "STATE")]
+    pub(crate) state: Option<String>,
+    /// Only those of this door
+    #[arg(long, value_name = "DOOR", value_parser = ["cni", "docker"])]
+    pub(crate) door: Option<String>,
+}
+
+impl WhichArgs {
+    /// Returns the same as the daemon is asked.
+    pub(crate) fn which(&self) -> Which {
+        let Self { network, container, address, state, door } = self;
+        Which {
+            name: None,
+            network: network.clone(),
+            container: container.clone(),
+            address: *address,
+            state: state.clone(),
+            door: door.clone(),
+        }
+    }
+}
+
+/// Which leases something is done with.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OrderArgs {
+    /// What the lease is called by: its attachment, address, pod or host name, or the beginning of its container's id
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: WhichArgs,
+    /// All leases
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+    /// Do not ask before it is done with all
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The daemon's socket
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    pub(crate) socket: PathBuf,
+}
+
+/// Which leases are given back.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReleaseArgs {
+    #[command(flatten)]
+    pub(crate) order: OrderArgs,
+    /// Those too whose containers live: their addresses are taken off their interfaces first
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Which lease is shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    /// What the lease is called by: its attachment, address, pod or host name, or the beginning of its container's id
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Print the daemon's answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The daemon's socket
+    #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
+    pub(crate) socket: PathBuf,
+}
+
+/// How the daemon's status is shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
     /// Print the daemon's answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -311,6 +440,11 @@ pub(crate) struct UninstallArgs {
 /// Reads a directory, which may be empty: clap's own parser refuses an empty path.
 fn directory(text: &str) -> Result<PathBuf, Infallible> {
     Ok(PathBuf::from(text))
+}
+
+/// Reads an address or a subnet.
+fn net(text: &str) -> Result<IpNet, &'static str> {
+    control::net(text).ok_or("not an address or a subnet")
 }
 
 /// Reads a span of time, a second at least.

@@ -70,6 +70,11 @@ pub(crate) fn send(socket: &Path, method: &str, url: &str, body: &str) -> Result
     request(socket, (method, url), body, PATIENCE)
 }
 
+/// Has the daemon do something that may take as long as `patience`, and returns the body of its answer.
+pub(crate) fn post_within(socket: &Path, url: &str, patience: Duration) -> Result<Vec<u8>, ClientError> {
+    request(socket, ("POST", url), "", patience)
+}
+
 fn request(socket: &Path, what: (&str, &str), body: &str, patience: Duration) -> Result<Vec<u8>, ClientError> {
     let failed = |source: io::Error| match source.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => ClientError::NoDaemon(socket.to_owned()),

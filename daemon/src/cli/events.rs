@@ -89,7 +89,7 @@ fn print(events: &[Value], json: bool, out: &mut dyn Write) -> Result<(), Events
 }
 
 /// Returns an event as one line: time, attachment, kind, address, server, cause, and how often it happened.
-fn line(event: &Event) -> String {
+pub(super) fn line(event: &Event) -> String {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let address = or_dash(event.address.map(|address| address.to_string()));
     let server = or_dash(event.server.map(|server| server.to_string()));

@@ -1,14 +1,22 @@
-//! `leasehold list`: all bindings, as a table or as JSON.
+//! `leasehold list`: leases, as a table or as JSON, once or again and again.
 
+mod table;
+
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
+use std::thread;
+use std::time::Duration;
 
-use leasehold_api::control::{BINDINGS, Binding, Bindings, Identity, NotAdopted, Pool, RANGES, Ranges, Source};
-use leasehold_core::identity::ClientId;
+use leasehold_api::control::{BINDINGS, Binding, Bindings, NotAdopted, Pool, RANGES, Ranges, Which};
 
-use super::args::ListArgs;
+use super::args::{Columns, ListArgs};
 use super::client::{self, ClientError};
-use super::columns::{columns, escaped};
+use super::columns::escaped;
 use super::ranges;
+use super::term::{Term, printable};
+
+/// The pause of `--watch` between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
@@ -19,11 +27,41 @@ pub(crate) enum ListError {
     /// The daemon's answer is not a list of bindings.
     #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
     Unreadable(#[from] serde_json::Error),
+    /// It cannot be printed.
+    #[error("cannot print")]
+    Print(#[from] io::Error),
+}
+
+impl ListError {
+    /// Returns whether the reader has seen enough (`| head`).
+    pub(crate) fn is_end_of_reader(&self) -> bool {
+        matches!(self, Self::Print(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// Prints what the daemon lists; with `--watch` again and again, in place on a terminal, until the reader has seen enough.
+pub(crate) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), ListError> {
+    let term = Term::of_stdout();
+    if !args.watch {
+        return Ok(out.write_all(asked(args, term)?.as_bytes())?);
+    }
+    loop {
+        let text = match asked(args, term) {
+            // It may be restarting.
+            Err(error @ ListError::Client(_)) => format!("{}\n", printable(&error.to_string())),
+            asked => asked?,
+        };
+        out.write_all(term.in_place(&text).as_bytes())?;
+        out.flush()?;
+        thread::sleep(PAUSE);
+    }
 }
 
 /// Asks the daemon and returns the text to print.
-pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
-    let body = client::get(&args.socket, if args.ranges { RANGES } else { BINDINGS })?;
+fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
+    let which = args.which.which();
+    let path = if args.ranges { RANGES.to_owned() } else { format!("{BINDINGS}?{}", which.parameters().join("&")) };
+    let body = client::get(&args.socket, &path)?;
     if args.json {
         // As a value, so that fields known only to a later daemon are shown too.
         let value: serde_json::Value = serde_json::from_slice(&body)?;
@@ -32,15 +70,17 @@ pub(crate) fn list(args: &ListArgs) -> Result<String, ListError> {
     if args.ranges {
         return Ok(ranges::table(&serde_json::from_slice::<Ranges>(&body)?.ranges));
     }
-    let given: Ranges = serde_json::from_slice(&client::get(&args.socket, RANGES)?)?;
     let Bindings { bindings, pools, not_adopted, strangers, refused: _ } = serde_json::from_slice(&body)?;
+    let table = match args.output {
+        Columns::Few => table::few(&bindings, term.width()),
+        Columns::Wide => table::wide(&bindings),
+    };
     let notes = held_up(&bindings) + &pathless(&bindings) + &misbelieved(&bindings);
-    Ok(table(&bindings)
-        + &below("From local ranges:", ranges::lines(&given.ranges))
-        + &notes
-        + &reserved(&pools)
-        + &unadopted(&not_adopted)
-        + &left_over(&strangers))
+    let others = match which == Which::default() {
+        true => reserved(&pools) + &unadopted(&not_adopted) + &left_over(&strangers),
+        false => String::new(),
+    };
+    Ok(table + &notes + &others)
 }
 
 /// Returns a heading with these lines, for below the table; empty if there are none.
@@ -109,66 +149,9 @@ fn left_over(strangers: &[String]) -> String {
     below(LEFT_OVER, strangers.iter().map(|link| format!("ip link delete {}", escaped(link))))
 }
 
-const HEAD: [&str; 11] =
-    ["ATTACHMENT", "LAN", "CLIENT ID", "CHADDR", "ADDRESS", "STATE", "SERVER", "T1", "T2", "EXPIRES", "LINK"];
-
-/// Lays the bindings out in columns, two spaces apart. The three times are seconds from now.
-fn table(bindings: &[Binding]) -> String {
-    let mut rows = vec![HEAD.map(str::to_owned)];
-    rows.extend(bindings.iter().map(row));
-    columns(&rows)
-}
-
-fn row(binding: &Binding) -> [String; HEAD.len()] {
-    let seconds = |seconds: Option<u64>| match (seconds, binding.address) {
-        (Some(seconds), _) => seconds.to_string(),
-        (None, Some(_)) => "never".to_owned(),
-        (None, None) => "-".to_owned(),
-    };
-    let of_identity = |what: fn(&Identity) -> String| or_none(binding.identity.as_ref().map(what));
-    let cells = [
-        binding.attachment.to_string(),
-        of_identity(|identity| identity.lan.to_string()),
-        of_identity(|identity| readable(&identity.client_id)),
-        of_identity(|identity| identity.chaddr.clone()),
-        addresses(binding),
-        match binding.seconds_to_release {
-            Some(seconds) => format!("{} for {seconds} s", binding.state),
-            None => binding.state.clone(),
-        },
-        or_none(match (binding.server, binding.source) {
-            (Some(server), _) => Some(server.to_string()),
-            (None, Some(Source::Range)) => Some("range".to_owned()),
-            (None, Some(Source::Server) | None) => None,
-        }),
-        seconds(binding.seconds_to_t1),
-        seconds(binding.seconds_to_t2),
-        seconds(binding.seconds_to_expiry),
-        or_none(binding.link.as_ref().map(ToString::to_string)),
-    ];
-    // Names come from callers and packets: none may move a terminal's cursor.
-    cells.map(|cell| cell.escape_debug().to_string())
-}
-
-/// Returns all addresses of a lease.
-fn addresses(binding: &Binding) -> String {
-    let all: Vec<_> = binding.address.iter().chain(&binding.more_addresses).map(ToString::to_string).collect();
-    or_none((!all.is_empty()).then(|| all.join(" ")))
-}
-
-/// Returns what stands in a cell.
-fn or_none(what: Option<String>) -> String {
-    what.unwrap_or_else(|| "-".to_owned())
-}
-
-/// Shows a client identifier as the daemon's messages do.
-fn readable(hex: &str) -> String {
-    ClientId::try_from(hex.to_owned()).map_or_else(|_| hex.to_owned(), |id| id.readable())
-}
-
 #[cfg(test)]
 mod tests {
-    use leasehold_api::control::{Attachment, Lan, Link};
+    use leasehold_api::control::{Attachment, Identity, Lan, Link, Source};
 
     use super::*;
 
@@ -181,6 +164,7 @@ mod tests {
         let hex: String = format!("\0{container}/lan/eth0").bytes().map(|b| format!("{b:02x}")).collect();
         Binding {
             attachment: attachment("lan", container),
+            name: container.to_owned(),
             identity: Some(Identity {
                 lan: Lan::Link { parent: "eno1".to_owned(), vlan: 20 },
                 client_id: hex,
@@ -191,6 +175,7 @@ mod tests {
             state: "BOUND".to_owned(),
             source: Some(Source::Server),
             server: Some("10.0.0.1".parse().unwrap()),
+            answered_in_ms: Some(1.5),
             seconds_to_t1: Some(1_795),
             seconds_to_t2: Some(3_145),
             seconds_to_expiry: Some(3_595),
@@ -233,21 +218,32 @@ mod tests {
             ..binding("c4")
         };
         let kept = Binding { state: "KEPT".to_owned(), seconds_to_release: Some(42), ..binding("c5") };
-        let table = table(&[binding("c1"), acquiring, for_ever, releasing, kept]);
-        let golden = include_str!("list.golden");
-        assert_eq!(table, golden, "\n{table}");
+        let bindings = [binding("c1"), acquiring, for_ever, releasing, kept];
+        let (few, wide) = (table::few(&bindings, 80), table::wide(&bindings));
+        assert_eq!(few, include_str!("list/few.golden"), "\n{few}");
+        assert_eq!(wide, include_str!("list/wide.golden"), "\n{wide}");
     }
 
     #[test]
     fn an_empty_table_is_its_head() {
-        assert_eq!(table(&[]).trim_end(), HEAD.join("  "));
+        assert_eq!(table::few(&[], 80), "NAME  ATTACHMENT  ADDRESS  STATE  LEFT\n");
+        assert!(table::wide(&[]).starts_with("ATTACHMENT  NAME  LAN  "));
     }
 
     #[test]
     fn names_cannot_move_the_cursor() {
         let mut odd = binding("c1");
         odd.attachment = attachment("\u{1b}[2Jlan", "c1");
-        assert!(!table(&[odd]).contains('\u{1b}'));
+        assert!(!table::few(&[odd.clone()], 80).contains('\u{1b}') && !table::wide(&[odd]).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_table_is_cut_to_the_reader_where_names_are_long() {
+        let mut long = binding(&"c0ffee".repeat(11));
+        long.attachment = attachment("a-network-with-a-long-name", &"c0ffee".repeat(11));
+        let table = table::few(&[long, binding("c1")], 80);
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        assert!(table.contains("…") && table.contains("10.0.0.23/24  BOUND  59m55s"), "{table}");
     }
 
     #[test]
@@ -320,20 +316,5 @@ mod tests {
             "\nMade for Docker by another leasehold, or by one whose store is lost. If no other runs on this host, delete them:\nip link delete lh0123\n\
              ip link delete lh\\u{1b}[2J\n"
         );
-    }
-
-    #[test]
-    fn client_identifiers_are_text_only_where_they_are() {
-        let table = [
-            ("0063312f6c616e", "00:c1/lan"),
-            ("01020000000001", "01020000000001"),
-            ("00631b", "00631b"),
-            ("00", "00"),
-            ("", ""),
-            ("0063é", "0063é"),
-        ];
-        for (hex, shown) in table {
-            assert_eq!(readable(hex), shown);
-        }
     }
 }

@@ -11,10 +11,13 @@ mod install;
 mod list;
 mod log;
 mod networks;
+mod order;
 mod probe;
 mod ranges;
 #[cfg(test)]
 mod shipped;
+mod show;
+mod status;
 mod term;
 mod unit;
 
@@ -26,5 +29,9 @@ pub(crate) use exporter::exporter;
 pub(crate) use install::{install, uninstall};
 pub(crate) use list::list;
 pub(crate) use log::log;
+pub(crate) use order::{OrderError, Verdict, release, renew};
 pub(crate) use probe::probe;
+pub(crate) use show::show;
+pub(crate) use status::status;
+
 pub(crate) use unit::with_unit;

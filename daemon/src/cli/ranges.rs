@@ -1,27 +1,10 @@
 //! Local ranges as `leasehold list` shows them.
 
-use std::collections::BTreeMap;
-
 use leasehold_api::control::{Range, Taken};
 
 use super::columns::{columns, escaped};
 
 const HEAD: [&str; 6] = ["NETWORK", "LAN", "SET", "RANGE", "SIZE", "TAKEN"];
-
-/// Returns a line for each attachment that has addresses: which, and of which ranges.
-pub(super) fn lines(ranges: &[Range]) -> impl Iterator<Item = String> {
-    let mut of: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for range in ranges {
-        // Its own network shows it.
-        let own =
-            range.taken.iter().filter(|taken| taken.attachment.to_string().starts_with(&format!("{}/", range.network)));
-        for Taken { address, attachment, .. } in own {
-            let given = format!("{address} of {}-{}", range.first, range.last);
-            of.entry(attachment.to_string()).or_default().push(given);
-        }
-    }
-    of.into_iter().map(|(attachment, given)| escaped(&format!("{attachment}: {}", given.join(", "))))
-}
 
 /// Lays the ranges out in columns, and then what is taken of each.
 pub(super) fn table(ranges: &[Range]) -> String {
@@ -88,17 +71,6 @@ mod tests {
             ..v4.clone()
         };
         vec![v4, v6]
-    }
-
-    #[test]
-    fn each_attachment_has_a_line_with_its_addresses() {
-        assert_eq!(
-            lines(&ranges()).collect::<Vec<_>>(),
-            [
-                "pods/c1/eth0: 10.0.0.2 of 10.0.0.1-10.0.0.254, fd00::2 of fd00::1-fd00::ffff:ffff:ffff:ffff",
-                "pods/old/eth0: 10.0.0.4 of 10.0.0.1-10.0.0.254",
-            ]
-        );
     }
 
     #[test]

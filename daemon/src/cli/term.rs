@@ -13,6 +13,8 @@ const WIDTH: usize = 80;
 pub(crate) struct Term {
     width: usize,
     colour: bool,
+    /// Whether a text can take the place of the one before.
+    redraws: bool,
 }
 
 /// How a word stands out.
@@ -33,7 +35,20 @@ impl Term {
         let size = is_terminal.then(|| tcgetwinsize(stdout()).ok()).flatten();
         let width = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= WIDTH / 2);
         let colour = is_terminal && env::var_os("NO_COLOR").is_none_or(|said| said.is_empty());
-        Self { width: width.unwrap_or(WIDTH), colour }
+        Self { width: width.unwrap_or(WIDTH), colour, redraws: is_terminal }
+    }
+
+    /// Returns how many columns the reader shows.
+    pub(crate) fn width(self) -> usize {
+        self.width
+    }
+
+    /// Returns a text that takes the place of the one before it on a terminal (ECMA-48: CUP, EL, ED).
+    pub(crate) fn in_place(self, text: &str) -> String {
+        match self.redraws {
+            true => format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\r\n")),
+            false => text.to_owned() + "\n",
+        }
     }
 
     /// Returns a text as it should stand out.
@@ -69,7 +84,17 @@ impl Term {
     }
 
     #[cfg(test)]
-    pub(crate) const PLAIN: Self = Self { width: WIDTH, colour: false };
+    pub(crate) const PLAIN: Self = Self { width: WIDTH, colour: false, redraws: false };
+}
+
+/// Returns a time as a person reads it: its two largest units.
+pub(crate) fn brief(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
 }
 
 /// Returns a text from outside with everything escaped that a terminal would obey.
@@ -90,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_text_is_wrapped_behind_its_head() {
-        let narrow = Term { width: 12, colour: false };
+        let narrow = Term { width: 12, ..Term::PLAIN };
         assert_eq!(
             narrow.wrapped("- ", "one two three fourteenletters five"),
             "- one two\n  three\n  fourteenletters\n  five\n"
@@ -100,8 +125,23 @@ mod tests {
     }
 
     #[test]
+    fn a_text_takes_the_place_of_the_one_before_on_a_terminal() {
+        let terminal = Term { redraws: true, ..Term::PLAIN };
+        assert_eq!(terminal.in_place("a\nb\n"), "\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J");
+        assert_eq!(Term::PLAIN.in_place("a\n"), "a\n\n");
+    }
+
+    #[test]
+    fn a_time_has_its_two_largest_units() {
+        let table = [(0, "0s"), (59, "59s"), (60, "1m0s"), (3_599, "59m59s"), (3_600, "1h0m"), (86_399, "23h59m")];
+        for (seconds, text) in table.into_iter().chain([(90_000, "1d1h"), (u64::from(u32::MAX), "49710d6h")]) {
+            assert_eq!(brief(seconds), text);
+        }
+    }
+
+    #[test]
     fn colours_are_for_those_who_show_them() {
-        let colourful = Term { width: 80, colour: true };
+        let colourful = Term { colour: true, ..Term::PLAIN };
         assert_eq!(colourful.paint(Paint::Warn, "x"), "\x1b[33mx\x1b[0m");
         assert_eq!(Term::PLAIN.paint(Paint::Warn, "x"), "x");
     }

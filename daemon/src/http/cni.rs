@@ -182,6 +182,8 @@ impl Form {
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => Ok(String::new()),
             Answer::Failed(failure) => Err(self.error(code(failure), message(failure))),
             Answer::Bindings { .. }
+            | Answer::Obeyed(_)
+            | Answer::Shown(_)
             | Answer::Pool { .. }
             | Answer::PoolReleased
             | Answer::Reserved(_)

@@ -59,10 +59,16 @@ fn pool(record: &PoolRecord) -> control::Pool {
     control::Pool { id: record.id.to_string(), gateway: record.gateway, reserved }
 }
 
-fn binding(row: &Row) -> control::Binding {
+/// Writes a short time.
+pub(super) fn milliseconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e3
+}
+
+pub(super) fn binding(row: &Row) -> control::Binding {
     let seconds = |left: Option<Duration>| left.map(|left| left.as_secs());
     control::Binding {
         attachment: attachment(&row.attachment),
+        name: row.name(),
         identity: row.identity.as_ref().map(identity),
         address: row.tenure.as_ref().map(Tenure::net),
         more_addresses: row
@@ -74,6 +80,7 @@ fn binding(row: &Row) -> control::Binding {
         state: row.state.as_str().to_owned(),
         source: row.tenure.as_ref().map(|tenure| source(tenure.by)),
         server: row.tenure.as_ref().and_then(|tenure| tenure.by.server()),
+        answered_in_ms: row.answered_in.map(milliseconds),
         seconds_to_t1: seconds(row.extended),
         seconds_to_t2: seconds(row.rebound),
         seconds_to_expiry: seconds(row.ends),
@@ -111,7 +118,7 @@ fn identity(identity: &Identity) -> control::Identity {
     control::Identity { lan, client_id: identity.client_id.to_string(), chaddr: identity.chaddr.to_string() }
 }
 
-fn lan(lan: &Lan) -> control::Lan {
+pub(super) fn lan(lan: &Lan) -> control::Lan {
     match lan.clone() {
         Lan::Link { parent, vlan } => control::Lan::Link { parent, vlan },
         Lan::Network(network) => control::Lan::Network { network },

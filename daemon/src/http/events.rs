@@ -84,7 +84,8 @@ fn events(read: &Read) -> control::Events {
     control::Events { events: read.events.iter().map(event).collect(), next_after: read.next_after }
 }
 
-fn event(Numbered { number, event }: &Numbered) -> control::Event {
+/// Writes an event.
+pub(super) fn event(Numbered { number, event }: &Numbered) -> control::Event {
     control::Event {
         number: *number,
         time: rfc3339(event.wall),
@@ -99,7 +100,7 @@ fn event(Numbered { number, event }: &Numbered) -> control::Event {
 }
 
 /// Writes a wall time as RFC 3339 in UTC, to the millisecond.
-fn rfc3339(time: WallTime) -> String {
+pub(super) fn rfc3339(time: WallTime) -> String {
     let (seconds, millis) = (time.since_epoch().as_secs(), time.since_epoch().subsec_millis());
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);

@@ -2,9 +2,10 @@
 //!
 //! Holds no rule and no lease state: [`cni`] (with [`add`], [`ranges`], [`named`], [`names`], [`args`], [`client_id`],
 //! [`resolv_conf`], [`refusal`] and [`result`]), [`docker`] and [`control`] are pure conversions between the wire
-//! (`leasehold-api`) and the core, [`events`] reads the journal, [`logging`] changes what is logged, [`capture`] gives frames,
-//! [`monitor`] answers those who watch the daemon, [`server`] is hyper, [`spool`] takes up what shims left while no daemon
-//! answered.
+//! (`leasehold-api`) and the core, [`events`] reads the journal, [`order`] reads an operator's orders, [`show`] and [`status`]
+//! tell of one lease and of the daemon, [`logging`] changes what is logged, [`capture`] gives frames, [`monitor`] answers those
+//! who watch the daemon, [`server`] is hyper ([`caller`]: one connection, [`operator`]: what an operator asks), [`spool`] takes up what shims
+//! left while no daemon answered.
 //!
 //! # For the driver
 //! One channel carries everything, so one `recv` in the driver's loop hears every caller:
@@ -26,6 +27,7 @@
 
 mod add;
 mod args;
+mod caller;
 mod capture;
 mod client_id;
 mod cni;
@@ -36,12 +38,18 @@ mod logging;
 mod monitor;
 mod named;
 mod names;
+#[cfg(test)]
+mod openapi;
+mod operator;
+mod order;
 mod ranges;
 mod refusal;
 mod resolv_conf;
 mod result;
 mod server;
+mod show;
 mod spool;
+mod status;
 #[cfg(test)]
 mod tests;
 

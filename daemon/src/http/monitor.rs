@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::Event;
 use super::refusal::{OTHER_ANSWER, STOPPING};
 use crate::fresh::Fresh;
-use crate::metrics;
+use crate::metrics::{self, Snapshot};
 
 /// How long the loop may take for a turn before it counts as stuck. One takes some milliseconds.
 const TURN: Duration = Duration::from_secs(5);
@@ -31,9 +31,14 @@ pub(super) struct Said {
 
 /// Returns all metrics as text; `None` if the daemon stops.
 pub(super) async fn metrics(events: &mpsc::UnboundedSender<Event>) -> Option<String> {
+    snapshot(events).await.map(metrics::write)
+}
+
+/// Returns all numbers; `None` if the daemon stops.
+pub(super) async fn snapshot(events: &mpsc::UnboundedSender<Event>) -> Option<Snapshot> {
     let (to, snapshot) = oneshot::channel();
     events.send(Event::Measured(to)).ok()?;
-    Some(metrics::write(*snapshot.await.ok()?))
+    Some(*snapshot.await.ok()?)
 }
 
 /// Returns whether the loop turns, and nothing else. A daemon that holds leases in memory because the disk is full must not be

@@ -18,19 +18,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use leasehold_api::cni::{Code, Error};
 use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
-use leasehold_core::effect::{Answer, Call, NetworkAnswer, RangeAnswer, RangeCall, RequestId};
+use leasehold_core::effect::{Answer, Call, NetworkAnswer, RangeCall};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, TryAcquireError, mpsc, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::add::Site;
+use super::caller::{Caller, Door, ask, json, sentence, too_many_wait, waits};
 use super::cni::Asked;
 use super::docker::{self, Refused};
 use super::events::Question;
-use super::refusal::{OTHER_ANSWER, STOPPING, undecodable};
-use super::{Doors, Event, Reply, capture, control, logging, monitor};
+use super::refusal::{STOPPING, undecodable};
+use super::{Doors, capture, logging, monitor, operator, order};
 use crate::listen::Protocol;
 use crate::{metrics, net};
 
@@ -145,21 +146,6 @@ fn waiting(
     })
 }
 
-/// What is known about a listener.
-#[derive(Clone)]
-struct Door {
-    doors: Doors,
-    protocol: Protocol,
-    socket: Arc<Path>,
-}
-
-/// What is known about a connection before it speaks.
-#[derive(Clone)]
-struct Caller {
-    door: Door,
-    place: Arc<OwnedSemaphorePermit>,
-}
-
 /// Serves a connection as its protocol has it.
 async fn connection(stream: UnixStream, caller: Caller, stopping: watch::Receiver<()>) {
     match caller.door.protocol {
@@ -264,7 +250,7 @@ async fn understand_docker(
     caller: &Caller,
     read: impl Fn(&docker::Host<'_>) -> Result<docker::Asked, Refused> + Send + 'static,
 ) -> Result<docker::Asked, Refused> {
-    let site = caller.door.doors.site;
+    let site = caller.doors().site;
     let number = RandomState::new().build_hasher().finish();
     if let Some(understood) = read_blind(&read, (site, ipvlan), number) {
         return understood;
@@ -291,23 +277,28 @@ pub(super) fn read_blind(
 }
 
 async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
+    let query = request.uri().query().unwrap_or_default();
     match (request.method(), request.uri().path()) {
         (&Method::POST, wire::PATH) => respond_cni(request.into_body(), caller).await,
-        (&Method::GET, wire_control::BINDINGS) => respond_bindings(caller).await,
-        (&Method::GET, wire_control::RANGES) => respond_ranges(caller).await,
-        (&Method::GET, wire_control::EVENTS) => respond_events(request.uri().query().unwrap_or_default(), caller).await,
-        (&Method::GET | &Method::PUT | &Method::DELETE, wire_control::LOG) => respond_log(request, caller).await,
-        (&Method::GET, wire_control::CAPTURE) => {
-            respond_capture(request.uri().query().unwrap_or_default(), caller).await
+        (&Method::GET, wire_control::BINDINGS) => operator::bindings(query, caller).await,
+        (&Method::GET, wire_control::SHOW) => operator::show(query, caller).await,
+        (&Method::GET, wire_control::STATUS) => operator::status(caller).await,
+        (&Method::GET, wire_control::RANGES) => operator::ranges(caller).await,
+        (&Method::POST, wire_control::RENEW) => operator::obey(order::parse(query, order::Kind::Renew), caller).await,
+        (&Method::POST, wire_control::RELEASE) => {
+            operator::obey(order::parse(query, order::Kind::Release), caller).await
         }
-        (&Method::GET, wire_control::METRICS) => caller.door.doors.said.metrics.or(respond_metrics(caller)).await,
+        (&Method::GET, wire_control::EVENTS) => respond_events(query, caller).await,
+        (&Method::GET | &Method::PUT | &Method::DELETE, wire_control::LOG) => respond_log(request, caller).await,
+        (&Method::GET, wire_control::CAPTURE) => respond_capture(query, caller).await,
+        (&Method::GET, wire_control::METRICS) => caller.doors().said.metrics.or(respond_metrics(caller)).await,
         (&Method::GET, wire_control::HEALTH) => {
-            let alive = monitor::is_alive(&caller.door.doors.events).await;
+            let alive = monitor::is_alive(&caller.doors().events).await;
             well(alive.then_some(()).ok_or_else(|| "the loop does not turn".to_owned()))
         }
         (&Method::GET, wire_control::READINESS) => {
             let answer = async { well(monitor::is_ready(ask(Call::Status { parent: None }, caller).await)) };
-            caller.door.doors.said.readiness.or(answer).await
+            caller.doors().said.readiness.or(answer).await
         }
         (&Method::CONNECT, _) => refuse_go_rpc(),
         (method, path) => {
@@ -318,10 +309,10 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
 
 /// Answers one who only reads. However many ask, the leases are listed once a second, and only few wait for events.
 async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
-    let said = &caller.door.doors.said;
+    let said = &caller.doors().said;
     match (request.method(), request.uri().path()) {
-        (&Method::GET, wire_control::BINDINGS) => said.bindings.or(respond_bindings(caller)).await,
-        (&Method::GET, wire_control::RANGES) => said.ranges.or(respond_ranges(caller)).await,
+        (&Method::GET, wire_control::BINDINGS) => said.bindings.or(operator::bindings("", caller)).await,
+        (&Method::GET, wire_control::RANGES) => said.ranges.or(operator::ranges(caller)).await,
         (
             &Method::GET,
             wire_control::EVENTS | wire_control::METRICS | wire_control::HEALTH | wire_control::READINESS,
@@ -362,7 +353,7 @@ async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (Stat
     let understood = serde_json::from_slice(&body)
         .map_err(|e| undecodable("the request (is it from leasehold's dhcp plugin?)", &e))
         .and_then(|request: wire::Request| {
-            let asked = Asked::parse(&request, &caller.door.doors.site)?;
+            let asked = Asked::parse(&request, &caller.doors().site)?;
             Ok(Understood { asked, spooled: spool::path(&caller.door.socket, &request) })
         });
     drop((body, room));
@@ -432,7 +423,7 @@ async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
         forget_spooled(&spooled);
     }
     if let Some((network, directory)) = data_dir {
-        caller.door.doors.looks.before_call(&network, &directory).await;
+        caller.doors().looks.before_call(&network, &directory).await;
     }
     let answer = ask(call, caller).await.ok_or_else(|| form.unanswered())?;
     if answer == Answer::Deleted {
@@ -449,27 +440,8 @@ fn forget_spooled(path: &Path) {
     }
 }
 
-async fn respond_bindings(caller: &Caller) -> Response<Full<Bytes>> {
-    match ask(Call::List, caller).await {
-        Some(Answer::Bindings { rows, pools, not_adopted, strangers, refused }) => {
-            json(StatusCode::OK, to_json(&control::bindings(&rows, &pools, &not_adopted, strangers, refused)))
-        }
-        Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
-        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, OTHER_ANSWER),
-        None => sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING),
-    }
-}
-
-async fn respond_ranges(caller: &Caller) -> Response<Full<Bytes>> {
-    match ask(Call::Ranges(RangeCall::List), caller).await {
-        Some(Answer::Ranges(RangeAnswer::Rows(rows))) => json(StatusCode::OK, to_json(&control::ranges(&rows))),
-        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, OTHER_ANSWER),
-        None => sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING),
-    }
-}
-
 async fn respond_log(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
-    let log = &caller.door.doors.log;
+    let log = &caller.doors().log;
     let changed = match *request.method() {
         Method::PUT => match take_in(request.into_body(), caller).await {
             Ok((body, _room)) => logging::change(log, &body),
@@ -494,7 +466,7 @@ async fn respond_events(query: &str, caller: &Caller) -> Response<Full<Bytes>> {
     };
     let may_be_long = question.waits() || caller.door.protocol == Protocol::Read;
     let Ok(_waits) = may_be_long.then(|| waits(caller)).transpose() else { return too_many_wait() };
-    match question.answer(caller.door.doors.journal.clone()).await {
+    match question.answer(caller.doors().journal.clone()).await {
         Ok(events) => json(StatusCode::OK, to_json(&events)),
         Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
@@ -506,11 +478,11 @@ async fn respond_capture(query: &str, caller: &Caller) -> Response<Full<Bytes>> 
         Err(bad) => return sentence(StatusCode::BAD_REQUEST, &bad.to_string()),
     };
     let Ok(_waits) = question.waits().then(|| waits(caller)).transpose() else { return too_many_wait() };
-    json(StatusCode::OK, to_json(&question.answer(&caller.door.doors.frames).await))
+    json(StatusCode::OK, to_json(&question.answer(&caller.doors().frames).await))
 }
 
 async fn respond_metrics(caller: &Caller) -> Response<Full<Bytes>> {
-    let Some(text) = monitor::metrics(&caller.door.doors.events).await else {
+    let Some(text) = monitor::metrics(&caller.doors().events).await else {
         return sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING);
     };
     let mut response = json(StatusCode::OK, text);
@@ -523,42 +495,6 @@ fn well(result: Result<(), String>) -> Response<Full<Bytes>> {
     match result {
         Ok(()) => json(StatusCode::OK, "{}".to_owned()),
         Err(why) => sentence(StatusCode::SERVICE_UNAVAILABLE, &why),
-    }
-}
-
-/// Takes one of the places for those who wait for news: they must not take the last place from an ADD.
-fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-    caller.door.doors.share(caller.door.protocol).waiting.try_acquire()
-}
-
-fn too_many_wait() -> Response<Full<Bytes>> {
-    sentence(StatusCode::SERVICE_UNAVAILABLE, "too many wait for news: try again later")
-}
-
-/// Asks the driver; `None` if it stops instead of answering. If dropped before that, tells the driver.
-async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
-    let id = caller.door.doors.mint();
-    let (answer, waiting) = oneshot::channel();
-    let reply = Reply { answer, protocol: caller.door.protocol, _place: caller.place.clone() };
-    caller.door.doors.events.send(Event::Asked { id, call, reply }).ok()?;
-    let mut hang_up = HangUp { id, events: Some(&caller.door.doors.events) };
-    let answer = waiting.await;
-    hang_up.events = None;
-    answer.ok()
-}
-
-/// Reports on drop that the caller hung up, unless disarmed.
-struct HangUp<'a> {
-    id: RequestId,
-    events: Option<&'a mpsc::UnboundedSender<Event>>,
-}
-
-impl Drop for HangUp<'_> {
-    fn drop(&mut self) {
-        if let Some(events) = self.events {
-            // Without a driver nobody needs to know.
-            let _ = events.send(Event::HungUp(self.id));
-        }
     }
 }
 
@@ -580,16 +516,5 @@ fn status(code: Code) -> StatusCode {
 fn refuse_go_rpc() -> Response<Full<Bytes>> {
     let mut response = sentence(StatusCode::NOT_IMPLEMENTED, GO_RPC);
     response.extensions_mut().insert(const { ReasonPhrase::from_static(GO_RPC.as_bytes()) });
-    response
-}
-
-fn sentence(status: StatusCode, error: &str) -> Response<Full<Bytes>> {
-    json(status, serde_json::json!({ "error": error }).to_string())
-}
-
-fn json(status: StatusCode, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

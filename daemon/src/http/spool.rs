@@ -163,8 +163,11 @@ fn read(path: &Path) -> Result<Call, Unreadable> {
         | Call::Check { .. }
         | Call::Collect { .. }
         | Call::Status { .. }
-        | Call::List => Err(Unreadable::NotADel),
-        Call::Pool(_) | Call::Network(_) => Err(Unreadable::NotADel),
+        | Call::List
+        | Call::Show(_)
+        | Call::Order(_)
+        | Call::Pool(_)
+        | Call::Network(_) => Err(Unreadable::NotADel),
     }
 }
 

@@ -10,7 +10,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::reload::Handle;
 
-use super::{LogError, parse};
+use super::{LogError, Recent, parse};
 
 /// The filter of a running log. It goes back to what it was at the start.
 #[derive(Clone)]
@@ -18,20 +18,26 @@ pub(crate) struct Filter(Arc<Inner>);
 
 struct Inner {
     handle: Handle<Targets, Registry>,
+    recent: Recent,
     at_start: String,
     /// What is logged in its place, and until when.
     meanwhile: Mutex<Option<(String, Instant)>>,
 }
 
 impl Filter {
-    pub(super) fn new(at_start: &str, handle: Handle<Targets, Registry>) -> Self {
-        Self(Arc::new(Inner { handle, at_start: at_start.to_owned(), meanwhile: Mutex::default() }))
+    pub(super) fn new(at_start: &str, handle: Handle<Targets, Registry>, recent: Recent) -> Self {
+        Self(Arc::new(Inner { handle, recent, at_start: at_start.to_owned(), meanwhile: Mutex::default() }))
     }
 
     /// Returns the filter of a log that is not there.
     #[cfg(test)]
     pub(crate) fn of_nothing() -> Self {
-        Self::new("info", tracing_subscriber::reload::Layer::new(Targets::new()).1)
+        Self::new("info", tracing_subscriber::reload::Layer::new(Targets::new()).1, Recent::default())
+    }
+
+    /// Returns the last warnings.
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.0.recent
     }
 
     /// Returns what is logged now, and for how long yet if that ends.
@@ -93,7 +99,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_filter_ends_when_its_time_is_over_and_not_with_the_time_of_one_before() {
         let (targets, handle) = reload::Layer::new(parse("info").unwrap());
-        let filter = Filter::new("info", handle);
+        let filter = Filter::new("info", handle, Recent::default());
         let _log = registry().with(fmt::layer().with_writer(std::io::sink).with_filter(targets)).set_default();
         let debugs = || enabled!(Level::DEBUG);
         assert!(!debugs());

@@ -11,6 +11,7 @@ pub(crate) use self::meter::{Ending, Meter};
 pub(crate) use self::text::{CONTENT_TYPE, write};
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use leasehold_core::counts::Counts;
@@ -38,6 +39,9 @@ pub(crate) struct Snapshot {
     pub(crate) connections: BTreeMap<&'static str, u64>,
     /// Since when the daemon runs.
     pub(crate) since: SystemTime,
+    /// Its sockets, and the file of its store.
+    pub(crate) sockets: Vec<PathBuf>,
+    pub(crate) store: PathBuf,
 }
 
 #[cfg(test)]
@@ -53,6 +57,8 @@ impl Snapshot {
             watched: Watched::default(),
             connections: BTreeMap::new(),
             since: SystemTime::UNIX_EPOCH,
+            sockets: Vec::new(),
+            store: PathBuf::new(),
         }
     }
 }

@@ -141,6 +141,11 @@ enum Unusable {
 }
 
 impl LeaseFile {
+    /// Returns its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Opens or makes the file in `dir`, and reads its records. A new one has what was copied of the one before.
     pub(super) fn open(dir: &Path, socket: &Path) -> Result<(Self, Stored), StoreError> {
         let (path, copy) = (dir.join("leases.redb"), Copied::beside(socket));

@@ -24,7 +24,7 @@ fn a_ready_daemon_answers_and_stops_cleanly() {
         serde_json::json!({"bindings": [], "not_adopted": []})
     );
     let table = home.list(&[]);
-    assert!(text(&table.stdout).starts_with("ATTACHMENT  LAN  CLIENT ID"), "{}", text(&table.stdout));
+    assert!(text(&table.stdout).starts_with("NAME  ATTACHMENT  ADDRESS  STATE  LEFT"), "{}", text(&table.stdout));
 
     daemon.signal(Signal::SIGTERM);
     assert_eq!(home.told().as_deref(), Some("STOPPING=1"));

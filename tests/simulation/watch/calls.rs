@@ -49,6 +49,9 @@ impl Calls {
                 add_of(call).map_or(0, |add| add.timeout.as_micros() as u64) + PATIENCE
             }
             Call::Del { .. } | Call::Check { .. } | Call::Collect { .. } | Call::Status { .. } => PATIENCE,
+            // The turns of a crowd come on top.
+            Call::Order(_) => 2 * PATIENCE,
+            Call::Show(_) => PATIENCE,
             Call::Pool(PoolCall::Request(_) | PoolCall::Reserve { .. } | PoolCall::ReleaseAddress { .. })
             | Call::Network(_) => PATIENCE,
             Call::List | Call::Pool(PoolCall::Release { .. }) | Call::Ranges(_) => SLACK,
@@ -146,6 +149,8 @@ impl Calls {
             | (Call::Collect { .. }, Answer::Collected)
             | (Call::Status { .. }, Answer::Ready)
             | (Call::List, Answer::Bindings { .. })
+            | (Call::Order(_), Answer::Obeyed(_))
+            | (Call::Show(_), Answer::Shown(_))
             | (Call::Pool(PoolCall::Request(_)), Answer::Pool { .. })
             | (Call::Pool(PoolCall::Release { .. }), Answer::PoolReleased)
             | (Call::Pool(PoolCall::Reserve { .. }), Answer::Reserved(_))

@@ -218,7 +218,7 @@ pub(super) fn attachment_of(call: &Call) -> Option<&Attachment> {
         Call::Add(add) => Some(&add.attachment),
         Call::Del { attachment, .. } | Call::Check { attachment, .. } => Some(attachment),
         Call::Collect { .. } | Call::Status { .. } | Call::List | Call::Ranges(_) => None,
-        Call::Pool(_) => None,
+        Call::Show(_) | Call::Order(_) | Call::Pool(_) => None,
         Call::Network(_) => add_of(call).map(|add| &add.attachment),
     }
 }

@@ -14,7 +14,7 @@ use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::kernel::{HOST, Kernel};
 use crate::plan::{CrashPoint, EffectKind, Wires, happens};
-use crate::subject::{Subject, add_of, is_collected, key_of, message_of};
+use crate::subject::{Subject, add_of, is_collected, is_in, key_of, message_of};
 use crate::trace::Brief;
 use crate::watch::Rule;
 
@@ -106,7 +106,17 @@ impl World {
                 let stale: Vec<_> = self.store.durable.values().filter(stale).map(|record| record.link.mac()).collect();
                 return self.causes(stale);
             }
-            Call::Check { .. } | Call::Status { .. } | Call::List => return,
+            Call::Order(order) => {
+                let which = &order.which;
+                let is_meant = |record: &&Record| match (&which.name, &which.network) {
+                    (Some(name), _) => record.attachment.to_string() == *name,
+                    (None, network) => network.as_ref().is_none_or(|network| is_in(&record.attachment, network)),
+                };
+                let meant: Vec<_> =
+                    self.store.durable.values().filter(is_meant).map(|record| record.link.mac()).collect();
+                return self.causes(meant);
+            }
+            Call::Check { .. } | Call::Status { .. } | Call::List | Call::Show(_) => return,
             Call::Pool(PoolCall::ReleaseAddress { address, .. }) => {
                 let told = |record: &&Record| record.told.is_some_and(|told| told.addr() == *address);
                 let told: Vec<_> = self.store.durable.values().filter(told).map(|record| record.link.mac()).collect();
@@ -471,6 +481,8 @@ fn brief_call(call: &Call) -> String {
         Call::Collect { network, keep } => format!("GC of {network}, keeping {keep:?}"),
         Call::Status { .. } => "STATUS".to_owned(),
         Call::List => "LIST".to_owned(),
+        Call::Show(which) => format!("show {which:?}"),
+        Call::Order(order) => format!("{:?} of {:?}", order.verb, order.which),
         Call::Pool(PoolCall::Request(request)) => format!("RequestPool {:?} {}", request.subnet, request.definition),
         Call::Pool(PoolCall::Release { id }) => format!("ReleasePool {id}"),
         Call::Pool(PoolCall::Reserve { pool, address }) => format!("reserve {address:?} in {pool}"),

@@ -50,8 +50,9 @@ impl World {
         let offered = offers.filter(|(to, _)| **to != key).map(|(_, at)| at).max();
         // A try that did not reach its server is made again later.
         let again = |at| self.may_lapse && self.timing.last_start(&(lan, key.clone())).is_none_or(|start| at >= start);
-        let early = offered.is_some_and(|at| self.now < at + OFFERED || again(at));
-        if early && purpose == Purpose::Renew {
+        let offered = offered.is_some_and(|at| self.now < at + OFFERED || again(at));
+        let early = offered || self.now < self.segments[lan].ordered;
+        if offered && purpose == Purpose::Renew {
             self.stats.count("renewed as another was offered the address");
         }
         let asked = (message.xid, message.address(code::SERVER));
@@ -86,7 +87,8 @@ impl World {
             Call::Add(add) => add.attachment == *attachment,
             Call::Del { attachment: deleted, .. } => deleted == attachment,
             Call::Collect { network, .. } => is_in(attachment, network),
-            Call::Check { .. } | Call::Status { .. } | Call::List | Call::Ranges(_) => false,
+            Call::Order(order) => order.which.name == Some(attachment.to_string()),
+            Call::Check { .. } | Call::Status { .. } | Call::List | Call::Show(_) | Call::Ranges(_) => false,
             Call::Pool(PoolCall::ReleaseAddress { address, .. }) => is_told(attachment, *address),
             Call::Pool(PoolCall::Request(_) | PoolCall::Release { .. } | PoolCall::Reserve { .. }) => false,
             Call::Network(_) => concerned.as_ref() == Some(attachment),

@@ -38,6 +38,8 @@ pub(crate) struct Segment {
     pub(super) away: Vec<Micros>,
     /// Until when nobody hears each station.
     pub(super) mute: Vec<Micros>,
+    /// Until when its clients may be heard before T1: an operator has their leases extended.
+    pub(super) ordered: Micros,
     /// The judge.
     pub(crate) judge: Judge,
 }
@@ -105,7 +107,7 @@ impl Segment {
         let [away, mute] = [(); 2].map(|()| vec![0; stations.len()]);
         let vlan = if plan.wires == Some(Wires::Vlan) { VLAN } else { 0 };
         let lan = Lan::Link { parent: format!("eth{lan}"), vlan };
-        Self { lan, stations, rogue: plan.rogue, changed: None, away, mute, judge: Judge::default() }
+        Self { lan, stations, rogue: plan.rogue, changed: None, away, mute, ordered: 0, judge: Judge::default() }
     }
 
     /// Returns the stations except for the rogue.

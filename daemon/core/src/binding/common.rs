@@ -101,6 +101,8 @@ pub(crate) enum Leave {
     Displaced,
     /// Its caller gave its address back, and waits until that is durable.
     Released,
+    /// An operator gave it back, and waits for that as for a DEL. It is not kept for its identity.
+    Ordered,
     /// Another binding takes the identity over. Nothing is written or sent unless that fails.
     Yielded,
 }

@@ -26,7 +26,7 @@ pub(crate) use self::holders::Holders;
 use self::holders::Standing;
 pub(crate) use self::life::Life;
 pub(crate) use self::life::acquire::{Abort, Acquire, Known};
-pub(crate) use self::life::hold::Hold;
+pub(crate) use self::life::hold::{Hold, Standstill};
 pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
 
@@ -157,6 +157,8 @@ impl Binding {
             attachment: (*self.attachment).clone(),
             identity: Some(self.identity.clone()),
             state: self.state(),
+            hostname: self.profile.client.hostname.clone(),
+            answered_in: None,
             told: self.answered,
             tenure,
             extended: until(times.map(|times| times.extended)),
@@ -368,6 +370,21 @@ impl Binding {
             }
             Life::Acquiring(_) | Life::Releasing(_) => {}
         }
+    }
+
+    /// Returns its client, if its life has one.
+    pub(crate) fn client(&self) -> Option<&Client> {
+        self.life.get().client()
+    }
+
+    /// Returns whether it holds a lease, or looks for one again: its container lives, as far as is known.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held_now().is_some()
+    }
+
+    /// Returns what has become of a lease that began at `start` since it was asked for.
+    pub(crate) fn stands_since(&self, start: Instant) -> Standstill {
+        self.held_now().map_or(Standstill::Lost, |hold| Standstill::since(start, &hold.client))
     }
 
     /// Returns whether there is a lease that the store does not have.

@@ -11,6 +11,9 @@ use super::{Client, Line, Loss, Output};
 use crate::time::Instant;
 use crate::wire::Mac;
 
+/// How long a lease that never ends may wait for its turn: longer than any crowd takes.
+const UNHURRIED: Duration = Duration::from_secs(3600);
+
 impl Client {
     /// Returns whether no server has extended, or confirmed, the lease that is held although it was asked.
     pub fn asks_in_vain(&self, now: Instant) -> bool {
@@ -58,9 +61,8 @@ impl Client {
     /// Returns until when a try to extend the lease waits for its turn: at most half of what is left of its phase, so that RENEW
     /// leaves well before T2, and REBIND before the end. `None` if it has its turn, or there is no such try.
     pub fn waits_for_turn(&self, now: Instant) -> Option<Instant> {
-        let (extension, end) = self.state.extending()?;
-        let left = end.filter(|_| !extension.turn)?.saturating_since(now);
-        Some(now + left / 2)
+        let (_, end) = self.state.extending().filter(|(extension, _)| !extension.turn)?;
+        Some(end.map_or(now + UNHURRIED, |end| now + end.saturating_since(now) / 2))
     }
 
     /// Gives a try to extend the lease its turn, at `at`. If no turn comes in time, the waiting tries are spread at random.

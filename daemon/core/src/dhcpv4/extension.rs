@@ -11,6 +11,15 @@ use super::resolve::Resolver;
 use super::timing;
 use crate::time::Instant;
 
+/// Messages that wait for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outstanding {
+    /// When the first was sent.
+    pub(crate) began: Instant,
+    /// How many were sent.
+    pub(crate) sent: u32,
+}
+
 /// The tries to extend one lease, from T1 on.
 #[derive(Clone, Debug)]
 pub(crate) struct Extension {
@@ -76,6 +85,11 @@ impl Extension {
     /// Returns whether a try had its time and no answer.
     pub(super) fn had_no_answer(&self, now: Instant) -> bool {
         self.sent > 1 || self.sent == 1 && !matches!(self.attempt, Attempt::Sent { until, .. } if now < until)
+    }
+
+    /// Returns the REQUESTs that wait for an answer.
+    pub(super) fn outstanding(&self) -> Option<Outstanding> {
+        self.asked.map(|(_, began)| Outstanding { began, sent: self.sent })
     }
 
     /// Returns whether all tries that may be made before T1 have had their time to be answered.

@@ -33,14 +33,15 @@ use ipnet::Ipv4Net;
 pub use self::answer::Refused;
 pub use self::choice::{Miss, Missed};
 use self::extension::Extension;
+pub(crate) use self::extension::Outstanding;
 use self::form::{Fate, Form};
 use self::lease::Lease;
 use self::message::Sender;
 use self::profile::Wanted;
+pub(crate) use self::refuse::RECENT;
 pub use self::state::{Silence, StateName};
 use self::state::{State, Transaction, UsedBy};
 pub use self::tally::Tally;
-use self::tally::UNTRIED;
 use self::timing::{Phase, Timer};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -378,6 +379,11 @@ impl Client {
         self.sender.set_mtu(mtu);
     }
 
+    /// Returns what it has asked for so far, if it waits for an answer.
+    pub(crate) fn outstanding(&self) -> Option<Outstanding> {
+        self.state.outstanding()
+    }
+
     /// Returns the lease that may be used now.
     pub fn lease(&self) -> Option<&Lease> {
         self.state.lease().map(|lease| &**lease)
@@ -407,41 +413,10 @@ impl Client {
         self.sender.flag_helped()
     }
 
-    /// Returns what was tried since the last lease.
-    pub fn tally(&self) -> &Tally {
-        self.tally.as_deref().unwrap_or(&UNTRIED)
-    }
-
-    /// Records that the link did not take a message, and why.
-    pub fn on_unsent(&mut self, cause: String) {
-        let tally = self.count();
-        tally.unsent += 1;
-        tally.last_unsent = Some(cause);
-    }
-
-    /// Begins to count anew. Which servers failed the client is kept as long as that matters.
-    fn begin_tally(&mut self, naks: u32) {
-        let minds = self.minds_failures();
-        let shunned = self.tally.take().filter(|_| minds).map_or_else(Vec::new, |tally| tally.shunned);
-        let is_new = naks == 0 && shunned.is_empty();
-        self.tally = (!is_new).then(|| Box::new(Tally { naks, shunned, ..Tally::default() }));
-    }
-
-    fn count(&mut self) -> &mut Tally {
-        self.tally.get_or_insert_default()
-    }
-
     /// Tells the client that no caller is waiting any more: it may take its time.
     pub fn not_waited_for(&mut self) {
         self.waited_for = false;
         self.forget_failures();
-    }
-
-    fn forget_failures(&mut self) {
-        if !self.minds_failures() {
-            self.tally.iter_mut().for_each(|tally| tally.shunned.clear());
-            self.tally.take_if(|tally| **tally == UNTRIED);
-        }
     }
 
     /// Returns the lease that, as far as is known, a server holds for this client: the one held, or else the last one that a

@@ -13,7 +13,7 @@ use crate::time::Instant;
 use crate::wire::Mac;
 
 /// A lease that its server granted or extended this recently is not extended again.
-const RECENT: Duration = Duration::from_secs(10);
+pub(crate) const RECENT: Duration = Duration::from_secs(10);
 
 impl Client {
     /// Takes no address but this one, until there is a lease.

@@ -69,8 +69,8 @@ impl Desk<'_> {
     }
 
     /// Returns the pools, and the links in the host's namespace that daemons with another store made.
-    pub(crate) fn list(&mut self) -> (Vec<PoolRecord>, Vec<String>) {
-        (self.docker.ipam.pools(), self.strangers())
+    pub(crate) fn list(&mut self, now: Instant) -> (Vec<PoolRecord>, Vec<String>) {
+        (self.docker.ipam.pools(), self.strangers(now))
     }
 
     pub(super) fn write(&mut self, waiter: Waiter, changes: Vec<Change>) -> OpId {

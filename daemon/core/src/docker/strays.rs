@@ -30,6 +30,10 @@ const STRAY: Duration = Duration::from_secs(60);
 /// The longest pause before the links are listed again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// How long a list of the links counts for those who ask: listing leases once a second must not have the kernel list all links
+/// as often.
+const LISTED: Duration = Duration::from_secs(10);
+
 /// What is known of links beside their endpoints.
 #[derive(Debug, Default)]
 pub(super) struct Strays {
@@ -44,6 +48,8 @@ struct Listing {
     under_way: bool,
     /// It is asked for again.
     again: bool,
+    /// When somebody last asked what is left behind.
+    asked: Option<Instant>,
     /// Whose links were heard of since it was asked for: of those it says nothing, for it may be older.
     heard: BTreeSet<LinkOwner>,
     failures: Backoff,
@@ -132,9 +138,13 @@ impl Desk<'_> {
     }
 
     /// Returns the links that daemons with another store left in the host's namespace. Nobody tells when they come or go: they are
-    /// looked for again.
-    pub(super) fn strangers(&mut self) -> Vec<String> {
-        self.list_own_links();
+    /// looked for again, now and then.
+    pub(super) fn strangers(&mut self, now: Instant) -> Vec<String> {
+        let listing = &mut self.docker.strays.listing;
+        if listing.asked.is_none_or(|asked| now >= asked + LISTED) {
+            listing.asked = Some(now);
+            self.list_own_links();
+        }
         self.docker.strays.strangers.clone()
     }
 

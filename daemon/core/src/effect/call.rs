@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::{RangeAnswer, RangeCall};
-use crate::dhcpv4::StateName;
+use super::{Obeyed, Order, RangeAnswer, RangeCall, Row, Shown, Verb, Which};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
 use crate::failure::Failure;
 use crate::grant::Grant;
 use crate::grant::policy::Policy;
-use crate::identity::{Attachment, ClientIdRule, DoorId, Identity, Lan};
+use crate::identity::{Attachment, ClientIdRule, DoorId, Lan};
 use crate::limits::Limits;
-use crate::link::{Link, Place};
+use crate::link::Place;
 use crate::network::{EndpointRecord, NetworkFault, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
 use crate::profile::Profile;
@@ -55,6 +54,10 @@ pub enum Call {
     },
     /// All bindings.
     List,
+    /// The whole story of one lease.
+    Show(Box<Which>),
+    /// An operator has leases extended, or gives them back.
+    Order(Box<Order>),
     /// Something about the pools of Docker's IPAM driver.
     Pool(PoolCall),
     /// Something about a Docker network of our own driver.
@@ -73,6 +76,11 @@ impl Call {
             Self::Collect { .. } => "gc",
             Self::Status { .. } => "status",
             Self::List => "list",
+            Self::Show(_) => "show",
+            Self::Order(order) => match order.verb {
+                Verb::Renew => "renew",
+                Verb::Release { .. } => "release",
+            },
             Self::Pool(call) => call.name(),
             Self::Network(call) => call.name(),
             Self::Ranges(RangeCall::Add(_)) => "add_from_ranges",
@@ -281,6 +289,10 @@ pub enum Answer {
         /// How often input was refused, by cause.
         refused: BTreeMap<&'static str, u64>,
     },
+    /// To `Show`, in order of attachment. If several are meant, their rows alone.
+    Shown(Vec<Shown>),
+    /// To `Order`, in order of attachment: what became of it for each lease that is meant.
+    Obeyed(Vec<Obeyed>),
     /// To `PoolCall::Request`: the pool, durable.
     Pool {
         /// The pool.
@@ -333,55 +345,4 @@ impl From<Result<NetworkAnswer, NetworkFault>> for Answer {
     fn from(result: Result<NetworkAnswer, NetworkFault>) -> Self {
         result.map_or_else(|fault| Self::Failed(Failure::Network(fault)), Self::Network)
     }
-}
-
-/// The state of a binding, as `list` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BindingState {
-    /// It has a lease or looks for one: the state of its client.
-    Client(StateName),
-    /// Its lease is kept in case its container returns.
-    Kept,
-    /// Its lease is on its way back.
-    Releasing,
-}
-
-impl BindingState {
-    /// Returns its name: that of RFC 2131, `KEPT` or `RELEASING`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Client(state) => state.as_str(),
-            Self::Kept => "KEPT",
-            Self::Releasing => "RELEASING",
-        }
-    }
-}
-
-/// One binding as `list` shows it. Durations count from the time of the answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Who holds the lease.
-    pub attachment: Attachment,
-    /// What a server knows it by; `None`: its source asks no server.
-    pub identity: Option<Identity>,
-    /// Its state.
-    pub state: BindingState,
-    /// The address that Docker was told.
-    pub told: Option<Ipv4Net>,
-    /// What it holds; `None` while the first lease is being acquired, or after it was lost.
-    pub tenure: Option<Tenure>,
-    /// Until its grantor is asked to extend it (T1); zero when past, `None` for ever.
-    pub extended: Option<Duration>,
-    /// Until any other may extend it too (T2); zero when past, `None` for ever.
-    pub rebound: Option<Duration>,
-    /// Until it ends; zero when past, `None` for ever.
-    pub ends: Option<Duration>,
-    /// Until a lease that is kept for its container goes back.
-    pub kept: Option<Duration>,
-    /// No path leads any more to the namespace of its interface, which lives.
-    pub pathless: bool,
-    /// What delays the RELEASE of a RELEASING binding, and for how long.
-    pub held_up: Option<(Duration, String)>,
-    /// Where its packets go; `None`: its source needs no interface.
-    pub link: Option<Link>,
 }

@@ -121,6 +121,8 @@ pub(crate) enum Report {
     },
     /// This other binding must extend its lease now: its server has forgotten the lease.
     WantsRenewed(BindingId),
+    /// A lease could not be extended this time, or is lost, for this reason.
+    NotExtended(String),
     /// The lease is durable; the records of these others went with that write.
     Replaced(Vec<BindingId>),
     /// The ADD may hear of its lease. The binding is held.

@@ -124,6 +124,8 @@ impl Registry {
             | Answer::Reserved(_)
             | Answer::Released
             | Answer::Network(_)
+            | Answer::Obeyed(_)
+            | Answer::Shown(_)
             | Answer::Ranges(_) => {}
         }
     }

@@ -27,8 +27,15 @@ impl Registry {
             self.reply(now, add.id, Answer::Failed(Failure::Cancelled(attachment.clone())));
         }
         let Some(slot) = self.slots.get_mut(&attachment) else { return };
-        if let Some(Operation::Deleting(requests, _)) = &mut slot.operation {
-            return requests.push(id);
+        if let Some(Operation::Deleting(requests, holder)) = &mut slot.operation {
+            let holder = *holder;
+            requests.push(id);
+            // An operator's release may still be at the interface, which goes now.
+            return self.with(now, holder, |binding, cx| {
+                if binding.is_held() {
+                    binding.give_back(Leave::Deleted, cx);
+                }
+            });
         }
         slot.waiting.push_front(Waiting { id, asked: Asked::Del, since: now.boot });
         self.cancel_add(now, &attachment, Some(Failure::Cancelled(attachment.clone())));
@@ -77,7 +84,10 @@ impl Registry {
             return self.end(now, attachment);
         };
         self.begin(attachment, Operation::Deleting(vec![id], holder));
-        let collected = matches!(self.jobs.caller(id), Some(Caller::Collection(_)));
+        let collected = match self.jobs.caller(id) {
+            Some(Caller::Operator(_)) => return self.begin_return(now, holder),
+            by => matches!(by, Some(Caller::Collection(_))),
+        };
         self.with(now, holder, |binding, cx| {
             binding.give_back(Leave::Deleted, cx);
             if collected {

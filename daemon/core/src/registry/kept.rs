@@ -45,6 +45,7 @@ impl Registry {
             under_way("links being looked at", self.audit.under_way()),
             under_way("links that could not be looked at", self.audit.failed()),
             under_way("links that went and wait for their DEL", self.orphans.len()),
+            of_bindings("leases whose last answer is kept", self.heard.len()),
             of_bindings("interfaces that are sought", sought),
             of_bindings("interfaces that have not come yet", self.seeking.awaited()),
             under_way("searches for interfaces", self.seeking.under_way()),

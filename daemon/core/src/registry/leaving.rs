@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Registry;
-use crate::binding::{Binding, Leave, Life};
+use crate::binding::{Binding, Leave};
 use crate::effect::{Answer, Failure, RequestId, StoreCause};
 use crate::record::BindingId;
 use crate::time::Now;
@@ -34,7 +34,7 @@ impl Registry {
     /// one there whose address it does not know. A call is answered when the store has it.
     pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
         self.leavings.0.entry(id).or_default().extend(call);
-        let is_inside = |binding: &Binding| matches!(binding.life, Life::Held(_)) && !binding.is_on_host();
+        let is_inside = |binding: &Binding| binding.is_held() && !binding.is_on_host();
         match self.bindings.get(id).is_some_and(is_inside) {
             true => self.with(now, id, |binding, cx| binding.vacate(cx)),
             false => self.give_back(now, id),
@@ -47,7 +47,7 @@ impl Registry {
         if leaves {
             self.give_back(now, id);
         }
-        leaves
+        leaves || self.vacated(now, id)
     }
 
     /// The store has written that a lease is given back, or has refused to, which is tried again.

@@ -13,6 +13,7 @@
 //! * Whoever leases above the registry does so by `port`, and hears what concerns it by a `notice`.
 //! * Doors that say little: `seek` finds the interfaces of which nobody tells, `leaving` gives back what is named by its address, `silent`
 //!   spares the impatient a LAN without an answer.
+//! * Operators: `orders` says which leases are meant, `heard` keeps what servers said last.
 //! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
 //!   `orphans` waits for a DEL, `pacing` gives permits and turns.
 
@@ -22,6 +23,7 @@ mod calls;
 mod check;
 mod clocks;
 mod delete;
+mod heard;
 mod holdings;
 mod index;
 mod jobs;
@@ -29,6 +31,7 @@ mod kept;
 mod leaving;
 mod notice;
 mod operation;
+mod orders;
 mod orphans;
 mod pacing;
 mod past;
@@ -55,6 +58,7 @@ use fastrand::Rng;
 
 use self::add::Spare;
 use self::adopt::Adoptions;
+use self::heard::{Before, Heard};
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
 use self::jobs::Jobs;
@@ -78,7 +82,7 @@ use self::watch::Audit;
 use crate::binding::{Binding, Cx, Life};
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
-use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Why};
+use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Which, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
 use crate::interface::{Interfaces, News};
 use crate::link::LinkCause;
@@ -86,7 +90,7 @@ use crate::outbox::{Outbox, Owner, Report, Task, Waiter};
 use crate::pool::PoolRecord;
 use crate::record::{BindingId, Change};
 use crate::time::{BootId, Instant, Now};
-use crate::wire::frame;
+use crate::wire::frame::{self, Frame};
 
 /// What may differ from one daemon to another.
 #[derive(Clone, Debug)]
@@ -133,6 +137,7 @@ pub(crate) struct Registry {
     conflicts: Lans,
     /// The LANs where a server answered only once the broadcast flag was set.
     flagged: BTreeSet<Lan>,
+    heard: Heard,
     profiles: Profiles,
     ranges: Ranges,
     timers: Timers,
@@ -173,6 +178,7 @@ impl Registry {
             orphans: Orphans::default(),
             conflicts: Lans::default(),
             flagged: BTreeSet::new(),
+            heard: Heard::default(),
             profiles: Profiles::default(),
             ranges: Ranges::default(),
             timers: Timers::default(),
@@ -242,10 +248,9 @@ impl Registry {
         self.unknown += u64::from(is_one);
     }
 
-    /// Returns all bindings, and what else an operator is to know, with what is known of that above.
+    /// Returns all leases, and what else an operator is to know, with what is known of that above.
     pub(crate) fn list(&self, now: Now, pools: Vec<PoolRecord>, strangers: Vec<String>) -> Answer {
-        let mut rows: Vec<_> = self.bindings.iter().map(|binding| binding.row(now.boot)).collect();
-        rows.sort_by(|a, b| a.attachment.cmp(&b.attachment));
+        let rows = self.chosen(now, &Which::default()).into_iter().map(|(_, row)| row).collect();
         let (not_adopted, refused) = (self.adoptions.failures(), self.out.counts.refusals().clone());
         Answer::Bindings { rows, pools, not_adopted, strangers, refused }
     }
@@ -315,7 +320,13 @@ impl Registry {
             return;
         }
         match frame::decode(bytes, meta) {
-            Ok(frame) => self.with(now, id, |binding, cx| binding.on_frame(exchange, &frame, cx)),
+            Ok(frame) => {
+                let before = self.bindings.get(id).and_then(Before::of);
+                self.with(now, id, |binding, cx| binding.on_frame(exchange, &frame, cx));
+                if let Frame::Udp(udp) = frame {
+                    self.keep_heard(now, id, before, udp.payload);
+                }
+            }
             Err(cause) => match frame::ipv4_source(bytes) {
                 Some(from) => self.with(now, id, |binding, cx| binding.on_unreadable(exchange, cause, from, cx)),
                 None => self.out.counts.refused(cause.name()),
@@ -366,7 +377,9 @@ impl Registry {
         self.tell_of_orphans(now);
         let bindings = &self.bindings;
         self.out.write_notes(|id| bindings.get(id).is_some_and(|binding| binding.record_is_due()));
-        for id in self.bindings.take_touched() {
+        let touched = self.bindings.take_touched();
+        self.renewals_go_on(now, &touched);
+        for id in touched {
             let deadline = self.bindings.get(id).and_then(|binding| binding.deadline(&self.interfaces));
             self.timers.set(Key::Binding(id), deadline);
         }
@@ -430,6 +443,7 @@ impl Registry {
             Report::Orphaned(event) => self.link_went(now, id, event),
             Report::WantsLook => self.audit_one(id),
             Report::Vacated => _ = self.left_inside(now, id),
+            Report::NotExtended(cause) => self.not_extended(id, &cause),
             Report::LinkGone(cause) => self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause), cx)),
             Report::Over => self.over(now, id),
         }
@@ -511,6 +525,7 @@ impl Registry {
         self.departs(now, id);
         let Some(binding) = self.bindings.remove(id) else { return };
         self.unwritten.remove(&id);
+        self.heard.forget(id);
         self.interfaces.leave(&binding.link, id);
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());

@@ -136,6 +136,11 @@ impl Turns {
         Self { pace: EXTENSIONS, filled: BTreeMap::new() }
     }
 
+    /// Returns how long so many of one LAN take.
+    pub(super) fn all(&self, count: usize) -> Duration {
+        self.pace.apart * u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
     /// Takes the next turn; returns when it comes.
     pub(super) fn take(&mut self, lan: Lan, now: Instant) -> Instant {
         let at = self.next(&lan, now);

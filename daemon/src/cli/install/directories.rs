@@ -49,7 +49,7 @@ pub(crate) const WELL_KNOWN: [&str; 8] = [
 const SNAP_DATA: (&str, &str) = ("${SNAP_DATA}", "/var/snap/microk8s/current");
 
 /// Returns the directories that exist, each once.
-pub(super) fn of_the_host() -> Result<Vec<PathBuf>, InstallError> {
+pub(crate) fn of_the_host() -> Result<Vec<PathBuf>, InstallError> {
     let mut directories = Vec::new();
     for file in CONFIGURATIONS.iter().flat_map(|path| files(Path::new(path))) {
         let text = match fs::read_to_string(&file) {

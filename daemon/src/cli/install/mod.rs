@@ -20,7 +20,7 @@ use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, chroot};
 
 use super::args::{InstallArgs, UninstallArgs};
-pub(crate) use directories::WELL_KNOWN;
+pub(crate) use directories::{WELL_KNOWN, of_the_host};
 use place::{Found, Place};
 
 /// The plugins that the shim serves, by the names under which runtimes look for them.
@@ -192,7 +192,7 @@ fn enter(root: &Path) -> Result<(), InstallError> {
 fn directories(named: Option<&[PathBuf]>) -> Result<Vec<PathBuf>, InstallError> {
     match named {
         Some(named) => Ok(named.to_owned()),
-        None => directories::of_the_host(),
+        None => of_the_host(),
     }
 }
 

@@ -2,7 +2,6 @@
 //! daemon.
 
 mod ask;
-mod option;
 mod report;
 
 use std::io::{self, Write};

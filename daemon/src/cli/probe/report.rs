@@ -11,8 +11,8 @@ use leasehold_core::wire::message::MessageType;
 use serde::Serialize;
 
 use super::ask::{Answer, Asked, Question};
-use super::option;
 use crate::cli::term::{Paint, Term};
+use crate::options;
 
 /// What a probe found. `leasehold probe --json` prints it.
 #[derive(Debug, Serialize)]
@@ -173,7 +173,7 @@ fn yiaddr(answer: &Answer) -> Option<Ipv4Net> {
 }
 
 fn sent(code: u8, bytes: &[u8]) -> Sent {
-    Sent { code, name: option::name(code), value: option::value(code, bytes), bytes: HEXLOWER.encode(bytes) }
+    Sent { code, name: options::name(code), value: options::value(code, bytes), bytes: HEXLOWER.encode(bytes) }
 }
 
 fn millis(duration: Duration) -> f64 {

@@ -74,6 +74,8 @@ impl Form {
             | Answer::Collected
             | Answer::Ready
             | Answer::Bindings { .. }
+            | Answer::Obeyed(_)
+            | Answer::Shown(_)
             | Answer::Ranges(_) => Err(another()),
         }
     }

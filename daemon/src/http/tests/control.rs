@@ -13,7 +13,8 @@ use leasehold_core::wire::Mac;
 use super::super::control::bindings;
 use super::lease;
 
-fn row(lan: Lan, link: Link) -> Row {
+/// Returns a lease of a container on a LAN.
+pub(in super::super) fn row(lan: Lan, link: Link) -> Row {
     Row {
         attachment: Attachment::cni("lan", "abc", "net1"),
         identity: Some(Identity {
@@ -22,6 +23,8 @@ fn row(lan: Lan, link: Link) -> Row {
             chaddr: Mac([2, 0, 0, 0, 0, 9]),
         }),
         state: BindingState::Client(StateName::Bound),
+        hostname: Some("web-0".to_owned()),
+        answered_in: None,
         told: None,
         tenure: Some(lease().tenure(&Policy::default())),
         extended: Some(Duration::ZERO),

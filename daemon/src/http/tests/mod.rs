@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use leasehold_api::cni::{Env, Error, Request};
 use leasehold_core::dhcpv4::lease::{Lease, Route, Times};
-use leasehold_core::effect::{Add, Answer, Call};
+use leasehold_core::effect::{Add, Answer, Call, Row};
 use leasehold_core::grant::policy::Policy;
+use leasehold_core::identity::Lan;
+use leasehold_core::link::Link;
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 
@@ -40,6 +42,12 @@ fn request(verb: &str) -> Request {
         config: CONFIG.into(),
         resolv_conf: None,
     }
+}
+
+/// Returns a lease as the core shows it.
+pub(super) fn row() -> Row {
+    let lan = Lan::Link { parent: "eth0".to_owned(), vlan: 0 };
+    control::row(lan, Link::parent(2, Mac([2, 0, 0, 0, 0, 9])))
 }
 
 fn with_config(verb: &str, config: &str) -> Request {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold_api::cni::Request;
 use leasehold_api::{MAX_BODY, spool};
-use leasehold_core::effect::{Answer, Call, Failure, OpId, RequestId, StoreCause};
+use leasehold_core::effect::{Answer, Call, Failure, Obeyed, OpId, RequestId, StoreCause, Upshot, Verb};
 use leasehold_core::event::{Event as CoreEvent, EventKind};
 use leasehold_core::identity::Attachment;
 use leasehold_core::record::Change;
@@ -17,6 +17,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::super::openapi::calls;
 use super::super::{Doors, Event, Listening, MAX_OPEN, Reply, Site, serve};
 use super::{leased, request};
 use crate::capture::Frames;
@@ -158,6 +159,42 @@ async fn the_list_is_served() {
 }
 
 #[tokio::test]
+async fn every_call_of_the_document_is_served_and_every_other_method_refused() {
+    let mut server = Server::start();
+    for (method, path) in calls() {
+        let stream = server.say(format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")).await;
+        let asked = tokio::spawn(response(stream));
+        // A driver that stops answers nothing.
+        while !asked.is_finished() {
+            while server.events.try_recv().is_ok() {}
+            tokio::task::yield_now().await;
+        }
+        let status = asked.await.unwrap().status;
+        assert!(!status.contains(" 404 "), "{method} {path}: {status}");
+        let other = response(server.say(format!("PATCH {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await).await;
+        assert_eq!(other.status, "HTTP/1.1 404 Not Found", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_order_reaches_the_driver_and_its_upshot_the_caller() {
+    let mut server = Server::start();
+    let stream = server.say("POST /v1/release?name=web-0&force=true HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let (_, call, reply) = server.asked().await;
+    let Call::Order(order) = call else { panic!("{call:?}") };
+    assert_eq!((order.verb, order.which.name.as_deref()), (Verb::Release { force: true }, Some("web-0")));
+    let attachment = Attachment::cni("lan", "web-0", "eth0");
+    reply.send(Answer::Obeyed(vec![Obeyed { attachment, address: None, upshot: Upshot::Leaves }]));
+    let answer = response(stream).await;
+    assert!(answer.status.contains(" 200 ") && answer.body.contains(r#""outcome":"returned""#), "{}", answer.body);
+    for line in ["POST /v1/renew", "POST /v1/renew?force=true", "GET /v1/bindings?all=true", "GET /v1/show?nam=x"] {
+        let refused = response(server.say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n")).await).await;
+        assert_eq!(refused.status, "HTTP/1.1 400 Bad Request", "{line}");
+    }
+    assert!(server.events.try_recv().is_err());
+}
+
+#[tokio::test]
 async fn an_unknown_url_is_not_found() {
     let server = Server::start();
     for line in ["GET /", "GET /cni", "POST /v1/bindings", "DELETE /cni", "GET /v1/bindings/1"] {
@@ -275,16 +312,18 @@ async fn a_connection_serves_one_request() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_nobody_reads_does_not_keep_its_place() {
-    let mut server = Server::start();
-    let mut stream = server.say("GET /v1/bindings HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    let (_, _, reply) = server.asked().await;
-    // More than the socket's buffers take.
-    reply.send(Answer::Failed(Failure::Store(StoreCause::Failed("x".repeat(8 << 20)))));
-    drop(server.listeners);
-    server.serving.await.unwrap();
-    let mut text = Vec::new();
-    stream.read_to_end(&mut text).await.unwrap();
-    assert!(text.len() < 8 << 20);
+    for line in ["GET /v1/bindings", "GET /v1/show", "POST /v1/renew?all=true"] {
+        let mut server = Server::start();
+        let mut stream = server.say(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        let (_, _, reply) = server.asked().await;
+        // More than the socket's buffers take.
+        reply.send(Answer::Failed(Failure::Store(StoreCause::Failed("x".repeat(8 << 20)))));
+        drop(server.listeners);
+        server.serving.await.unwrap();
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text).await.unwrap();
+        assert!(text.len() < 8 << 20, "{line}");
+    }
 }
 
 #[tokio::test]

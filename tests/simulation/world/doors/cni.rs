@@ -119,6 +119,7 @@ impl World {
             }
             35..55 => self.stay(index),
             55..65 if self.plan.collects.is_some() => self.end_by_collection(index),
+            65..75 if self.plan.orders.is_some() => self.end_by_release(index),
             _ if !happens(&mut self.rng, self.plan.unruly) => self.end_by_del(index),
             _ => match self.rng.u32(..4) {
                 0 => self.act_after(index, 0, 0, Act::Unlink),

@@ -7,6 +7,7 @@ mod collect;
 mod dockerd;
 mod networks;
 mod networks_end;
+mod operator;
 mod pools;
 mod status;
 
@@ -25,4 +26,5 @@ pub(super) fn of(docker: bool, is_wired: bool) -> &'static dyn Door {
 }
 
 /// What is asked about a LAN.
-pub(super) static ERRANDS: [&dyn Errand; 4] = [&collect::Collect, &status::Status, &pools::Pools, &networks::Networks];
+pub(super) static ERRANDS: [&dyn Errand; 5] =
+    [&collect::Collect, &status::Status, &pools::Pools, &networks::Networks, &operator::Operator];

@@ -59,6 +59,10 @@ impl World {
 
     /// Checks that LIST names the links that a daemon with another store has left, as they were when last listed.
     pub(in crate::world) fn examine_strangers(&mut self) {
+        // What was listed a moment ago counts for a while.
+        if !self.until(self.now + 10 * SECOND, |_| false) {
+            return;
+        }
         self.inquire(Call::List);
         if !self.until(self.now + SECOND, |_| false) {
             return;

@@ -30,6 +30,9 @@ impl Oracle for Holders {
             Seen::Requested(Call::Collect { network, keep }) => {
                 self.0.retain(|attachment, _| !is_collected(attachment, network, keep));
             }
+            Seen::Requested(Call::Order(order)) if order.verb == (Verb::Release { force: true }) => {
+                self.0.retain(|attachment, _| order.which.name != Some(attachment.to_string()));
+            }
             Seen::Gone(attachment) => _ = self.0.remove(*attachment),
             Seen::Served(lan, station, Served::Granted(address, _)) => self.granted(world, (*lan, *station), *address),
             Seen::Heard(lan, bytes, message) if is_final(message) && !world.segments[*lan].is_of_rogue(bytes) => {

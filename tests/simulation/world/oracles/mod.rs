@@ -31,7 +31,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Failure, OpId, Outcome, RequestId, Row};
+use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Failure, OpId, Outcome, RequestId, Row, Verb};
 use leasehold_core::event::{Event, EventKind};
 use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry};
 use leasehold_core::identity::{Attachment, ClientId, Lan};

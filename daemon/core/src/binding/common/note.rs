@@ -102,9 +102,10 @@ fn differences(before: &Lease, lease: &Lease) -> Vec<String> {
 
 impl Leave {
     /// Returns why a lease is given back, for a person.
-    pub(in crate::binding) fn cause(self) -> &'static str {
+    pub(crate) fn cause(self) -> &'static str {
         match self {
             Self::Released => "Docker gave its address back",
+            Self::Ordered => "an operator gave it back",
             Self::Deleted => "its attachment was deleted",
             Self::Aborted => "its ADD was given up",
             Self::Resumed => "an earlier daemon had begun to give it back",

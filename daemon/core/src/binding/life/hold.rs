@@ -2,12 +2,14 @@
 
 mod inside;
 mod moves;
+mod standstill;
 mod turns;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::standstill::Standstill;
 use crate::binding::common::Permit;
 use crate::binding::common::guard::{Before, Waits};
 use crate::binding::common::tenancy::{claim_of, decline_foreign};
@@ -329,6 +331,7 @@ impl Hold {
         let was_used = seat.is_some_and(|seat| seat.may_carry(lease.ip().into(), &common.grant(&self.last)));
         let left = if common.is_probing() { self.last.clone() } else { Arc::new(lease.clone()) };
         let taken = was_used && matches!(loss, Loss::Conflict { .. });
+        cx.out.report(common.id, Report::NotExtended(loss.to_string()));
         common.let_guard_decline(cx);
         match loss {
             Loss::Expired { reason } => {
@@ -451,6 +454,7 @@ impl Living for Hold {
             true => tracing::debug!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
             false => tracing::warn!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
         }
+        cx.out.report(common.id, Report::NotExtended(cause.to_string()));
         self.signal(common, Signal::Unopened, cx)
     }
 

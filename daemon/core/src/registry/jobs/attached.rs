@@ -27,6 +27,8 @@ pub(in crate::registry) enum Caller {
     Door,
     /// This GC, whose DEL it is.
     Collection(RequestId),
+    /// This operator's release, whose DEL it is.
+    Operator(RequestId),
     /// The adoption of a container that was running before, whose ADD it is.
     Adoption,
     /// Whoever leases above the registry.
@@ -39,6 +41,7 @@ impl Attached {
         match self.by {
             Caller::Door => core.out.reply(id, answer),
             Caller::Collection(collection) => core.collected(collection, &self.attachment, answer),
+            Caller::Operator(order) => core.returned(order, &self.attachment, answer),
             Caller::Adoption => core.adopted(now, self.attachment, answer),
             Caller::Above => core.notices.push_back(Notice::Answered { id, attachment: self.attachment, answer }),
         }

@@ -7,6 +7,9 @@ mod attached;
 mod collect;
 mod leave;
 mod range;
+mod release;
+mod renew;
+mod show;
 mod status;
 
 use std::collections::BTreeMap;
@@ -16,6 +19,9 @@ pub(super) use self::attached::Caller;
 use self::collect::Collection;
 pub(super) use self::leave::Leaving;
 use self::range::{Parting, Ranging};
+use self::release::Returning;
+use self::renew::Renewal;
+use self::show::Showing;
 use self::status::StatusCheck;
 use super::Registry;
 use super::timers::Key;
@@ -40,6 +46,12 @@ pub(super) enum Job {
     Range(Ranging),
     /// A DEL of one.
     Parting(Parting),
+    /// A lease that an operator looks at.
+    Showing(Showing),
+    /// Leases that an operator has extended.
+    Renewal(Renewal),
+    /// Leases that an operator gives back.
+    Returning(Returning),
 }
 
 /// What becomes of a call.
@@ -51,6 +63,8 @@ pub(super) struct Jobs {
     by_id: BTreeMap<RequestId, Job>,
     /// How many calls the core has made itself.
     errands: u64,
+    /// Whether an operator may wait for leases to be extended: spares a look at all calls for each input.
+    may_renew: bool,
 }
 
 /// The ids of the core's own calls begin here. Nobody else makes so many.
@@ -121,6 +135,11 @@ impl Jobs {
             Some((*id, answer))
         })
     }
+
+    /// Returns the leases that operators have extended.
+    fn renewals(&mut self) -> impl Iterator<Item = (RequestId, &mut Renewal)> {
+        self.by_id.iter_mut().filter_map(|(id, job)| if let Job::Renewal(job) = job { Some((*id, job)) } else { None })
+    }
 }
 
 impl Registry {
@@ -149,6 +168,8 @@ impl Registry {
                 self.collect(now, id, &network, &keep)
             }
             Call::Status { parent } => self.status(now, id, parent),
+            Call::Show(which) => self.show(now, id, &which),
+            Call::Order(order) => self.order(now, id, &order),
             Call::Ranges(RangeCall::Add(add)) => self.add_from_ranges(now, id, add),
             Call::Ranges(RangeCall::List) => Next::Answers(Answer::Ranges(RangeAnswer::Rows(self.ranges.rows()))),
             // They are answered above.
@@ -164,7 +185,10 @@ impl Registry {
             Job::Status(job) => job.done(self, outcome),
             Job::Range(job) => job.done(self, now, id, outcome),
             Job::Parting(job) => job.done(self, outcome),
-            Job::Attached(_) | Job::Collect(_) | Job::Leave(_) => Next::Waits(job),
+            Job::Showing(job) => job.done(outcome),
+            Job::Attached(_) | Job::Collect(_) | Job::Leave(_) | Job::Renewal(_) | Job::Returning(_) => {
+                Next::Waits(job)
+            }
         };
         self.call_goes_on(id, next);
     }
@@ -179,6 +203,9 @@ impl Registry {
             Some(Job::Leave(job)) => job.time_out(self, id),
             Some(Job::Range(job)) => job.time_out(self, now),
             Some(job @ Job::Parting(_)) => Next::Waits(job),
+            Some(Job::Showing(job)) => job.time_out(),
+            Some(Job::Renewal(job)) => job.time_out(self, now),
+            Some(Job::Returning(job)) => job.time_out(),
             None => return,
         };
         self.call_goes_on(id, next);
@@ -189,8 +216,8 @@ impl Registry {
         self.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {
             Some(Job::Attached(job)) => job.hang_up(self, now, id),
-            // Its DELs go on.
-            Some(Job::Collect(_)) => Next::Nothing,
+            // What they have begun goes on.
+            Some(Job::Collect(_) | Job::Renewal(_) | Job::Returning(_) | Job::Showing(_)) => Next::Nothing,
             Some(Job::Status(job)) => job.hang_up(self),
             Some(Job::Leave(job)) => job.hang_up(self, id),
             Some(Job::Range(job)) => job.hang_up(self, now),

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(super) use self::networks::Ranges;
 use self::networks::{Compared, Missing, is_interface};
+pub(super) use self::networks::{Held, Ranges};
 use super::Registry;
 use crate::effect::{FileChange, FoundFile, Outcome, RangeAdd};
 use crate::event::{Event, EventKind};

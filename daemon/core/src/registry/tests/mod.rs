@@ -38,6 +38,7 @@ mod networks_found;
 mod networks_left;
 mod networks_slow;
 mod on_host;
+mod orders;
 mod races;
 mod ranges;
 mod reach;

@@ -410,6 +410,7 @@ fn a_link_without_an_endpoint_goes_at_once_and_one_that_cannot_is_tried_again() 
 fn what_daemons_with_another_store_left_is_listed_until_somebody_deletes_it() {
     let mut rig = Rig::new(8);
     let left = |rig: &mut Rig| {
+        rig.run_until(rig.at.as_secs_f64() + 10.0);
         let list = rig.request(Call::List);
         let Some(Answer::Bindings { strangers, .. }) = rig.answers.remove(&list) else { panic!() };
         strangers

@@ -5,12 +5,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::{Plugin, PluginDirectory};
-use crate::cli::install::{WELL_KNOWN, shim_version};
+use crate::cli::install::{WELL_KNOWN, of_the_host, shim_version};
 
-/// Looks into these directories, or into those of them that a runtime uses unless it is told otherwise.
+/// Looks into these directories; if there are none, into those that the host's runtimes use, or would unless their configuration,
+/// which cannot be read, says otherwise.
 pub(super) fn plugins(named: &[PathBuf]) -> Vec<PluginDirectory> {
     let mut directories = match named {
-        [] => WELL_KNOWN.into_iter().map(PathBuf::from).filter(|path| path.is_dir()).collect(),
+        [] => of_the_host()
+            .unwrap_or_else(|_| WELL_KNOWN.into_iter().map(PathBuf::from).filter(|path| path.is_dir()).collect()),
         named => named.to_owned(),
     };
     // One of them may be a link to another.

@@ -86,12 +86,12 @@ fn known(code: u8) -> Option<(&'static str, Form)> {
 }
 
 /// Returns an option's name, if it has one that people know.
-pub(super) fn name(code: u8) -> Option<&'static str> {
+pub(crate) fn name(code: u8) -> Option<&'static str> {
     known(code).map(|(name, _)| name)
 }
 
 /// Returns an option's value as text; bytes that do not have the option's form in hexadecimal.
-pub(super) fn value(code: u8, bytes: &[u8]) -> String {
+pub(crate) fn value(code: u8, bytes: &[u8]) -> String {
     let read = match known(code).map_or(Bytes, |(_, form)| form) {
         Addresses => addresses(bytes),
         Text => Some(text(bytes)),

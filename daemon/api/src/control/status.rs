@@ -1,0 +1,93 @@
+//! How the daemon fares, as `leasehold status` tells it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::Lan;
+
+/// The answer to `GET /v1/status`, and what `leasehold status --json` prints. Times are RFC 3339 in UTC, by the host's wall clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// Since when it runs.
+    pub since: String,
+    /// The same in seconds.
+    pub seconds_up: u64,
+    /// Its sockets.
+    pub sockets: Vec<String>,
+    /// Where leases are kept.
+    pub store: Store,
+    /// How many leases there are, those included that are looked for or on their way back.
+    pub leases: Leases,
+    /// The servers of leases, by LAN.
+    pub servers: Vec<Server>,
+    /// The last warnings and errors of its log, the latest at the end.
+    pub warnings: Vec<Warning>,
+    /// What somebody should look at, in sentences. `leasehold status` ends with 1 if there is anything.
+    pub attention: Vec<String>,
+}
+
+/// Where leases are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Store {
+    /// The file.
+    pub path: String,
+    /// Its size; absent if it cannot be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// What is free on its disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
+    /// When it last took something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_commit: Option<String>,
+    /// How often it did since the daemon started, and how often it refused to.
+    pub commits: u64,
+    /// How often it refused to.
+    pub failures: u64,
+    /// Why no ADD could be recorded now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// How many leases there are of each kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Leases {
+    /// By state.
+    pub by_state: BTreeMap<String, u64>,
+    /// By door.
+    pub by_door: BTreeMap<String, u64>,
+    /// By who granted them: a `server` or a `range`.
+    pub by_source: BTreeMap<String, u64>,
+}
+
+/// A DHCP server on a LAN.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Server {
+    /// Its identifier.
+    pub server: IpAddr,
+    /// The LAN.
+    pub lan: Lan,
+    /// How many leases there are from it.
+    pub leases: u64,
+    /// How long it took to answer the last time, in milliseconds; absent if that is not known any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_in_ms: Option<f64>,
+}
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Warning {
+    /// When.
+    pub time: String,
+    /// What it says, after its level: `WARN` or `ERROR`.
+    pub line: String,
+}

@@ -1,0 +1,111 @@
+//! One lease's whole story, as `leasehold show` tells it.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::{Binding, Event};
+
+/// The answer to `GET /v1/show`, and what `leasehold show --json` prints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Story {
+    /// The lease; absent if there is none, or there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Box<Lease>>,
+    /// The leases that the name fits, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<Binding>,
+}
+
+/// One lease. Times are RFC 3339 in UTC, by the host's wall clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Lease {
+    /// What `list` shows of it.
+    pub binding: Binding,
+    /// What servers know its holder by, in words.
+    pub client: String,
+    /// The Ethernet address that the last ACK came from: the server's, or its router's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_mac: Option<String>,
+    /// T1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renews: Option<String>,
+    /// T2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebinds: Option<String>,
+    /// Its end; absent if it never ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// What the server sent with it, in order of code.
+    pub options: Vec<DhcpOption>,
+    /// Whether these are all, as they were sent; else those that the daemon remembers.
+    pub options_as_sent: bool,
+    /// How it was got or extended last; absent if that is not known any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<Acknowledged>,
+    /// What is on its interface now; absent if none is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Interface>,
+    /// Why its interface cannot be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface_unseen: Option<String>,
+    /// What happened to it last, the latest at the end.
+    pub events: Vec<Event>,
+}
+
+/// An option of a DHCP message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DhcpOption {
+    /// Its number.
+    pub code: u8,
+    /// Its name, if it has one that people know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its value as text.
+    pub value: String,
+    /// The same in hexadecimal.
+    pub bytes: String,
+}
+
+/// How a lease was got or extended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Acknowledged {
+    /// When the ACK came.
+    pub time: String,
+    /// The state in which the client asked, by its RFC 2131 name.
+    pub state: String,
+    /// From the first DISCOVER to the offer that was taken; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer_after_ms: Option<f64>,
+    /// How many DISCOVERs that took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discovers: Option<u32>,
+    /// From the first REQUEST to the ACK.
+    pub ack_after_ms: f64,
+    /// How many REQUESTs that took.
+    pub requests: u32,
+}
+
+/// What is on an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Interface {
+    /// Its name in its namespace.
+    pub name: String,
+    /// Its Ethernet address.
+    pub mac: String,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// Whether it is administratively up.
+    pub up: bool,
+    /// Whether it has carrier.
+    pub carrier: bool,
+    /// The addresses on it.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
+    pub addresses: Vec<IpNet>,
+    /// The IPv4 routes over it that the kernel did not make itself.
+    pub routes: Vec<String>,
+}

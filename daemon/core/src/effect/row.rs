@@ -1,0 +1,141 @@
+//! One lease, as `list` shows it.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::dhcpv4::StateName;
+use crate::grant::Grant;
+use crate::identity::{Attachment, ClientId, Identity};
+use crate::link::Link;
+use crate::range::Given;
+use crate::tenure::{Address, Grantor, Tenure};
+use crate::time::Instant;
+
+/// The state of a binding, as `list` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingState {
+    /// It has a lease or looks for one: the state of its client.
+    Client(StateName),
+    /// Its lease is kept in case its container returns.
+    Kept,
+    /// Its lease is on its way back.
+    Releasing,
+    /// It has what a local range gave it.
+    Held,
+}
+
+impl BindingState {
+    /// Returns its name: that of RFC 2131, `KEPT`, `RELEASING` or `HELD`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Client(state) => state.as_str(),
+            Self::Kept => "KEPT",
+            Self::Releasing => "RELEASING",
+            Self::Held => "HELD",
+        }
+    }
+}
+
+/// One binding as `list` shows it. Durations count from the time of the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Who holds the lease.
+    pub attachment: Attachment,
+    /// What a server knows it by; `None`: its source asks no server.
+    pub identity: Option<Identity>,
+    /// Its state.
+    pub state: BindingState,
+    /// The host name that its servers are told.
+    pub hostname: Option<String>,
+    /// How long its server took to answer the last time that it was got or extended, if that is still known.
+    pub answered_in: Option<Duration>,
+    /// The address that Docker was told.
+    pub told: Option<Ipv4Net>,
+    /// What it holds; `None` while the first lease is being acquired, or after it was lost.
+    pub tenure: Option<Tenure>,
+    /// Until its grantor is asked to extend it (T1); zero when past, `None` for ever.
+    pub extended: Option<Duration>,
+    /// Until any other may extend it too (T2); zero when past, `None` for ever.
+    pub rebound: Option<Duration>,
+    /// Until it ends; zero when past, `None` for ever.
+    pub ends: Option<Duration>,
+    /// Until a lease that is kept for its container goes back.
+    pub kept: Option<Duration>,
+    /// No path leads any more to the namespace of its interface, which lives.
+    pub pathless: bool,
+    /// What delays the RELEASE of a RELEASING binding, and for how long.
+    pub held_up: Option<(Duration, String)>,
+    /// Where its packets go; `None`: its source needs no interface.
+    pub link: Option<Link>,
+}
+
+impl Row {
+    /// Returns the row of what an attachment has from local ranges since `start`.
+    pub(crate) fn of_ranges(attachment: Attachment, given: &[Given], start: Instant, is_leaving: bool) -> Self {
+        let address = |given: &Given| Address { net: given.address, gateway: Some(given.gateway) };
+        let addresses = given.iter().map(address).collect();
+        let tenure = Tenure { addresses, by: Grantor::Range, start, times: None, grant: Grant::default() };
+        Self {
+            attachment,
+            identity: None,
+            state: if is_leaving { BindingState::Releasing } else { BindingState::Held },
+            hostname: None,
+            answered_in: None,
+            told: None,
+            tenure: Some(tenure).filter(|tenure| !tenure.addresses.is_empty()),
+            extended: None,
+            rebound: None,
+            ends: None,
+            kept: None,
+            pathless: false,
+            held_up: None,
+            link: None,
+        }
+    }
+
+    /// Compares it with another as they are listed: by attachment, the lease that is on its way back last.
+    pub(crate) fn by_attachment(&self, other: &Self) -> Ordering {
+        let leaves = |row: &Self| row.state == BindingState::Releasing;
+        self.attachment.cmp(&other.attachment).then(leaves(self).cmp(&leaves(other)))
+    }
+
+    /// Returns its addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = IpNet> {
+        self.tenure.iter().flat_map(|tenure| &tenure.addresses).map(|address| address.net)
+    }
+
+    /// Returns the namespace and the name of its pod, if a server knows it by that.
+    pub fn pod(&self) -> Option<(String, String)> {
+        pod(&self.attachment, &self.identity.as_ref()?.client_id)
+    }
+
+    /// Returns whether a server knows it by its container.
+    pub fn is_named_by_container(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| self.attachment.is_named_by(&identity.client_id))
+    }
+
+    /// Returns the shortest name by which a person knows it: its pod, the host name that servers are told, or the head of its
+    /// container's id. It may not be the only one of that name.
+    pub fn name(&self) -> String {
+        const HEAD: usize = 12;
+        if let Some((namespace, pod)) = self.pod() {
+            return format!("{namespace}/{pod}");
+        }
+        if let Some(hostname) = &self.hostname {
+            return hostname.clone();
+        }
+        let id = self.attachment.id();
+        // An Ethernet address is no longer than it must be.
+        if id.contains(':') { id.to_owned() } else { id.chars().take(HEAD).collect() }
+    }
+}
+
+/// Returns the pod that a client identifier is made from: its namespace, its name and the interface.
+fn pod(attachment: &Attachment, id: &ClientId) -> Option<(String, String)> {
+    let Attachment::Cni { ifname, .. } = attachment else { return None };
+    let text = str::from_utf8(id.as_bytes().strip_prefix(&[0])?).ok()?;
+    let [namespace, pod, of] = text.split('/').collect::<Vec<_>>()[..] else { return None };
+    (of == ifname && !attachment.is_named_by(id)).then(|| (namespace.to_owned(), pod.to_owned()))
+}

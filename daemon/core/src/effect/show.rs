@@ -1,0 +1,53 @@
+//! The whole story of one lease, as `show` tells it.
+
+use std::time::Duration;
+
+use super::row::Row;
+use crate::dhcpv4::StateName;
+use crate::dhcpv4::lease::Lease;
+use crate::link::{LinkCause, LinkView};
+use crate::time::WallTime;
+
+/// One lease, as `show` tells its story. Where several are meant, only their rows are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The lease as `list` shows it.
+    pub row: Row,
+    /// What a DHCP server granted.
+    pub lease: Option<Box<Lease>>,
+    /// How it was got or extended last; `None`: that is not known any more.
+    pub exchanged: Option<Exchanged>,
+    /// What is on its interface, or why that cannot be seen; `None`: no interface is known.
+    pub interface: Option<Result<Box<LinkView>, LinkCause>>,
+}
+
+impl Shown {
+    /// Returns a row alone.
+    pub(crate) fn of(row: Row) -> Self {
+        Self { row, lease: None, exchanged: None, interface: None }
+    }
+}
+
+/// How a lease was got or extended last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exchanged {
+    /// From the first DISCOVER to the offer that was taken, and how many DISCOVERs that took; `None`: there was none.
+    pub offer: Option<(Duration, u32)>,
+    /// The ACK; `None`: it has not come yet.
+    pub ack: Option<Acknowledged>,
+}
+
+/// An ACK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// When it came, by the wall clock.
+    pub at: WallTime,
+    /// The state in which its client asked.
+    pub state: StateName,
+    /// From the first REQUEST, or DISCOVER, to it.
+    pub took: Duration,
+    /// How many of these there were.
+    pub requests: u32,
+    /// The server's message, from op on.
+    pub message: Box<[u8]>,
+}

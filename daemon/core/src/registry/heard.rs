@@ -1,0 +1,110 @@
+//! What servers said last, and how soon: for those who want to see one lease's whole story. Kept for the leases that were got or
+//! extended last, however many there are: a lease at rest costs nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::Registry;
+use crate::binding::Binding;
+use crate::dhcpv4::{Outstanding, StateName};
+use crate::effect::{Acknowledged, Exchanged};
+use crate::record::BindingId;
+use crate::time::{Instant, Now};
+
+/// Of how many leases it is kept: of all on a host of Kubernetes, at some 500 bytes each.
+const MOST: usize = 256;
+
+/// What servers said last.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    by_id: BTreeMap<BindingId, Exchanged>,
+    /// Which of them was told of last.
+    order: VecDeque<BindingId>,
+}
+
+/// How a client stood before an answer came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    state: StateName,
+    outstanding: Option<Outstanding>,
+    /// When its lease began.
+    start: Option<Instant>,
+}
+
+impl Before {
+    /// Returns how the client of a binding stands, if there is one.
+    pub(super) fn of(binding: &Binding) -> Option<Self> {
+        let client = binding.client()?;
+        let start = client.lease().map(|lease| lease.start);
+        Some(Self { state: client.state(), outstanding: client.outstanding(), start })
+    }
+}
+
+impl Heard {
+    /// Returns how many leases it knows of.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Returns what is known of a lease.
+    pub(super) fn of(&self, id: BindingId) -> Option<&Exchanged> {
+        self.by_id.get(&id)
+    }
+
+    /// Forgets a lease that is over.
+    pub(super) fn forget(&mut self, id: BindingId) {
+        if self.by_id.remove(&id).is_some() {
+            self.order.retain(|other| *other != id);
+        }
+    }
+
+    fn make(&mut self, id: BindingId) -> &mut Exchanged {
+        if self.by_id.contains_key(&id) {
+            self.order.retain(|other| *other != id);
+        } else if self.order.len() >= MOST {
+            self.order.pop_front().into_iter().for_each(|oldest| _ = self.by_id.remove(&oldest));
+        }
+        self.order.push_back(id);
+        self.by_id.entry(id).or_default()
+    }
+}
+
+impl Registry {
+    /// Keeps what a server's message has led to, if it led a client on.
+    pub(super) fn keep_heard(&mut self, now: Now, id: BindingId, before: Option<Before>, payload: &[u8]) {
+        let Some(Before { state, outstanding: Some(asked), start }) = before else { return };
+        let Some(after) = self.bindings.get(id).and_then(Before::of) else { return };
+        let took = now.boot.saturating_since(asked.began);
+        match (state, after.state) {
+            (StateName::Selecting, StateName::Requesting) => {
+                *self.heard.make(id) = Exchanged { offer: Some((took, asked.sent)), ack: None };
+            }
+            (_, StateName::Bound) if after.start != start => {
+                let exchanged = self.heard.make(id);
+                if state != StateName::Requesting {
+                    exchanged.offer = None;
+                }
+                exchanged.ack =
+                    Some(Acknowledged { at: now.wall, state, took, requests: asked.sent, message: payload.into() });
+            }
+            (..) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_servers_said_is_kept_of_the_latest_leases_only() {
+        let mut heard = Heard::default();
+        (1..=MOST as u64).for_each(|id| _ = heard.make(BindingId(id)));
+        // The first is told of once more: the second is the oldest now.
+        heard.make(BindingId(1));
+        heard.make(BindingId(1000));
+        assert!(heard.of(BindingId(1)).is_some() && heard.of(BindingId(2)).is_none());
+        assert_eq!(heard.len(), MOST);
+        heard.forget(BindingId(1000));
+        assert_eq!(heard.len(), MOST - 1);
+    }
+}

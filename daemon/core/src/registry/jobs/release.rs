@@ -1,0 +1,139 @@
+//! An operator gives leases back. That is a DEL for each, which first takes the address off the interface of a container that
+//! lives: the runtime does not know of it, and leaves the interface there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::{Caller, Job, Next};
+use crate::binding::Leave;
+use crate::effect::{Answer, Failure, Obeyed, RequestId, Row, Upshot};
+use crate::identity::Attachment;
+use crate::record::BindingId;
+use crate::registry::Registry;
+use crate::registry::operation::Operation;
+use crate::time::Now;
+
+/// How long it waits for interfaces and for the store. What was begun goes on after it.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Leases that are being given back.
+#[derive(Debug, Default)]
+pub(in crate::registry) struct Returning {
+    /// Those that are not on their way yet.
+    left: BTreeMap<Attachment, Option<IpNet>>,
+    done: Vec<Obeyed>,
+}
+
+impl Returning {
+    fn over(&mut self, attachment: &Attachment, upshot: Upshot) {
+        if let Some(address) = self.left.remove(attachment) {
+            self.done.push(Obeyed { attachment: attachment.clone(), address, upshot });
+        }
+    }
+
+    fn goes_on(mut self) -> Next {
+        match self.left.is_empty() {
+            true => {
+                self.done.sort_by(|a, b| a.attachment.cmp(&b.attachment));
+                Next::Answers(Answer::Obeyed(self.done))
+            }
+            false => Next::Waits(Job::Returning(self)),
+        }
+    }
+
+    pub(super) fn time_out(mut self) -> Next {
+        let waiting_for = "the interface to be cleared, and the store to write it down";
+        let failure = Failure::TimedOut { waiting_for, waited: LIMIT };
+        let left: Vec<_> = self.left.keys().cloned().collect();
+        left.iter().for_each(|attachment| self.over(attachment, Upshot::Failed(failure.clone())));
+        self.goes_on()
+    }
+}
+
+impl Registry {
+    /// Gives leases back; those of containers that live with `force` only.
+    pub(in crate::registry) fn give_back_ordered(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        leases: Vec<(Option<BindingId>, Row)>,
+        force: bool,
+    ) -> Next {
+        let mut job = Returning::default();
+        for (of, row) in leases {
+            let Some(of) = of else {
+                job.done.push(Obeyed::of(&row, self.release_range(now, &row.attachment, force)));
+                continue;
+            };
+            let upshot = match self.bindings.get(of) {
+                Some(binding) if binding.is_held() && force && self.slots.holder(&row.attachment) == Some(of) => {
+                    let address = row.addresses().next();
+                    job.left.insert(row.attachment, address);
+                    continue;
+                }
+                Some(binding) if binding.is_held() => Upshot::Lives { interface: !binding.is_on_host() },
+                Some(_) if row.kept.is_some() => {
+                    self.with(now, of, |binding, cx| binding.end_grace(cx));
+                    Upshot::Leaves
+                }
+                Some(binding) if !binding.is_live() => Upshot::Leaves,
+                _ => Upshot::Nothing(row.state),
+            };
+            job.done.push(Obeyed::of(&row, upshot));
+        }
+        let left: Vec<_> = job.left.keys().cloned().collect();
+        if left.is_empty() {
+            return job.goes_on();
+        }
+        tracing::info!(leases = left.len(), "an operator gives back leases of containers that live");
+        // The DELs may be over at once.
+        self.call_goes_on(id, Next::Waits(Job::Returning(job)));
+        self.time_call(id, now.boot + LIMIT);
+        for attachment in left {
+            let errand = self.jobs.errand(Caller::Operator(id), attachment.clone());
+            self.delete(now, attachment, errand);
+        }
+        Next::Nothing
+    }
+
+    /// Gives back what an attachment has from local ranges. Only its DEL, or the end of its namespace, tells that its container is gone.
+    fn release_range(&mut self, now: Now, attachment: &Attachment, force: bool) -> Upshot {
+        if !force && self.ranges.held(attachment).is_some_and(|held| !held.is_leaving) {
+            return Upshot::Lives { interface: false };
+        }
+        self.range_ends(now, attachment, Leave::Ordered.cause());
+        self.remove_files(attachment);
+        Upshot::Leaves
+    }
+
+    /// The DEL of an operator's release is over.
+    pub(super) fn returned(&mut self, id: RequestId, attachment: &Attachment, answer: Answer) {
+        let Some(Job::Returning(mut job)) = self.jobs.by_id.remove(&id) else { return };
+        job.over(
+            attachment,
+            if let Answer::Failed(failure) = answer { Upshot::Failed(failure) } else { Upshot::Leaves },
+        );
+        self.call_goes_on(id, job.goes_on());
+    }
+
+    /// Begins the DEL of an operator's release.
+    pub(in crate::registry) fn begin_return(&mut self, now: Now, of: BindingId) {
+        match self.bindings.get(of).is_some_and(|binding| binding.is_held() && !binding.is_on_host()) {
+            true => self.with(now, of, |binding, cx| binding.vacate(cx)),
+            false => self.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx)),
+        }
+    }
+
+    /// Goes on with such a DEL: the interface of the lease carries nothing of it any more, or is gone. Returns whether there is
+    /// one.
+    pub(in crate::registry) fn vacated(&mut self, now: Now, of: BindingId) -> bool {
+        let Some(attachment) = self.attachment(of) else { return false };
+        let is_its = matches!(self.operation(&attachment), Some(Operation::Deleting(_, holder)) if *holder == of);
+        if is_its {
+            self.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx));
+        }
+        is_its
+    }
+}

@@ -1,0 +1,142 @@
+//! An operator has leases extended now. Each asks at its turn, like those that are due at the same moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Job, Next};
+use crate::binding::Standstill;
+use crate::dhcpv4::RECENT;
+use crate::effect::{Answer, Obeyed, RequestId, Row, Upshot};
+use crate::identity::Attachment;
+use crate::record::BindingId;
+use crate::registry::Registry;
+use crate::registry::pacing::Turns;
+use crate::time::{Instant, Now};
+
+/// How long the last lease has from its turn on. A client has listened for the answer to its last try after 28 s.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Leases that are being extended.
+#[derive(Debug, Default)]
+pub(in crate::registry) struct Renewal {
+    left: BTreeMap<BindingId, Asked>,
+    done: Vec<Obeyed>,
+}
+
+/// A lease that is to be extended.
+#[derive(Debug)]
+struct Asked {
+    attachment: Arc<Attachment>,
+    /// When the lease that it had began.
+    start: Instant,
+    /// Why it was not extended so far, if that is known.
+    cause: Option<String>,
+}
+
+impl Renewal {
+    /// Concludes what can be said of a lease by now.
+    fn judge(&mut self, core: &Registry, now: Now, id: BindingId) {
+        let Some(asked) = self.left.get(&id) else { return };
+        let binding = core.bindings.get(id);
+        let lease = binding.and_then(|binding| binding.lease(now.boot));
+        let cause = || asked.cause.clone();
+        let upshot = match binding.map_or(Standstill::Lost, |binding| binding.stands_since(asked.start)) {
+            Standstill::Asks => return,
+            Standstill::InVain(reason) => Upshot::Unanswered(reason.or_else(cause)),
+            Standstill::Lost => Upshot::Lost(cause().unwrap_or_else(|| "it was given back meanwhile".to_owned())),
+            Standstill::Extended => match lease.filter(|lease| lease.start > asked.start) {
+                Some(lease) => {
+                    let ends = lease.expires().map(|at| at.saturating_since(now.boot));
+                    Upshot::Extended { server: lease.server.into(), ends }
+                }
+                // Nobody may hear of it before the store knows.
+                None => return,
+            },
+        };
+        let address = lease.map(|lease| lease.address.into());
+        self.done.push(Obeyed { attachment: (*asked.attachment).clone(), address, upshot });
+        self.left.remove(&id);
+    }
+
+    fn goes_on(mut self) -> Next {
+        match self.left.is_empty() {
+            true => {
+                self.done.sort_by(|a, b| a.attachment.cmp(&b.attachment));
+                Next::Answers(Answer::Obeyed(self.done))
+            }
+            false => Next::Waits(Job::Renewal(self)),
+        }
+    }
+
+    /// Concludes what is known of the leases that no server has extended so far. They go on asking.
+    pub(super) fn time_out(mut self, core: &Registry, now: Now) -> Next {
+        for (id, asked) in std::mem::take(&mut self.left) {
+            let lease = core.bindings.get(id).and_then(|binding| binding.lease(now.boot));
+            let (attachment, address) = ((*asked.attachment).clone(), lease.map(|lease| lease.address.into()));
+            self.done.push(Obeyed { attachment, address, upshot: Upshot::Unanswered(asked.cause) });
+        }
+        self.goes_on()
+    }
+}
+
+impl Registry {
+    /// Has leases extended.
+    pub(in crate::registry) fn renew(
+        &mut self,
+        now: Now,
+        id: RequestId,
+        leases: Vec<(Option<BindingId>, Row)>,
+    ) -> Next {
+        let mut job = Renewal::default();
+        for (of, row) in leases {
+            let Some(of) = of else {
+                job.done.push(Obeyed::of(&row, Upshot::Local));
+                continue;
+            };
+            let binding = self.bindings.get(of).filter(|binding| binding.is_held());
+            let start = binding.and_then(|binding| Some(binding.lease(now.boot)?.start));
+            let upshot = match start.map(|start| (start, now.boot.saturating_since(start))) {
+                None => Upshot::Nothing(row.state),
+                Some((_, age)) if age < RECENT => Upshot::Fresh(age),
+                Some((start, _)) => {
+                    let attachment = self.slots.shared(&row.attachment);
+                    job.left.insert(of, Asked { attachment, start, cause: None });
+                    continue;
+                }
+            };
+            job.done.push(Obeyed::of(&row, upshot));
+        }
+        let asked: Vec<_> = job.left.keys().copied().collect();
+        self.jobs.may_renew = true;
+        tracing::info!(leases = asked.len(), "an operator has leases extended");
+        self.time_call(id, now.boot + LIMIT + Turns::of_extensions().all(asked.len()));
+        for of in asked {
+            self.with(now, of, |binding, cx| binding.renew_early(cx));
+        }
+        job.goes_on()
+    }
+
+    /// Records why a lease was not extended.
+    pub(in crate::registry) fn not_extended(&mut self, of: BindingId, cause: &str) {
+        if !self.jobs.may_renew {
+            return;
+        }
+        let asked = self.jobs.renewals().filter_map(|(_, job)| job.left.get_mut(&of));
+        asked.for_each(|asked| asked.cause = Some(cause.to_owned()));
+    }
+
+    /// Lets operators hear of the leases that have come further during the input at hand.
+    pub(in crate::registry) fn renewals_go_on(&mut self, now: Now, touched: &BTreeSet<BindingId>) {
+        if !self.jobs.may_renew {
+            return;
+        }
+        let waiting: Vec<_> = self.jobs.renewals().map(|(id, _)| id).collect();
+        self.jobs.may_renew = !waiting.is_empty();
+        for id in waiting {
+            let Some(Job::Renewal(mut job)) = self.jobs.by_id.remove(&id) else { continue };
+            touched.iter().for_each(|of| job.judge(self, now, *of));
+            self.call_goes_on(id, job.goes_on());
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! An operator wants the whole story of one lease, and what is on its interface now.
+
+use std::time::Duration;
+
+use super::{Job, Next};
+use crate::effect::{Answer, Outcome, RequestId, Shown, Which};
+use crate::link::{LinkCause, Target};
+use crate::outbox::Waiter;
+use crate::registry::Registry;
+use crate::time::Now;
+
+/// How long the look at the interface may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// A lease that is shown once its interface was looked at.
+#[derive(Debug)]
+pub(in crate::registry) struct Showing(Box<Shown>);
+
+impl Showing {
+    pub(super) fn done(mut self, outcome: Outcome) -> Next {
+        if let Outcome::Inspected(result) = outcome {
+            self.0.interface = Some(result.map(Box::new));
+        }
+        self.end()
+    }
+
+    pub(super) fn time_out(mut self) -> Next {
+        self.0.interface = Some(Err(LinkCause::TimedOut));
+        self.end()
+    }
+
+    fn end(self) -> Next {
+        Next::Answers(Answer::Shown(vec![*self.0]))
+    }
+}
+
+impl Registry {
+    /// Shows the leases that are meant: one as a whole, several by their rows.
+    pub(super) fn show(&mut self, now: Now, id: RequestId, which: &Which) -> Next {
+        let mut chosen: Vec<_> = self.chosen(now, which);
+        let only = match (chosen.len(), chosen.pop()) {
+            (1, Some(only)) => only,
+            (_, last) => {
+                let rows = chosen.into_iter().chain(last).map(|(_, row)| Shown::of(row));
+                return Next::Answers(Answer::Shown(rows.collect()));
+            }
+        };
+        let (of, row) = only;
+        let mut shown = Shown::of(row);
+        let binding = of.and_then(|of| self.bindings.get(of));
+        shown.lease = binding.and_then(|binding| binding.lease(now.boot)).cloned().map(Box::new);
+        shown.exchanged = of.and_then(|of| self.heard.of(of)).cloned();
+        let inside = binding.filter(|binding| !binding.is_on_host()).map(|binding| binding.link.clone());
+        let Some(link) = inside else { return Next::Answers(Answer::Shown(vec![shown])) };
+        self.out.inspect_with(Waiter::Call(id), Target::Known(link), true);
+        self.time_call(id, now.boot + LIMIT);
+        Next::Waits(Job::Showing(Showing(Box::new(shown))))
+    }
+}

@@ -1,0 +1,148 @@
+//! `leasehold show`: one lease's whole story.
+
+use leasehold_api::control::{Acknowledged, Binding, DhcpOption, Event, Interface, Lease, SHOW, Story, Which};
+
+use super::args::ShowArgs;
+use super::client::{self, ClientError};
+use super::columns::{columns, escaped};
+use super::events;
+use super::order::Verdict;
+use super::term::brief;
+
+/// Why no lease is shown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ShowError {
+    /// The daemon did not show it.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The daemon's answer is not a story.
+    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
+    Unreadable(#[from] serde_json::Error),
+}
+
+/// Asks the daemon; returns the text to print, and whether it is about one lease.
+pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ShowError> {
+    let which = Which { name: Some(args.name.clone()), ..Which::default() };
+    let answer = client::get(&args.socket, &format!("{SHOW}?{}", which.parameters().join("&")))?;
+    let story: Story = serde_json::from_slice(&answer)?;
+    let verdict = if story.lease.is_some() { Verdict::Done } else { Verdict::Nobody };
+    if args.json {
+        let value: serde_json::Value = serde_json::from_slice(&answer)?;
+        return Ok((format!("{value:#}\n"), verdict));
+    }
+    let text = match (&story.lease, &story.candidates[..]) {
+        (Some(lease), _) => told(lease),
+        (None, []) => escaped(&format!("There is no lease called {}: `leasehold list` shows all.", args.name)) + "\n",
+        (None, several) => {
+            let lines: String = several.iter().map(candidate).collect();
+            format!("The name fits {} leases:\n{lines}", several.len())
+        }
+    };
+    Ok((text, verdict))
+}
+
+fn candidate(binding: &Binding) -> String {
+    let address = binding.address.map_or_else(|| "-".to_owned(), |address| address.to_string());
+    escaped(&format!("  {}  {address}  {}", binding.attachment, binding.name)) + "\n"
+}
+
+/// Tells a lease's story: a line for each fact, then its options and its last events.
+fn told(lease: &Lease) -> String {
+    let binding = &lease.binding;
+    let mut text = escaped(&binding.attachment.to_string()) + "\n" + &facts(lease);
+    if !lease.options.is_empty() {
+        text += match lease.options_as_sent {
+            true => "\nOptions, as the server last sent them:\n",
+            false => "\nOptions that the daemon remembers; what else the server sent is not known any more:\n",
+        };
+        text += &options(&lease.options);
+    }
+    if !lease.events.is_empty() {
+        text += "\nLast events:\n";
+        text.extend(lease.events.iter().map(happened));
+    }
+    text
+}
+
+fn facts(lease: &Lease) -> String {
+    let binding = &lease.binding;
+    let at = |time: &Option<String>, seconds: Option<u64>| match (time, seconds) {
+        (Some(time), Some(0)) => Some(format!("{time}, which is past")),
+        (Some(time), Some(seconds)) => Some(format!("{time}, in {}", brief(seconds))),
+        _ => None,
+    };
+    let never = || binding.address.map(|_| "never".to_owned());
+    let server = binding.server.map(|server| match &lease.server_mac {
+        Some(mac) => format!("{server}, at {mac}"),
+        None => server.to_string(),
+    });
+    let kept = binding.seconds_to_release.map(|seconds| format!("{}, goes back in {}", binding.state, brief(seconds)));
+    let identity = binding.identity.as_ref();
+    let held_up = binding.held_up_by.as_ref().zip(binding.seconds_held_up);
+    let all = [
+        ("name", Some(binding.name.clone())),
+        ("address", binding.address.map(|address| address.to_string())),
+        ("state", Some(kept.unwrap_or_else(|| binding.state.clone()))),
+        ("held up", held_up.map(|(what, seconds)| format!("for {}: {what}", brief(seconds)))),
+        ("server", server),
+        (
+            "client",
+            identity.map_or(Some(lease.client.clone()), |of| Some(format!("{} ({})", lease.client, of.client_id))),
+        ),
+        ("hardware address", identity.map(|of| of.chaddr.clone())),
+        ("LAN", identity.map(|of| of.lan.to_string())),
+        ("T1", at(&lease.renews, binding.seconds_to_t1)),
+        ("T2", at(&lease.rebinds, binding.seconds_to_t2)),
+        ("expires", at(&lease.expires, binding.seconds_to_expiry).or_else(never)),
+        ("told", binding.told.map(|told| format!("Docker was told {told}"))),
+        ("last exchange", lease.exchange.as_ref().map(exchange)),
+        ("link", binding.link.as_ref().map(ToString::to_string)),
+        ("interface", lease.interface.as_ref().map(interface)),
+        ("interface", lease.interface_unseen.as_ref().map(|cause| format!("cannot be seen: {cause}"))),
+    ];
+    let rows: Vec<_> = all.into_iter().filter_map(|(what, fact)| Some([format!("  {what}"), plain(&fact?)])).collect();
+    columns(&rows)
+}
+
+fn exchange(of: &Acknowledged) -> String {
+    let sent = |what: &str, took: f64, verb: &str, count: u32| {
+        format!("{what} {took} ms after the first {verb} ({count} sent)")
+    };
+    let offer = of.offer_after_ms.zip(of.discovers);
+    let offer = offer.map(|(took, count)| sent("offer", took, "DISCOVER", count) + ", ");
+    let ack = sent("ACK", of.ack_after_ms, "REQUEST", of.requests);
+    format!("{} in {}: {}{ack}", of.time, of.state, offer.unwrap_or_default())
+}
+
+fn interface(of: &Interface) -> String {
+    let state = match (of.up, of.carrier) {
+        (true, true) => "up",
+        (true, false) => "up, without carrier",
+        (false, _) => "down",
+    };
+    let addresses: Vec<_> = of.addresses.iter().map(ToString::to_string).collect();
+    let list = |what: &str, all: &[String]| match all {
+        [] => format!(", no {what}"),
+        all => format!(", {what} {}", all.join(", ")),
+    };
+    let Interface { name, mac, mtu, routes, .. } = of;
+    format!("{name} ({mac}) is {state}, MTU {mtu}{}{}", list("addresses", &addresses), list("routes", routes))
+}
+
+fn options(all: &[DhcpOption]) -> String {
+    let row = |option: &DhcpOption| {
+        let name = option.name.as_deref().unwrap_or("option");
+        [plain(&format!("  {name} ({})", option.code)), plain(&option.value)]
+    };
+    columns(&all.iter().map(row).collect::<Vec<_>>())
+}
+
+fn happened(event: &Event) -> String {
+    let of = format!("{} ", event.attachment);
+    format!("  {}\n", events::line(event).replacen(&escaped(&of), "", 1))
+}
+
+/// Returns a text from outside as it may be printed.
+fn plain(text: &str) -> String {
+    super::term::printable(text)
+}

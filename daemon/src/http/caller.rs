@@ -1,0 +1,93 @@
+//! One caller: what is known about its connection, how the driver is asked for it, and how it is answered.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+use leasehold_core::effect::{Answer, Call, RequestId};
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError, mpsc, oneshot};
+
+use super::refusal::{OTHER_ANSWER, STOPPING};
+use super::{Doors, Event, Reply};
+use crate::listen::Protocol;
+
+/// What is known about a listener.
+#[derive(Clone)]
+pub(super) struct Door {
+    pub(super) doors: Doors,
+    pub(super) protocol: Protocol,
+    pub(super) socket: Arc<Path>,
+}
+
+/// What is known about a connection before it speaks.
+#[derive(Clone)]
+pub(super) struct Caller {
+    pub(super) door: Door,
+    pub(super) place: Arc<OwnedSemaphorePermit>,
+}
+
+impl Caller {
+    /// Returns what all doors share.
+    pub(super) fn doors(&self) -> &Doors {
+        &self.door.doors
+    }
+}
+
+/// Takes one of the places for those who wait for news: they must not take the last place from an ADD.
+pub(super) fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, TryAcquireError> {
+    caller.doors().share(caller.door.protocol).waiting.try_acquire()
+}
+
+pub(super) fn too_many_wait() -> Response<Full<Bytes>> {
+    sentence(StatusCode::SERVICE_UNAVAILABLE, "too many wait for news: try again later")
+}
+
+/// Asks the driver; `None` if it stops instead of answering. If dropped before that, tells the driver.
+pub(super) async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
+    let id = caller.doors().mint();
+    let (answer, waiting) = oneshot::channel();
+    let reply = Reply { answer, protocol: caller.door.protocol, _place: caller.place.clone() };
+    caller.doors().events.send(Event::Asked { id, call, reply }).ok()?;
+    let mut hang_up = HangUp { id, events: Some(&caller.doors().events) };
+    let answer = waiting.await;
+    hang_up.events = None;
+    answer.ok()
+}
+
+/// Reports on drop that the caller hung up, unless disarmed.
+struct HangUp<'a> {
+    id: RequestId,
+    events: Option<&'a mpsc::UnboundedSender<Event>>,
+}
+
+impl Drop for HangUp<'_> {
+    fn drop(&mut self) {
+        if let Some(events) = self.events {
+            // Without a driver nobody needs to know.
+            let _ = events.send(Event::HungUp(self.id));
+        }
+    }
+}
+
+/// Answers a caller whose question the driver did not answer.
+pub(super) fn unexpected(answer: Option<Answer>) -> Response<Full<Bytes>> {
+    match answer {
+        Some(Answer::Failed(failure)) => sentence(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
+        Some(_) => sentence(StatusCode::INTERNAL_SERVER_ERROR, OTHER_ANSWER),
+        None => sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING),
+    }
+}
+
+pub(super) fn sentence(status: StatusCode, error: &str) -> Response<Full<Bytes>> {
+    json(status, serde_json::json!({ "error": error }).to_string())
+}
+
+pub(super) fn json(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

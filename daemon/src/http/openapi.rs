@@ -1,0 +1,169 @@
+//! The document of the control API, made from the types and from what is said of each call here, and compared with the one that is
+//! kept in `daemon/docs`. `LEASEHOLD_WRITE=1 cargo test -p leasehold openapi` writes it anew.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::{env, fs};
+
+use leasehold_api::control::{self, Bindings, Events, Frames, Log, LogChange, Obeyed, Ranges, Status, Story};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+/// Parameters of a query, with what they say.
+type Parameters = &'static [(&'static str, &'static str)];
+
+const NONE: Parameters = &[];
+
+/// Those that say which leases are meant.
+const WHICH: Parameters = &[
+    (
+        "name",
+        "what one calls a lease by: its attachment, address, pod or host name, or the beginning of its container's id",
+    ),
+    ("network", "its network"),
+    ("container", "the beginning of its container's id"),
+    ("address", "its address, or a subnet that has it"),
+    ("state", "its state, in any case"),
+    ("door", "`cni` or `docker`"),
+];
+
+const ALL: (&str, &str) = ("all", "`true`: all leases, where nothing else says which");
+
+const FORCE: (&str, &str) = ("force", "`true`: those too whose containers live");
+
+const EVENTS: Parameters = &[
+    ("after", "events after this number; 0 by default"),
+    ("limit", "at most so many; 1000 by default, and at most"),
+    ("wait", "for so many seconds, 60 at most, if there is none yet"),
+];
+
+const CAPTURE: Parameters = &[
+    ("after", "frames after this number; from now on without it"),
+    ("wait", "for so many seconds, 60 at most, if there is none yet"),
+    ("attachment", "those of this attachment only"),
+];
+
+/// The calls, and the schemas of what they exchange.
+struct Document {
+    generator: SchemaGenerator,
+    paths: Map<String, Value>,
+}
+
+impl Document {
+    /// Adds a call that answers with JSON.
+    fn call<T: JsonSchema>(&mut self, method: &str, path: &str, summary: &str, parameters: &[(&str, &str)]) {
+        let schema = self.generator.subschema_for::<T>();
+        let good = json!({ "description": "done", "content": { "application/json": { "schema": schema } } });
+        self.add(method, path, summary, parameters, good);
+    }
+
+    /// Adds a call with a certain good answer.
+    fn add(&mut self, method: &str, path: &str, summary: &str, parameters: &[(&str, &str)], good: Value) {
+        let parameter = |(name, what): &(&str, &str)| json!({ "name": name, "in": "query", "description": what, "schema": { "type": "string" } });
+        let mut call = json!({
+            "summary": summary,
+            "responses": {
+                "200": good,
+                "default": {
+                    "description": "it was not done, or not understood",
+                    "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
+                },
+            },
+        });
+        if !parameters.is_empty() {
+            call["parameters"] = parameters.iter().map(parameter).collect();
+        }
+        let place = self.paths.entry(path).or_insert_with(|| json!({}));
+        place[method] = call;
+    }
+
+    fn body<T: JsonSchema>(&mut self, method: &str, path: &str) {
+        let schema = self.generator.subschema_for::<T>();
+        self.paths[path][method]["requestBody"] = json!({ "content": { "application/json": { "schema": schema } } });
+    }
+
+    fn end(mut self) -> Value {
+        let mut schemas = self.generator.take_definitions(true);
+        let error = json!({
+            "type": "object",
+            "properties": { "error": { "type": "string", "description": "A sentence for a person." } },
+            "required": ["error"],
+        });
+        schemas.insert("Error".to_owned(), error);
+        json!({
+            "openapi": "3.1.0",
+            "info": {
+                "title": "leasehold",
+                "version": "1",
+                "description": "The control API of the leasehold daemon: HTTP/1.1 on its Unix socket, one request a connection. \
+                    Fields may be added to answers; the path's version changes if one changes its meaning or goes.",
+            },
+            "paths": self.paths,
+            "components": { "schemas": schemas },
+        })
+    }
+}
+
+/// Returns the document.
+fn document() -> Value {
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut document = Document { generator: settings.into_generator(), paths: Map::new() };
+    let plain = |what: &str, kind: &str| json!({ "description": what, "content": { kind: {} } });
+    let with = |more: &[(&'static str, &'static str)]| [WHICH, more].concat();
+    document.call::<Bindings>("get", control::BINDINGS, "All leases, or those that are meant", WHICH);
+    document.call::<Ranges>("get", control::RANGES, "Local ranges, and what is taken of them", NONE);
+    document.call::<Story>("get", control::SHOW, "One lease's whole story", WHICH);
+    document.call::<Status>("get", control::STATUS, "How the daemon fares", NONE);
+    document.call::<Events>("get", control::EVENTS, "What happened to leases", EVENTS);
+    document.call::<Frames>("get", control::CAPTURE, "DHCP and ARP frames, as they are sent and received", CAPTURE);
+    document.call::<Obeyed>("post", control::RENEW, "Have leases extended now", &with(&[ALL]));
+    document.call::<Obeyed>("post", control::RELEASE, "Give leases back", &with(&[ALL, FORCE]));
+    document.call::<Log>("get", control::LOG, "What is logged", NONE);
+    document.call::<Log>("put", control::LOG, "Log something else for a while", NONE);
+    document.body::<LogChange>("put", control::LOG);
+    document.call::<Log>("delete", control::LOG, "Log what was logged at the start", NONE);
+    let metrics = plain("OpenMetrics text", "application/openmetrics-text");
+    document.add("get", control::METRICS, "What is counted", NONE, metrics);
+    let turns = plain("its loop turns", "application/json");
+    document.add("get", control::HEALTH, "Whether the daemon lives", NONE, turns);
+    let records = plain("an ADD could be recorded now", "application/json");
+    document.add("get", control::READINESS, "Whether an ADD could be served", NONE, records);
+    document.end()
+}
+
+#[test]
+fn the_document_is_what_the_types_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/openapi.json");
+    let made = format!("{:#}\n", document());
+    if env::var_os("LEASEHOLD_WRITE").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == made,
+        "daemon/docs/openapi.json is out of date: run LEASEHOLD_WRITE=1 cargo test -p leasehold openapi"
+    );
+}
+
+#[test]
+fn every_path_of_the_control_api_is_in_the_document() {
+    let code = include_str!("../../api/src/control.rs");
+    let paths = code.lines().filter_map(|line| line.strip_prefix("pub const ")?.split_once(": &str = \"/"));
+    let known: BTreeSet<_> = paths.map(|(_, path)| format!("/{}", path.trim_end_matches("\";"))).collect();
+    let document = document();
+    let documented: BTreeSet<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(known, documented);
+}
+
+/// Returns the method and the path of every call of the document.
+pub(super) fn calls() -> Vec<(String, String)> {
+    let document = document();
+    let paths = document["paths"].as_object().unwrap();
+    let calls = |(path, methods): (&String, &Value)| {
+        let methods: Vec<_> = methods.as_object().unwrap().keys().cloned().collect();
+        methods.into_iter().map(|method| (method.to_uppercase(), path.clone())).collect::<Vec<_>>()
+    };
+    paths.iter().flat_map(calls).collect()
+}

@@ -1,0 +1,163 @@
+//! `POST /v1/renew` and `POST /v1/release`: an operator's orders, and what became of them. Pure.
+
+use std::time::Duration;
+
+use leasehold_api::control::{self, Outcome};
+use leasehold_core::effect::{Obeyed, Order, Upshot, Verb, Which};
+
+use super::control::attachment;
+
+/// What is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Renew,
+    Release,
+}
+
+/// Why an order cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadOrder {
+    /// A parameter is not known, or cannot have this value.
+    #[error(
+        "{0:.64}: there are name, network, container, address (or a subnet), state, door (cni or docker), all=true, and to release force=true"
+    )]
+    Parameter(String),
+    /// Nothing says which leases are meant.
+    #[error("no lease is named: say which are meant, or all=true")]
+    Nobody,
+}
+
+/// Reads the filter of a URL's query.
+pub(super) fn which(query: &str) -> Result<Which, BadOrder> {
+    let mut which = control::Which::default();
+    for parameter in parameters(query) {
+        take(&mut which, parameter)?;
+    }
+    Ok(meant(which))
+}
+
+/// Reads an order from a URL's query.
+pub(super) fn parse(query: &str, kind: Kind) -> Result<Order, BadOrder> {
+    let (mut which, mut all, mut force) = (control::Which::default(), false, false);
+    for parameter in parameters(query) {
+        match parameter {
+            "all=true" => all = true,
+            "force=true" if kind == Kind::Release => force = true,
+            other => take(&mut which, other)?,
+        }
+    }
+    if !all && which == control::Which::default() {
+        return Err(BadOrder::Nobody);
+    }
+    let verb = if kind == Kind::Renew { Verb::Renew } else { Verb::Release { force } };
+    Ok(Order { verb, which: meant(which) })
+}
+
+fn parameters(query: &str) -> impl Iterator<Item = &str> {
+    query.split('&').filter(|parameter| !parameter.is_empty())
+}
+
+fn take(which: &mut control::Which, parameter: &str) -> Result<(), BadOrder> {
+    let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+    let is_one = which.take(key, value);
+    is_one.then_some(()).ok_or_else(|| BadOrder::Parameter(parameter.escape_debug().to_string()))
+}
+
+fn meant(which: control::Which) -> Which {
+    let control::Which { name, network, container, address, state, door } = which;
+    Which { name, network, container, address, state, door }
+}
+
+/// Writes what became of an order.
+pub(super) fn obeyed(obeyed: &[Obeyed]) -> control::Obeyed {
+    control::Obeyed { leases: obeyed.iter().map(upshot).collect() }
+}
+
+fn upshot(Obeyed { attachment: of, address, upshot }: &Obeyed) -> control::Upshot {
+    let ends = if let Upshot::Extended { ends, .. } = upshot { *ends } else { None };
+    let (outcome, because) = told(upshot);
+    let seconds_to_expiry = ends.map(|ends| ends.as_secs());
+    control::Upshot { attachment: attachment(of), address: *address, outcome, because, seconds_to_expiry }
+}
+
+fn told(upshot: &Upshot) -> (Outcome, String) {
+    match upshot {
+        Upshot::Extended { server, .. } => (Outcome::Extended, format!("server {server} extended it")),
+        Upshot::Fresh(ago) => (Outcome::Recent, format!("it was extended {} ago", seconds(*ago))),
+        Upshot::Unanswered(why) => {
+            let why = why.as_deref().unwrap_or("no server answered");
+            (Outcome::Unanswered, format!("{why}; it is held as before, and asked for again at T1"))
+        }
+        Upshot::Lost(why) => (Outcome::Lost, format!("{why}; another lease is looked for")),
+        Upshot::Nothing(state) => (Outcome::Nothing, format!("there is no lease yet, or no more: {}", state.as_str())),
+        Upshot::Local => (Outcome::Recent, "a local range gave it: it never ends, and nobody has to extend it".to_owned()),
+        Upshot::Leaves => (Outcome::Returned, "it is on its way back to its server".to_owned()),
+        Upshot::Lives { interface: true } => (
+            Outcome::Lives,
+            "its container lives: with force its address is taken off the container's interface first, and nothing else is put there before the next ADD".to_owned(),
+        ),
+        Upshot::Lives { interface: false } => (
+            Outcome::Lives,
+            "its container lives: with force its address may be given to another while the container goes on using it".to_owned(),
+        ),
+        Upshot::Ambiguous => (Outcome::Ambiguous, "the name fits several leases, and nothing was done".to_owned()),
+        Upshot::Failed(failure) => (Outcome::Failed, failure.to_string()),
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_core::effect::{Failure, StoreCause};
+    use leasehold_core::identity::Attachment;
+
+    use super::*;
+
+    #[test]
+    fn an_order_says_which_leases_it_means() {
+        let named = parse("name=shop%2Fweb-0&force=true", Kind::Release).unwrap();
+        assert_eq!((named.verb, named.which.name.as_deref()), (Verb::Release { force: true }, Some("shop/web-0")));
+        let some = parse("network=lan&state=KEPT&door=cni&address=10.0.0.0%2F24&container=c0", Kind::Renew).unwrap();
+        assert_eq!(some.which.address, Some("10.0.0.0/24".parse().unwrap()));
+        assert_eq!(parse("address=10.0.0.7", Kind::Renew).unwrap().which.address, Some("10.0.0.7/32".parse().unwrap()));
+        assert_eq!(parse("all=true", Kind::Renew).unwrap(), Order { verb: Verb::Renew, which: Which::default() });
+        assert_eq!(parse("", Kind::Release), Err(BadOrder::Nobody), "an empty order is a slip, not all of them");
+    }
+
+    #[test]
+    fn a_bad_parameter_of_an_order_is_named() {
+        for query in ["nam=x", "address=x", "door=podman", "all=1", "force=true", "name=%2", "name"] {
+            let bad = parse(query, Kind::Renew);
+            match query {
+                "name" => assert!(bad.is_ok(), "an empty name fits no lease"),
+                _ => assert!(bad.unwrap_err().to_string().starts_with(query), "{query}"),
+            }
+        }
+    }
+
+    #[test]
+    fn each_upshot_is_a_word_and_a_sentence() {
+        let of = |upshot| Obeyed {
+            attachment: Attachment::cni("lan", "c1", "eth0"),
+            address: Some("10.0.0.7/24".parse().unwrap()),
+            upshot,
+        };
+        let minute = Duration::from_secs(60);
+        let all = [
+            of(Upshot::Extended { server: [10, 0, 0, 1].into(), ends: Some(minute) }),
+            of(Upshot::Fresh(Duration::from_secs(3))),
+            of(Upshot::Unanswered(None)),
+            of(Upshot::Lost("server 10.0.0.1 sent NAK".to_owned())),
+            of(Upshot::Leaves),
+            of(Upshot::Lives { interface: true }),
+            of(Upshot::Ambiguous),
+            of(Upshot::Failed(Failure::Store(StoreCause::Full))),
+        ];
+        let golden = include_str!("tests/golden/obeyed.json");
+        let text = serde_json::to_string_pretty(&obeyed(&all)).unwrap();
+        assert_eq!(text, golden.trim_end(), "\n{text}");
+    }
+}

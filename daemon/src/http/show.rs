@@ -1,0 +1,150 @@
+//! `GET /v1/show`: one lease's whole story. Pure, but for the journal, which is read for what happened to it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use data_encoding::HEXLOWER;
+use leasehold_api::control::{self, Acknowledged, DhcpOption, Interface, Lease, Story};
+use leasehold_core::dhcpv4::lease::Lease as Granted;
+use leasehold_core::effect::{Exchanged, Row, Shown};
+use leasehold_core::identity::{Attachment, ClientId};
+use leasehold_core::link::LinkView;
+use leasehold_core::time::WallTime;
+use leasehold_core::wire::message::Message;
+
+use super::control::{binding, milliseconds};
+use super::events::{event, rfc3339};
+use crate::options;
+use crate::store::journal::{Journal, JournalError, MOST};
+
+/// How many of the last events are told.
+const EVENTS: usize = 20;
+
+/// Writes what is known of a lease, or which leases the name fits.
+pub(super) fn story(shown: &[Shown], events: Vec<control::Event>) -> Story {
+    match shown {
+        [only] => Story { lease: Some(Box::new(lease(only, events))), candidates: Vec::new() },
+        several => Story { lease: None, candidates: several.iter().map(|shown| binding(&shown.row)).collect() },
+    }
+}
+
+/// Reads the last events of an attachment.
+pub(super) async fn events_of(journal: &Journal, of: &Attachment) -> Result<Vec<control::Event>, JournalError> {
+    let (mut after, mut last) = (0, VecDeque::new());
+    loop {
+        let read = journal.read(after, MOST).await?;
+        for numbered in read.events.iter().filter(|numbered| numbered.event.attachment == *of) {
+            last.push_back(event(numbered));
+            if last.len() > EVENTS {
+                last.pop_front();
+            }
+        }
+        if read.next_after == after {
+            return Ok(last.into());
+        }
+        after = read.next_after;
+    }
+}
+
+fn lease(shown: &Shown, events: Vec<control::Event>) -> Lease {
+    let Shown { row, lease, exchanged, interface } = shown;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let until = |left: Option<Duration>| left.map(|left| rfc3339(WallTime::from_epoch(now + left)));
+    let ack = exchanged.as_ref().and_then(|exchanged| exchanged.ack.as_ref());
+    let (interface, interface_unseen) = match interface {
+        None => (None, None),
+        Some(Ok(view)) => (Some(seen(view)), None),
+        Some(Err(cause)) => (None, Some(cause.to_string())),
+    };
+    Lease {
+        binding: binding(row),
+        client: client(row),
+        server_mac: lease.as_ref().map(|lease| lease.server_mac.to_string()),
+        renews: until(row.extended),
+        rebinds: until(row.rebound),
+        expires: until(row.ends),
+        options: match (ack, lease) {
+            (Some(ack), _) => {
+                Message::options_as_sent(&ack.message).iter().map(|(code, bytes)| option(*code, bytes)).collect()
+            }
+            (None, Some(lease)) => remembered(lease).iter().map(|(code, bytes)| option(*code, bytes)).collect(),
+            (None, None) => Vec::new(),
+        },
+        options_as_sent: ack.is_some(),
+        exchange: exchanged.as_ref().and_then(timing),
+        interface,
+        interface_unseen,
+        events,
+    }
+}
+
+fn timing(exchanged: &Exchanged) -> Option<Acknowledged> {
+    let ack = exchanged.ack.as_ref()?;
+    Some(Acknowledged {
+        time: rfc3339(ack.at),
+        state: ack.state.to_string(),
+        offer_after_ms: exchanged.offer.map(|(took, _)| milliseconds(took)),
+        discovers: exchanged.offer.map(|(_, sent)| sent),
+        ack_after_ms: milliseconds(ack.took),
+        requests: ack.requests,
+    })
+}
+
+fn seen(view: &LinkView) -> Interface {
+    Interface {
+        name: view.ifname.clone(),
+        mac: view.mac.to_string(),
+        mtu: view.mtu,
+        up: view.up,
+        carrier: view.carrier,
+        addresses: view.addresses.clone(),
+        routes: view.routes.iter().flatten().map(ToString::to_string).collect(),
+    }
+}
+
+fn option(code: u8, bytes: &[u8]) -> DhcpOption {
+    DhcpOption {
+        code,
+        name: options::name(code).map(str::to_owned),
+        value: options::value(code, bytes),
+        bytes: HEXLOWER.encode(bytes),
+    }
+}
+
+/// Returns what the daemon remembers of a lease's options, as a server would send it.
+fn remembered(lease: &Granted) -> Vec<(u8, Vec<u8>)> {
+    let addresses = |all: &[std::net::Ipv4Addr]| all.iter().flat_map(|address| address.octets()).collect::<Vec<_>>();
+    let seconds = |time: Duration| (time.as_secs() as u32).to_be_bytes().to_vec();
+    let text = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
+    let times = lease.times;
+    let all = [
+        (1, lease.address.netmask().octets().to_vec()),
+        (3, addresses(lease.gateway.as_slice())),
+        (6, addresses(&lease.dns)),
+        (12, text(&lease.hostname)),
+        (15, text(&lease.domain)),
+        (26, lease.mtu.map(|mtu| mtu.to_be_bytes().to_vec()).unwrap_or_default()),
+        (42, addresses(&lease.ntp)),
+        (51, times.map_or(vec![0xff; 4], |times| seconds(times.end))),
+        (54, lease.server.octets().to_vec()),
+        (58, times.map(|times| seconds(times.t1)).unwrap_or_default()),
+        (59, times.map(|times| seconds(times.t2)).unwrap_or_default()),
+    ];
+    all.into_iter().filter(|(_, bytes)| !bytes.is_empty()).collect()
+}
+
+/// Returns what servers know a lease's holder by, in words.
+fn client(row: &Row) -> String {
+    let Some(identity) = &row.identity else { return "no server knows it".to_owned() };
+    let id: &ClientId = &identity.client_id;
+    match (row.pod(), id.as_bytes()) {
+        (Some((namespace, pod)), _) => format!("pod {namespace}/{pod}"),
+        (None, [1, mac @ ..]) if mac.len() == 6 => {
+            let mac: Vec<_> = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("hardware address {}", mac.join(":"))
+        }
+        (None, [255, ..]) => format!("DUID {id}"),
+        (None, _) if row.is_named_by_container() => "its container".to_owned(),
+        (None, _) => id.readable(),
+    }
+}
