@@ -30,8 +30,6 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
     // Whoever restarted the daemon for this would lose what it holds in memory.
     let asked = |path: &str| ask_daemon(&lab.daemon().socket(), &format!("GET {path}"));
     assert_eq!(status(&asked("/healthz")), "200");
-    let ready = asked("/readyz");
-    assert!(status(&ready) == "503" && ready.1.contains("store full"), "{ready:?}");
     // By then both leases have ended as far as the store knows; in fact they have not.
     let history = server.history()?;
     for member in &members {
