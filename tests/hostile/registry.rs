@@ -409,6 +409,7 @@ impl<'a> Life<'a> {
             profile: self.profile(),
             timeout: Duration::from_secs(u64::from(self.script.u8()) + 1),
             limits: None,
+            fallback: None,
         }))
     }
 

@@ -1,6 +1,7 @@
 //! Requests of a runtime, as the shim passes them on, and calls of dockerd's.
 
 use std::net::Ipv4Addr;
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use leasehold_core::identity::DoorId;
 use leasehold_core::link::own::{LONGEST_NAME, MacvlanMode};
 use leasehold_core::network::{Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::PoolId;
+use leasehold_core::source::Source;
 use leasehold_core::time::{Instant, WallTime};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{self, Judge, Packet, Violation, code};
@@ -35,6 +37,7 @@ mod http {
     pub(super) mod client_id;
     pub(super) mod cni;
     pub(super) mod docker;
+    mod fallback;
     mod named;
     mod names;
     mod ranges;
@@ -276,6 +279,7 @@ fn is_short(error: &Error) {
 fn lease() -> Lease {
     Lease {
         address: "192.0.2.10/24".parse().expect("an address"),
+        source: Source::Server,
         server: Ipv4Addr::new(192, 0, 2, 1),
         server_mac: Mac([2, 0, 0, 0, 0, 1]),
         start: Instant::from_boot(Duration::from_secs(5)),
@@ -286,7 +290,7 @@ fn lease() -> Lease {
         domain: Some("example.net".to_owned()),
         search: Vec::new(),
         ntp: Vec::new(),
-        mtu: Some(1400),
+        mtu: NonZeroU16::new(1400),
         hostname: None,
     }
 }

@@ -14,6 +14,7 @@ mod docker_lost;
 mod doctor;
 mod endurance;
 mod exporter;
+mod fallback;
 mod fixtures;
 mod grace;
 mod hangup;

@@ -77,7 +77,14 @@ fn every_key_of_ipam_is_documented() {
     same(&rows(CNI, "## Keys of `ipam`"), &list(&code, "IPAM_KEYS: "), CNI);
     let of = |reader: &str| {
         let body = code.split_once(reader).and_then(|(_, rest)| rest.split_once("\n    }\n")).expect(reader).0;
-        let calls = ["entry.read(\"", "entry.require(\"", "servers.list(\"", "said(\""];
+        let calls = [
+            "entry.read(\"",
+            "entry.require(\"",
+            "servers.list(\"",
+            "said(\"",
+            "fallback.lists(\"",
+            "fallback.read(\"",
+        ];
         calls.iter().flat_map(|call| behind(body, call)).collect()
     };
     for (heading, reader) in [
@@ -85,6 +92,7 @@ fn every_key_of_ipam_is_documented() {
         ("### `provide`", "impl Provide {"),
         ("### `routes`", "impl ExtraRoute {"),
         ("### `servers`", "impl Servers {"),
+        ("### `fallback`", "impl Fallback {"),
     ] {
         same(&rows(CNI, heading), &of(reader), CNI);
     }
@@ -105,13 +113,13 @@ fn every_option_of_a_network_of_dockers_is_documented() {
         known.split('"').skip(1).step_by(2).map(str::to_owned).collect()
     };
     let of_leases = rows(DOCKER, "## Options");
-    same(&of_leases, &known("daemon/src/http/docker/options.rs", "const KNOWN: [&str; 8] ="), DOCKER);
+    same(&of_leases, &known("daemon/src/http/docker/options.rs", "const KNOWN: [&str; 9] ="), DOCKER);
     let mut of_networks = &rows(DOCKER, "## The network driver") | &of_leases;
     // The second table there.
     for driver in ["null", "leasehold", "leasehold-ipvlan"] {
         assert!(of_networks.remove(driver), "{driver}");
     }
-    same(&of_networks, &known("daemon/src/http/docker/wiring.rs", "const KNOWN: [&str; 15] ="), DOCKER);
+    same(&of_networks, &known("daemon/src/http/docker/wiring.rs", "const KNOWN: [&str; 16] ="), DOCKER);
 }
 
 #[test]

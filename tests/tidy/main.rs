@@ -83,7 +83,7 @@ fn the_core_touches_nothing() {
 }
 
 /// The layers of the core, each with those it may import. `time`, `identity` and `link` are words for all.
-const LAYERS: [(&str, &str); 30] = [
+const LAYERS: [(&str, &str); 31] = [
     ("core", "docker registry outbox counts effect identity time"),
     (
         "docker",
@@ -95,10 +95,10 @@ const LAYERS: [(&str, &str); 30] = [
     ),
     (
         "binding",
-        "binding interface outbox backoff plan conflict profile grant dhcpv4 wire counts effect limits silence event record identity link time",
+        "binding interface outbox backoff plan conflict profile grant dhcpv4 wire counts effect limits silence event record identity link time range",
     ),
     ("interface", "interface plan backoff grant effect identity link record wire time"),
-    ("outbox", "outbox dhcpv4 wire counts effect event record identity link time"),
+    ("outbox", "outbox dhcpv4 wire counts effect event record identity link time range"),
     ("plan", "grant link"),
     ("profile", "dhcpv4 grant"),
     ("grant", ""),
@@ -108,7 +108,8 @@ const LAYERS: [(&str, &str); 30] = [
     ("event", "identity time"),
     ("silence", "identity"),
     ("record", "profile grant dhcpv4 event identity link time range"),
-    ("dhcpv4", "asking dhcpv4 backoff tenure grant wire identity time"),
+    ("source", ""),
+    ("dhcpv4", "asking dhcpv4 backoff tenure source grant wire identity time"),
     ("conflict", "asking conflict wire identity time"),
     ("range", "identity time"),
     ("link", "link wire identity"),

@@ -103,11 +103,13 @@ pub enum EventKind {
     DetectionOff,
     /// Another attachment of this host, or the host itself, has the address: it was not taken, or not given back.
     AddressHeld,
+    /// A server answers on a LAN where containers were given addresses of a local range, as none did.
+    ServerBack,
 }
 
 impl EventKind {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Acquired,
         Self::Renewed,
         Self::Rebound,
@@ -122,6 +124,7 @@ impl EventKind {
         Self::AddressRemoved,
         Self::DetectionOff,
         Self::AddressHeld,
+        Self::ServerBack,
     ];
 
     /// Returns the kind's name, the same as in JSON.
@@ -141,6 +144,7 @@ impl EventKind {
             Self::AddressRemoved => "address_removed",
             Self::DetectionOff => "detection_off",
             Self::AddressHeld => "address_held",
+            Self::ServerBack => "server_back",
         }
     }
 }

@@ -75,6 +75,7 @@ pub mod range;
 pub mod record;
 pub mod registry;
 pub mod silence;
+pub mod source;
 pub mod tenure;
 pub mod time;
 mod timers;

@@ -17,6 +17,7 @@ use leasehold_core::wire::option::fqdn;
 
 use super::args::{self, Args};
 use super::client_id::{self, MachineId};
+use super::fallback;
 use super::named::{Named, host_netns, lan, netns};
 use super::names::{Names, POD_NAME};
 use super::refusal::{bad_config, bad_env, quoted, refused};
@@ -69,10 +70,12 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     // the main plugin has set the one that the runtime names.
     let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent || chaddr.is_some());
     let client = Arc::new(ClientProfile { broadcast, ..client(&ipam, provided, &names)? });
+    let timeout = ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds)));
     let (release, policy) = (ipam.release.unwrap_or(true), policy(&ipam));
     Ok(Add {
         attachment: named.attachment(),
         limits: None,
+        fallback: fallback::fallback(&ipam, timeout, site.machine_id)?,
         place: Place::InNetns(ByName {
             netns: netns(request)?,
             ifname: named.ifname.to_owned(),
@@ -83,7 +86,7 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
         chaddr,
         wanted: wanted.map(|address| Wanted { address, preferred: ipam.ip_preferred }),
         profile: Profile { client, on_parent, release, grace, policy, wants: Wants::default() },
-        timeout: ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
+        timeout,
     })
 }
 

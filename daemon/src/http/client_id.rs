@@ -40,6 +40,11 @@ impl MachineId {
     /// leasehold's own number, so that no other program derives the same identifier.
     const APPLICATION: [u8; 16] = 0x0c1d_5b02_9f4e_4a7b_a3d6_6e85_71f2_48c9_u128.to_be_bytes();
 
+    /// Returns a number that follows from the host.
+    pub(crate) fn place(self) -> u128 {
+        u128::from_be_bytes(self.uuid())
+    }
+
     /// Reads the text of `/etc/machine-id`. A host that has no identity yet has a word there instead.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = text.trim_end();

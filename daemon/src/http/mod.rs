@@ -34,6 +34,7 @@ mod cni;
 mod control;
 mod docker;
 mod events;
+mod fallback;
 mod logging;
 mod monitor;
 mod named;

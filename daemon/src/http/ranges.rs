@@ -4,16 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use leasehold_api::add_timeout;
-use leasehold_api::cni::{
-    self, ClientId as Kind, Code, Config, Dns, Error, HostLocal, Ip, Request, Route, Success, Version,
-};
+use leasehold_api::cni::{ClientId as Kind, Code, Config, Dns, Error, HostLocal, Ip, Request, Route, Success, Version};
 use leasehold_core::effect::{ClientIdRule, RangeAdd};
 use leasehold_core::identity::ClientId;
-use leasehold_core::range::{Given, NoAddress, Said, Sets};
+use leasehold_core::range::{Given, NoAddress, Sets};
 
 use super::add::Site;
 use super::args::{self, Args};
 use super::client_id;
+use super::fallback;
 use super::named::{Named, lan, netns};
 use super::names::Names;
 use super::refusal::{bad_config, refused};
@@ -55,12 +54,7 @@ pub(super) fn add(
 /// Reads the ranges, which each verb but DEL refuses if host-local would.
 pub(super) fn read(config: &Config, version: Version) -> Result<(HostLocal, Sets), Error> {
     let read = config.host_local(version).map_err(refused)?;
-    let said = |range: &cni::Range| {
-        let cni::Range { subnet, start, end, gateway } = *range;
-        Said { subnet, start, end, gateway }
-    };
-    let sets: Vec<Vec<_>> = read.sets.iter().map(|set| set.iter().map(said).collect()).collect();
-    let sets = Sets::new(&sets).map_err(|bad| bad_config("ipam.ranges", bad))?;
+    let sets = fallback::sets("ipam.ranges", &read.sets)?;
     Ok((read, sets))
 }
 

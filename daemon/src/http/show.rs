@@ -123,7 +123,7 @@ fn remembered(lease: &Granted) -> Vec<(u8, Vec<u8>)> {
         (6, addresses(&lease.dns)),
         (12, text(&lease.hostname)),
         (15, text(&lease.domain)),
-        (26, lease.mtu.map(|mtu| mtu.to_be_bytes().to_vec()).unwrap_or_default()),
+        (26, lease.mtu.map(|mtu| mtu.get().to_be_bytes().to_vec()).unwrap_or_default()),
         (42, addresses(&lease.ntp)),
         (51, times.map_or(vec![0xff; 4], |times| seconds(times.end))),
         (54, lease.server.octets().to_vec()),

@@ -425,6 +425,7 @@ impl Actor {
             },
             timeout,
             limits: pool.map(|pool| pool.limits()),
+            fallback: None,
         }
     }
 

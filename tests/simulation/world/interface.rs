@@ -129,7 +129,7 @@ pub(super) fn default_by(router: Ipv4Addr) -> LinkRoute {
 
 /// Returns the routes of a lease: those that it names, and first a route to a router outside its subnet.
 pub(super) fn routes_of(lease: &Lease, metric: Option<u32>) -> Vec<LinkRoute> {
-    let mtu = lease.mtu.map(u32::from);
+    let mtu = lease.mtu.map(|mtu| mtu.get().into());
     let route = |destination: Ipv4Net, via: Option<Ipv4Addr>| LinkRoute {
         destination: destination.into(),
         via: via.map(IpAddr::V4),

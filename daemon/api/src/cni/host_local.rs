@@ -6,12 +6,10 @@
 
 mod file;
 
-use std::net::IpAddr;
-
-use ipnet::IpNet;
 use serde_json::Value;
 
-use super::object::{BadKey, Fault, Object, ip, number, text, u8, u32};
+use super::object::{BadKey, Fault, Object, number, text, u8, u32};
+use super::range::{Range, address, subnet};
 use super::{ClientId, Route, Version};
 
 pub use file::{File, Holder};
@@ -49,19 +47,6 @@ pub struct HostLocal {
     pub timeout: Option<f64>,
     /// `clientId`: who gets the same addresses again; `None` is nobody.
     pub client_id: Option<ClientId>,
-}
-
-/// A range as it is said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// `subnet`, with any host bits.
-    pub subnet: IpNet,
-    /// `rangeStart`.
-    pub start: Option<IpAddr>,
-    /// `rangeEnd`.
-    pub end: Option<IpAddr>,
-    /// `gateway`.
-    pub gateway: Option<IpAddr>,
 }
 
 impl HostLocal {
@@ -109,22 +94,6 @@ impl HostLocal {
     }
 }
 
-impl Range {
-    fn read(entry: Object<'_>) -> Result<Self, BadKey> {
-        let address = |key| Ok(entry.read(key, address)?.flatten());
-        Ok(Self {
-            subnet: entry.require("subnet", subnet)?,
-            start: address("rangeStart")?,
-            end: address("rangeEnd")?,
-            gateway: address("gateway")?,
-        })
-    }
-
-    fn is_v4(&self) -> bool {
-        matches!(self.subnet, IpNet::V4(_))
-    }
-}
-
 /// Reads a route, which is passed on as it is: no more is asked of it than that it can be read.
 fn route(entry: Object<'_>) -> Result<Route, BadKey> {
     Ok(Route {
@@ -136,21 +105,6 @@ fn route(entry: Object<'_>) -> Result<Route, BadKey> {
         table: entry.read("table", u32)?,
         scope: entry.read("scope", u8)?,
     })
-}
-
-/// Reads a subnet, with any host bits. Go reads an IPv4 subnet in IPv6 form as neither.
-fn subnet(value: &Value) -> Result<IpNet, Fault> {
-    let text = text(value)?;
-    let subnet = text.parse().ok().filter(|subnet: &IpNet| subnet.addr().to_canonical() == subnet.addr());
-    subnet.ok_or_else(|| Fault::value(text, "a subnet, such as 10.0.0.0/8"))
-}
-
-/// Reads an address; the empty string means none, and an IPv4 address in IPv6 form is one of IPv4, as for Go.
-fn address(value: &Value) -> Result<Option<IpAddr>, Fault> {
-    if value.as_str() == Some("") {
-        return Ok(None);
-    }
-    ip(value).map(|address| Some(address.to_canonical()))
 }
 
 #[cfg(test)]

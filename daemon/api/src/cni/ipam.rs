@@ -14,11 +14,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::Route;
 use super::object::{BadKey, Fault, Object, boolean, ip, ipv4, number, subnet, text, u8, u32};
+use super::{Range, Route};
 
 /// All known keys of `ipam`.
-pub const IPAM_KEYS: [&str; 22] = [
+pub const IPAM_KEYS: [&str; 23] = [
     "type",
     "daemonSocketPath",
     "priority",
@@ -41,6 +41,7 @@ pub const IPAM_KEYS: [&str; 22] = [
     "ipPreferred",
     "onChange",
     "onExpiry",
+    "fallback",
 ];
 
 /// Our part of the configuration.
@@ -86,6 +87,17 @@ pub struct Ipam {
     pub keep_on_change: bool,
     /// `onExpiry` is `keep`: the interface keeps its address when the lease ends.
     pub keep_on_expiry: bool,
+    /// `fallback`: where an address comes from if no server answers.
+    pub fallback: Option<Fallback>,
+}
+
+/// Local ranges for the time when no server answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// `ranges`, as host-local has them.
+    pub sets: Vec<Vec<Range>>,
+    /// `after`: for how many seconds servers have to be silent.
+    pub after: Option<u32>,
 }
 
 /// The incumbent's `request`.
@@ -191,6 +203,7 @@ impl Ipam {
             ip_preferred: ipam.read("ipPreferred", boolean)?.unwrap_or_default(),
             keep_on_change: ipam.read("onChange", |value| keep(value, "apply"))?.unwrap_or_default(),
             keep_on_expiry: ipam.read("onExpiry", |value| keep(value, "remove"))?.unwrap_or_default(),
+            fallback: ipam.object("fallback")?.map(Fallback::read).transpose()?,
         })
     }
 }
@@ -266,6 +279,13 @@ impl ExtraRoute {
             }
             _ => Ok(Self { gw, route }),
         }
+    }
+}
+
+impl Fallback {
+    fn read(fallback: Object<'_>) -> Result<Self, BadKey> {
+        fallback.only(&["ranges", "after"])?;
+        Ok(Self { sets: fallback.lists("ranges", Range::read)?, after: fallback.read("after", u32)? })
     }
 }
 

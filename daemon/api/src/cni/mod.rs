@@ -7,6 +7,7 @@ mod error;
 mod host_local;
 mod ipam;
 mod object;
+mod range;
 mod result;
 mod version;
 
@@ -14,9 +15,10 @@ use serde::{Deserialize, Serialize};
 
 pub use config::{Config, PrevResult, RuntimeConfig};
 pub use error::{Code, Error};
-pub use host_local::{File, HOST_LOCAL_KEYS, Holder, HostLocal, Range};
-pub use ipam::{ClientId, ConflictDetection, ExtraRoute, IPAM_KEYS, Ipam, Provide, RequestList, Servers};
+pub use host_local::{File, HOST_LOCAL_KEYS, Holder, HostLocal};
+pub use ipam::{ClientId, ConflictDetection, ExtraRoute, Fallback, IPAM_KEYS, Ipam, Provide, RequestList, Servers};
 pub use object::{BadKey, Fault};
+pub use range::Range;
 pub use result::{Dns, Ip, Route, Success};
 pub use version::{UnknownVersion, Version, VersionInfo};
 

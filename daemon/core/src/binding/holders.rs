@@ -6,7 +6,7 @@
 //! container's ARP does not show them, as a host and its macvlans do not hear each other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use super::Binding;
@@ -168,6 +168,12 @@ impl Holders {
             true => _ = self.hosts.remove(lan),
             false => _ = self.hosts.insert(lan.clone(), view.clone()),
         }
+    }
+
+    /// Returns the host's own IPv4 addresses on the link of a LAN.
+    pub(crate) fn hosts_on(&self, lan: &Lan) -> Vec<Ipv4Addr> {
+        let own = self.hosts.get(lan).into_iter().flat_map(|view| &view.addresses);
+        own.filter_map(|net| if let IpAddr::V4(address) = net.addr() { Some(address) } else { None }).collect()
     }
 
     /// Returns the host, if an address of a LAN is its own.

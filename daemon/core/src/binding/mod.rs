@@ -10,6 +10,7 @@ mod common;
 mod cx;
 mod holders;
 mod life;
+mod row;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{ControlFlow, Deref};
@@ -29,15 +30,17 @@ pub(crate) use self::life::acquire::{Abort, Acquire, Known};
 pub(crate) use self::life::hold::{Hold, Standstill};
 pub(crate) use self::life::release::{Owed, Release};
 use self::life::{Living, Next, SAME};
+pub(crate) use self::row::row;
 
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{BindingState, ExchangeId, Outcome, Row, StoreCause, Why};
+use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::{Interfaces, News, Presence, Seat};
 use crate::link::{Link, LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
+use crate::range::{Given, NoAddress};
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -146,29 +149,6 @@ impl Binding {
     pub(crate) fn ends_unextended(&self, now: Instant) -> Option<Instant> {
         let client = &self.held_now()?.client;
         client.lease().filter(|_| client.asks_in_vain(now)).and_then(Lease::expires)
-    }
-
-    /// Returns the binding as `list` shows it.
-    pub(crate) fn row(&self, now: Instant) -> Row {
-        let tenure = self.lease(now).map(|lease| lease.tenure(&self.profile.policy));
-        let times = tenure.as_ref().and_then(|tenure| tenure.times);
-        let until = |at: Option<Instant>| at.map(|at| at.saturating_since(now));
-        Row {
-            attachment: (*self.attachment).clone(),
-            identity: Some(self.identity.clone()),
-            state: self.state(),
-            hostname: self.profile.client.hostname.clone(),
-            answered_in: None,
-            told: self.answered,
-            tenure,
-            extended: until(times.map(|times| times.extended)),
-            rebound: until(times.map(|times| times.rebound)),
-            ends: until(times.map(|times| times.ends)),
-            kept: until(self.kept_until()),
-            pathless: self.is_hidden,
-            held_up: self.releasing_now().and_then(|release| release.held_up(now)),
-            link: Some(self.link.clone()),
-        }
     }
 
     /// Returns when the clock next matters, and why.
@@ -343,6 +323,19 @@ impl Binding {
     /// Begins the exchange that waited for its permit, over `sockets` if some were opened for it.
     pub(crate) fn on_permit(&mut self, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) {
         self.happens(cx, |life, common, cx| life.on_permit(common, sockets, cx));
+    }
+
+    /// Goes on with an address of a local range, or without.
+    pub(crate) fn on_resort(&mut self, given: Result<Given, NoAddress>, cx: &mut Cx<'_>) {
+        if let Life::Acquiring(acquire) = &mut self.life {
+            let next = acquire.on_resort(&mut self.common, given, cx);
+            self.turn(next, cx);
+        }
+    }
+
+    /// Asks whether a server is there, if it may. Returns whether it does.
+    pub(crate) fn ask(&mut self, cx: &mut Cx<'_>) -> bool {
+        if let Life::Held(hold) = &mut self.life { hold.ask(&mut self.common, cx) } else { false }
     }
 
     /// Closes the binding's sockets, in any life.

@@ -35,6 +35,7 @@
 //! §4.3.1: the two SHOULD NOT conflict).
 
 use std::net::Ipv4Addr;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -207,7 +208,7 @@ fn said(options: &Options, address: Ipv4Net) -> Lease {
         domain: options.domain.clone(),
         search: options.search.clone(),
         ntp: others(&options.ntp),
-        mtu: options.mtu.filter(|mtu| *mtu >= MIN_MTU),
+        mtu: options.mtu.filter(|mtu| *mtu >= MIN_MTU).and_then(NonZeroU16::new),
         hostname: options.hostname.clone(),
         ..Lease::unknown(address, Instant::BOOT)
     }

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::grant::policy::Policy;
 use crate::grant::{self, Dns, Grant};
-use crate::tenure::{self, Tenure};
+use crate::source::Source;
+use crate::tenure::{self, Grantor, Tenure};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -28,7 +30,10 @@ pub struct Route {
 pub struct Lease {
     /// yiaddr with the prefix of the subnet mask.
     pub address: Ipv4Net,
-    /// The server identifier (54).
+    /// Where it comes from.
+    #[serde(default, skip_serializing_if = "Source::is_asked")]
+    pub source: Source,
+    /// The server identifier (54); 0.0.0.0 if no server is known.
     pub server: Ipv4Addr,
     /// The Ethernet source of the last ACK: the server's, or its router's. Goes stale.
     pub server_mac: Mac,
@@ -57,7 +62,7 @@ pub struct Lease {
     pub ntp: Vec<Ipv4Addr>,
     /// Interface MTU (26), in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mtu: Option<u16>,
+    pub mtu: Option<NonZeroU16>,
     /// Host name (12), checked to have a host name's characters only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
@@ -79,6 +84,7 @@ impl Lease {
     pub fn unknown(address: Ipv4Net, start: Instant) -> Self {
         Self {
             address,
+            source: Source::Server,
             server: Ipv4Addr::UNSPECIFIED,
             server_mac: Mac::BROADCAST,
             start,
@@ -92,6 +98,12 @@ impl Lease {
             mtu: None,
             hostname: None,
         }
+    }
+
+    /// Returns a lease of an address that a local range gave. It never ends.
+    pub fn of_range(address: Ipv4Net, gateway: Ipv4Addr, start: Instant) -> Self {
+        let routes = vec![Route { destination: Ipv4Net::default(), via: Some(gateway) }];
+        Self { source: Source::Range, gateway: Some(gateway), routes, ..Self::unknown(address, start) }
     }
 
     /// Returns the leased address.
@@ -108,7 +120,7 @@ impl Lease {
             router: None,
             routes: self.routes.iter().map(route).collect(),
             dns: self.resolver().unwrap_or_default(),
-            mtu: self.mtu,
+            mtu: self.mtu.map(NonZeroU16::get),
         })
     }
 
@@ -117,7 +129,10 @@ impl Lease {
         let times = || Some(tenure::Times { extended: self.t1()?, rebound: self.t2()?, ends: self.expires()? });
         Tenure {
             addresses: vec![tenure::Address { net: self.address.into(), gateway: self.gateway.map(IpAddr::V4) }],
-            by: self.server.into(),
+            by: match self.source {
+                Source::Server => self.server.into(),
+                Source::Range => Grantor::Range,
+            },
             start: self.start,
             times: times(),
             grant: self.grant(policy),

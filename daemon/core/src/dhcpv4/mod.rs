@@ -40,7 +40,7 @@ use self::message::Sender;
 use self::profile::Wanted;
 pub(crate) use self::refuse::RECENT;
 pub use self::state::{Silence, StateName};
-use self::state::{State, Transaction, UsedBy};
+use self::state::{State, Transaction};
 pub use self::tally::Tally;
 use self::timing::{Phase, Timer};
 use crate::time::Instant;
@@ -248,12 +248,15 @@ impl Client {
 
     /// Asks soon whether the lease is still this client's, over other sockets. Until a server answers, the lease is used (RFC
     /// 2131 §3.2) and the question repeated: a switch port may not forward yet, and a server may be away. Only the clock ends
-    /// the lease.
-    pub fn confirm(&mut self, now: Instant) {
-        let Some(lease) = self.state.lease().filter(|lease| !lease.expired(now)).cloned() else { return };
+    /// the lease, and a lease that no server granted none can confirm. Returns whether it asks; if so, the sockets should be
+    /// closed.
+    pub fn confirm(&mut self, now: Instant) -> bool {
+        let may = |lease: &&Arc<Lease>| lease.source.is_asked() && !lease.expired(now);
+        let Some(lease) = self.state.lease().filter(may).cloned() else { return false };
         let at = now + timing::overdue_delay(now, lease.expires(), &mut self.rng);
         (self.line, self.tally) = (Line::Closed, None);
         self.state = State::InitReboot { at, lease, silence: Silence::Keep };
+        true
     }
 
     /// Uses this lease although no server answers (RFC 2131 §3.2), and keeps asking for it over other sockets.
@@ -261,6 +264,12 @@ impl Client {
         let at = now + timing::acquisition_wait(3, false, &mut self.rng);
         (self.line, self.waited_for, self.tally, self.insists) = (Line::Closed, false, None, None);
         self.state = State::InitReboot { at, lease, silence: Silence::Keep };
+    }
+
+    /// Holds a lease that no server granted. The sockets should be closed.
+    pub fn hold(&mut self, lease: Arc<Lease>) {
+        (self.line, self.tally, self.insists, self.asked) = (Line::Closed, None, None, None);
+        self.state = State::Bound { lease };
     }
 
     /// Returns whether the lease is used although no server has confirmed it yet.
@@ -423,7 +432,7 @@ impl Client {
     /// server was asked to commit and did not refuse. A lease that has ended is not owed: it may be another client's.
     pub fn owed(&self, now: Instant) -> Option<&Lease> {
         let lease = self.state.lease().or(self.asked.as_ref())?;
-        Some(&**lease).filter(|lease| !lease.expired(now))
+        Some(&**lease).filter(|lease| lease.source.is_asked() && !lease.expired(now))
     }
 
     /// Moves on as far as the clock and the sockets allow.
@@ -486,37 +495,6 @@ impl Client {
         self.count().discovers += 1;
         out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
         self.state = State::Selecting { tx, wanted, second: None };
-    }
-
-    /// Handles another station's use of the address. An address being requested is declined when it is granted (RFC 2131 figure
-    /// 5), a held one at once.
-    fn on_conflict(&mut self, now: Instant, by: Mac, out: &mut Output) {
-        self.set_taken(Some(UsedBy::Station(by)));
-        if let Some(lease) = self.state.lease().cloned() {
-            self.decline(now, lease, by, out);
-        }
-    }
-
-    fn set_taken(&mut self, by: Option<UsedBy>) {
-        if let State::Requesting { taken, .. } = &mut self.state {
-            *taken = by;
-        }
-    }
-
-    /// Refuses an address that was granted, and goes back to INIT for a pause, which grows with each DECLINE in a row.
-    fn decline(&mut self, now: Instant, lease: Arc<Lease>, by: Mac, out: &mut Output) {
-        let (address, server) = (lease.ip(), lease.server);
-        out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
-        // An address in use does not make the server a bad one.
-        if self.declines > 0 {
-            self.shun(server);
-        }
-        self.lose(now, lease, Loss::Conflict { by }, out);
-        self.declines = self.declines.saturating_add(1);
-        let pause = timing::decline_wait(self.declines.into(), self.waited_for);
-        self.state = State::Init { at: now + pause, wanted: None };
-        self.asked = None;
-        self.count().declined = Some((address, by));
     }
 
     /// Sends REQUEST in INIT-REBOOT form, the first one or the one that follows `before`, or stops waiting for an answer.

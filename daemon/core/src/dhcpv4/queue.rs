@@ -1,5 +1,6 @@
 //! A client whose messages go unanswered: how often it has asked, and that it must wait before it asks again.
 
+use super::state::State;
 use super::{Client, Line};
 use crate::time::Instant;
 
@@ -17,6 +18,13 @@ impl Client {
     /// Lets the client send again, because an answer has come.
     pub fn waits_no_more(&mut self) {
         self.line = Line::Open;
+    }
+
+    /// Makes a DISCOVER that is due later leave at once.
+    pub fn hurry(&mut self, now: Instant) {
+        if let State::Selecting { tx, second: None, .. } = &mut self.state {
+            tx.next = tx.next.min(now);
+        }
     }
 
     /// Makes the client go on over other sockets: those that were open are closed.

@@ -1,14 +1,16 @@
-//! What a client lets go of: an acquisition that is given up, and an address that, as its caller reports, another client of this
-//! host has.
+//! What a client lets go of: an acquisition that is given up, and an address that, as its caller reports, another station or
+//! another client of this host has.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::extension::{Attempt, Extension};
+use super::lease::Lease;
 use super::message::Hop;
 use super::state::{Silence, State, Transaction, UsedBy};
 use super::timing::{self, RECEIVE_WINDOW};
-use super::{Client, Output, Signal};
+use super::{Client, Loss, Output, Signal};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -88,7 +90,7 @@ impl Client {
     pub fn renew_early(&mut self, now: Instant) {
         match &mut self.state {
             State::Bound { lease } | State::InitReboot { lease, silence: Silence::Keep, .. }
-                if now.saturating_since(lease.start) >= RECENT =>
+                if lease.source.is_asked() && now.saturating_since(lease.start) >= RECENT =>
             {
                 self.state = State::Renewing { lease: lease.clone(), extension: Extension::due(now) };
             }
@@ -103,5 +105,38 @@ impl Client {
             | State::Rebooting { .. }
             | State::Bound { .. } => {}
         }
+    }
+
+    /// Handles another station's use of the address. An address being requested is declined when it is granted (RFC 2131 figure
+    /// 5), a held one at once.
+    pub(super) fn on_conflict(&mut self, now: Instant, by: Mac, out: &mut Output) {
+        self.set_taken(Some(UsedBy::Station(by)));
+        if let Some(lease) = self.state.lease().cloned() {
+            self.decline(now, lease, by, out);
+        }
+    }
+
+    fn set_taken(&mut self, by: Option<UsedBy>) {
+        if let State::Requesting { taken, .. } = &mut self.state {
+            *taken = by;
+        }
+    }
+
+    /// Refuses an address that was granted, and goes back to INIT for a pause, which grows with each DECLINE in a row.
+    pub(super) fn decline(&mut self, now: Instant, lease: Arc<Lease>, by: Mac, out: &mut Output) {
+        let (address, server) = (lease.ip(), lease.server);
+        if lease.source.is_asked() {
+            out.frames.push(self.sender.decline(self.rng.u32(..), address, server));
+            // An address in use does not make the server a bad one.
+            if self.declines > 0 {
+                self.shun(server);
+            }
+        }
+        self.lose(now, lease, Loss::Conflict { by }, out);
+        self.declines = self.declines.saturating_add(1);
+        let pause = timing::decline_wait(self.declines.into(), self.waited_for);
+        self.state = State::Init { at: now + pause, wanted: None };
+        self.asked = None;
+        self.count().declined = Some((address, by));
     }
 }

@@ -191,11 +191,16 @@ impl Desk<'_> {
         self.registry.limit(now, &pool.to_string(), &limits);
     }
 
-    /// Adds what is reserved in the pool of an ADD to its limits.
+    /// Adds what is known of the pool of an ADD: what is reserved there to its limits, the gateway to its fallback.
     pub(crate) fn limit(&self, add: &mut Add) {
         let Attachment::Docker { pool, .. } = &add.attachment else { return };
-        if let (Some(limits), Ok(pool)) = (&mut add.limits, pool.parse()) {
+        let Ok(pool) = pool.parse() else { return };
+        if let Some(limits) = &mut add.limits {
             *limits = self.docker.ipam.limits(&pool);
+        }
+        let gateway = self.docker.ipam.pools.get(&pool).and_then(|record| record.gateway);
+        if let (Some(fallback), Some(gateway)) = (&mut add.fallback, gateway) {
+            fallback.go_by(gateway.into());
         }
     }
 

@@ -18,6 +18,7 @@ use crate::link::Place;
 use crate::network::{EndpointRecord, NetworkFault, NetworkRecord};
 use crate::pool::{PoolId, PoolRecord};
 use crate::profile::Profile;
+use crate::range::Fallback;
 use crate::tenure::Tenure;
 use crate::wire::Mac;
 
@@ -237,6 +238,8 @@ pub struct Add {
     pub timeout: Duration,
     /// The addresses that it may get; `None`: any.
     pub limits: Option<Limits>,
+    /// The local ranges that give it an address if no server answers.
+    pub fallback: Option<Box<Fallback>>,
 }
 
 impl Add {

@@ -2,6 +2,7 @@ use super::policy::{ExtraRoute, Policy};
 use super::*;
 use crate::dhcpv4::lease::{self, Lease};
 use crate::time::Instant;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 /// Returns a lease of an address, with routes such as `10.0.0.0/8 192.0.2.9` or, on the link, `10.0.0.0/8`.
@@ -22,7 +23,7 @@ pub(crate) fn lease(address: &str, routes: &[&str]) -> Lease {
 }
 
 pub(crate) fn with_mtu(lease: Lease, mtu: u16) -> Lease {
-    Lease { mtu: Some(mtu), ..lease }
+    Lease { mtu: NonZeroU16::new(mtu), ..lease }
 }
 
 /// Returns a route of a configuration.

@@ -16,6 +16,7 @@ use crate::event::Event;
 use crate::identity::{Attachment, Lan};
 use crate::link::own::{LinkOwner, OwnLink};
 use crate::link::{Cookie, Hears, Link, LinkCause, Place, Sockets, Sought, Step, Target};
+use crate::range::Fallback;
 use crate::record::{BindingId, Change};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -119,6 +120,15 @@ pub(crate) enum Report {
         /// That address, if it is kept or a server has offered another.
         blocked: Option<Ipv4Addr>,
     },
+    /// No server has answered an acquisition for long enough: it wishes for an address of these ranges.
+    FallsBack {
+        /// The ranges.
+        fallback: Box<Fallback>,
+        /// The addresses that others were found to use.
+        used: BTreeSet<Ipv4Addr>,
+    },
+    /// A server has answered the question whether any is there, which a container asked that was given an address without one.
+    ServerIsBack(Ipv4Addr),
     /// This other binding must extend its lease now: its server has forgotten the lease.
     WantsRenewed(BindingId),
     /// A lease could not be extended this time, or is lost, for this reason.

@@ -15,6 +15,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,17 @@ pub struct Allocator {
     free: Free,
     /// What is taken, in the ranges or not.
     taken: Taken,
+}
+
+/// Ranges for containers that no server answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    sets: Sets,
+    /// For how long servers have to be silent.
+    pub after: Duration,
+    /// How far from the first address the first search begins: it follows from the host, so that hosts with the same ranges
+    /// seldom try the same address.
+    offset: u128,
 }
 
 /// An address that was given.
@@ -108,6 +120,31 @@ fn longest(oldest: &Option<Box<(IpAddr, Holding)>>) -> String {
         .map_or_else(String::new, |(address, holding)| format!(", {address} the longest, by {}", holding.by))
 }
 
+impl Fallback {
+    /// Returns a fallback to ranges of IPv4; `None` if there are others, or a second set: each container gets one address.
+    pub fn new(sets: Sets, after: Duration, offset: u128) -> Option<Self> {
+        let is_v4 = sets.ranges().all(|(set, range)| set == 0 && range.first.is_ipv4());
+        is_v4.then_some(Self { sets, after, offset })
+    }
+
+    /// Gives the ranges another gateway.
+    pub fn go_by(&mut self, gateway: IpAddr) {
+        self.sets.go_by(gateway);
+    }
+
+    /// Returns the allocator without any address taken. `last`: the last address given.
+    pub fn allocator(&self, last: Option<IpAddr>) -> Allocator {
+        let mut allocator = Allocator::new(self.sets.clone(), self.offset);
+        last.into_iter().for_each(|last| allocator.begin_after(0, last));
+        allocator
+    }
+
+    /// Returns an address of the ranges with what goes with it; `None`: they do not have it.
+    pub fn take_over(&self, address: IpAddr) -> Option<Given> {
+        self.sets.have(address).then(|| self.allocator(None).given(0, address))
+    }
+}
+
 impl Allocator {
     /// Returns the allocator of a network without any address taken. The first search in each set begins `offset`
     /// addresses after the set's first one, counted around.
@@ -172,14 +209,19 @@ impl Allocator {
                 None => self.next(set, by)?,
             };
             asked.remove(&address);
-            let (_, range) = self.sets.range_of(set, address).expect("the set gives what it contains");
-            let prefix = range.subnet.prefix_len();
-            let with_prefix = IpNet::new(address, prefix).expect("the prefix of a subnet of this family");
-            given.push(Given { address: with_prefix, gateway: range.gateway });
+            given.push(self.given(set, address));
             self.occupy(address, Holding { by: by.clone(), since: now });
             self.begin_after(set, address);
         }
         asked.first().map_or(Ok(()), |address| Err(NoAddress::NotInSets(*address)))
+    }
+
+    /// Returns an address of a set with what goes with it.
+    fn given(&self, set: usize, address: IpAddr) -> Given {
+        let (_, range) = self.sets.range_of(set, address).expect("the set gives what it contains");
+        let prefix = range.subnet.prefix_len();
+        let with_prefix = IpNet::new(address, prefix).expect("the prefix of a subnet of this family");
+        Given { address: with_prefix, gateway: range.gateway }
     }
 
     /// Returns an address of a set that was asked for, if it can be given. An attachment that has another one may have it too.
@@ -195,9 +237,18 @@ impl Allocator {
 
     /// Returns the next free address of a set for an attachment that has none of it.
     fn next(&self, set: usize, by: &Arc<Attachment>) -> Result<IpAddr, NoAddress> {
-        if let Some(address) = self.taken.of(by).find(|address| self.sets.range_of(set, *address).is_some()) {
-            return Err(NoAddress::Duplicate { address, by: by.clone() });
+        match self.taken.of(by).find(|address| self.sets.range_of(set, *address).is_some()) {
+            Some(address) => Err(NoAddress::Duplicate { address, by: by.clone() }),
+            None => self.next_free(set),
         }
+    }
+
+    /// Returns the next free address of the first set, without taking it.
+    pub fn peek(&self) -> Result<Given, NoAddress> {
+        Ok(self.given(0, self.next_free(0)?))
+    }
+
+    fn next_free(&self, set: usize) -> Result<IpAddr, NoAddress> {
         let ranges = self.sets.set(set);
         let last = self.last.get(&set).and_then(|last| Some((self.sets.range_of(set, *last)?.0, *last)));
         let (at, from) = match last {

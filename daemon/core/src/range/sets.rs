@@ -192,6 +192,11 @@ impl Sets {
         self.0.len()
     }
 
+    /// Gives the ranges another gateway.
+    pub(super) fn go_by(&mut self, gateway: IpAddr) {
+        self.0.iter_mut().flatten().for_each(|range| range.gateway = gateway);
+    }
+
     /// Returns the ranges of a set.
     pub(super) fn set(&self, set: usize) -> &[Range] {
         &self.0[set]

@@ -239,7 +239,7 @@ impl Registry {
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
         let (wanted, adopts, came_up) = (admission.add.wanted, admission.adopts, admission.came_up);
         let profile = admission.add.profile.clone();
-        let limits = admission.add.limits.clone();
+        let (limits, fallback) = (admission.add.limits.clone(), admission.add.fallback.clone());
         let unfit = |address| limits.as_ref().and_then(|limits| limits.refuse(address));
         if let Some((wanted, why)) = wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?)))
             && !wanted.preferred
@@ -276,6 +276,7 @@ impl Registry {
             lease,
             patience: holder.profile.wants.patience.filter(|_| !is_out),
             last: given_back.or(last.map(|last| last.address)).filter(|last| unfit(*last).is_none()),
+            fallback,
             limits,
             replaces: replaces.iter().copied().chain(last.map(|last| last.record)).collect(),
             view,
@@ -332,6 +333,9 @@ impl Registry {
         // It became durable before it was the attachment's: its link had to be made fit first.
         if lease.resolver().is_some() {
             self.out.resolvers.insert(attachment.clone());
+        }
+        if !lease.source.is_asked() {
+            self.await_server(now, id);
         }
         self.audit_new(id, began);
         self.saw(id);

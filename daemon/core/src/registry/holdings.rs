@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Registry;
+use super::fallback::is_of_range;
 use crate::counts::Counts;
 use crate::time::Instant;
 
@@ -50,7 +51,8 @@ impl Registry {
         let mut leases: BTreeMap<(&'static str, &str, &'static str, &'static str), u64> = BTreeMap::new();
         for binding in self.bindings.iter() {
             let (door, network) = (binding.attachment.door(), binding.attachment.network());
-            *leases.entry((door, network, "server", binding.state().as_str())).or_default() += 1;
+            let source = if is_of_range(binding, now) { "range" } else { "server" };
+            *leases.entry((door, network, source, binding.state().as_str())).or_default() += 1;
         }
         for (attachment, held) in self.ranges.all_held() {
             let (door, network) = (attachment.door(), attachment.network());

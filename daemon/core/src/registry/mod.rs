@@ -9,7 +9,8 @@
 //!   `room` what is kept and goes back for an ADD, `kept` the sizes of all this.
 //! * Calls: `jobs` says what becomes of each, one file a kind. `calls` gives those about an attachment their turn: `add` goes from an
 //!   ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over what ran before.
-//! * Without a server: `ranges` has the networks whose addresses come from local ranges.
+//! * Without a server: `ranges` has the networks whose addresses come from local ranges, `fallback` gives such an address where
+//!   servers are silent, and asks whether one is back.
 //! * Whoever leases above the registry does so by `port`, and hears what concerns it by a `notice`.
 //! * Doors that say little: `seek` finds the interfaces of which nobody tells, `leaving` gives back what is named by its address, `silent`
 //!   spares the impatient a LAN without an answer.
@@ -23,6 +24,7 @@ mod calls;
 mod check;
 mod clocks;
 mod delete;
+mod fallback;
 mod heard;
 mod holdings;
 mod index;
@@ -58,6 +60,7 @@ use fastrand::Rng;
 
 use self::add::Spare;
 use self::adopt::Adoptions;
+use self::fallback::Fallbacks;
 use self::heard::{Before, Heard};
 pub use self::holdings::{Holdings, Kind, OTHER_NETWORKS};
 use self::index::Index;
@@ -140,6 +143,7 @@ pub(crate) struct Registry {
     heard: Heard,
     profiles: Profiles,
     ranges: Ranges,
+    fallbacks: Fallbacks,
     timers: Timers,
     audit: Audit,
     sight: Sight,
@@ -181,6 +185,7 @@ impl Registry {
             heard: Heard::default(),
             profiles: Profiles::default(),
             ranges: Ranges::default(),
+            fallbacks: Fallbacks::default(),
             timers: Timers::default(),
             audit: Audit::default(),
             sight: Sight::default(),
@@ -208,6 +213,7 @@ impl Registry {
             Key::Taken => self.set_up_again(),
             Key::Orphans => {}
             Key::Seek => self.seek_on_clock(now),
+            Key::Silent => self.ask_silent(now),
         }
     }
 
@@ -419,6 +425,8 @@ impl Registry {
             Report::AsksAgain { waited_for } => self.ask_again(now, id, waited_for),
             Report::WantsRoom { blocked: Some(address) } => self.unblock(now, id, address),
             Report::WantsRoom { blocked: None } => self.make_room(now, id),
+            Report::FallsBack { fallback, used } => self.fall_back(now, id, &fallback, &used),
+            Report::ServerIsBack(server) => self.server_is_back(now, id, server),
             Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.renew_early(cx)),
             Report::Replaced(replaced) => {
                 if let Some(binding) = self.bindings.get(id) {

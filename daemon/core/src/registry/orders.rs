@@ -4,7 +4,7 @@
 use super::Registry;
 use super::jobs::Next;
 use super::ranges::Held;
-use crate::binding::Binding;
+use crate::binding::{Binding, row};
 use crate::effect::{Answer, Obeyed, Order, RequestId, Row, Upshot, Verb, Which};
 use crate::identity::Attachment;
 use crate::record::BindingId;
@@ -15,7 +15,7 @@ impl Registry {
     pub(super) fn chosen(&self, now: Now, which: &Which) -> Vec<(Option<BindingId>, Row)> {
         let leased = |binding: &Binding| {
             let ack = self.heard.of(binding.id).and_then(|exchanged| exchanged.ack.as_ref());
-            (Some(binding.id), Row { answered_in: ack.map(|ack| ack.took), ..binding.row(now.boot) })
+            (Some(binding.id), Row { answered_in: ack.map(|ack| ack.took), ..row(binding, now.boot) })
         };
         let held = self.ranges.all_held().map(|(attachment, held)| (None, row_of(attachment, held, now)));
         let mut rows = which.of(self.bindings.iter().map(leased).chain(held));

@@ -45,6 +45,7 @@ impl Registry {
         self.audit_all();
         let awaited: Vec<_> = self.bindings.sought().map(|binding| binding.id).collect();
         awaited.into_iter().for_each(|id| self.await_interface(now, id));
+        self.await_servers(now);
         self.seek_all();
     }
 
@@ -76,6 +77,8 @@ impl Registry {
         let binding = match (state, same_boot) {
             (RecordState::Bound, true) if !taken => Binding::resumed(id, holder, (lease, unconfirmed), left, &mut cx),
             (RecordState::Seeking, true) if !taken => Binding::seeking(id, holder, lease, left, &mut cx),
+            // No server keeps it for the container.
+            (RecordState::Bound, _) if !lease.source.is_asked() => Binding::forgotten(id, holder, lease, &mut cx),
             (RecordState::Bound, false) => {
                 // No container can come back before there is a daemon.
                 let kept = now.boot + self.config.reboot_grace;

@@ -40,7 +40,9 @@ impl Registry {
 
     /// Returns how long an ADD may take.
     pub(super) fn time_for(&self, add: &Add, now: Instant) -> Duration {
-        let patience = add.profile.wants.patience.filter(|_| self.is_silent(&add.lan, now));
+        // One that has somewhere else to go is given the time for that.
+        let gives_up = add.fallback.is_none() && self.is_silent(&add.lan, now);
+        let patience = add.profile.wants.patience.filter(|_| gives_up);
         patience.map_or(add.timeout, |patience| add.timeout.min(patience))
     }
 }

@@ -26,4 +26,6 @@ pub(crate) enum Key {
     Orphans,
     /// All namespaces are looked through for an interface that has not come.
     Seek,
+    /// The next LAN whose servers were silent is asked whether one is back.
+    Silent,
 }

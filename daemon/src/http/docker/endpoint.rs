@@ -66,6 +66,7 @@ impl Endpoint<'_> {
             wanted: wanted.map(|address| Wanted { address, preferred: false }),
             profile,
             timeout: options.timeout(site),
+            fallback: pool.as_ref().map_or(Ok(None), |pool| options.fallback((pool.subnet, pool.range), site))?,
             limits: pool.map(|pool| pool.limits()),
         })
     }

@@ -8,6 +8,7 @@
 //! | `servers-allow`, `servers-deny` | all | whose offers are believed |
 //! | `release` | `true` | whether a lease is given back |
 //! | `grace` | 60 | seconds to keep a lease whose endpoint may return |
+//! | `fallback` | none | addresses for the time when no server answers |
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,17 +16,25 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::profile::{ClientProfile, Servers};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::ClientId;
 use leasehold_core::profile::Profile;
+use leasehold_core::range::{Fallback, Said, Sets};
 
 use super::super::add::{Site, is_hostname};
+use super::super::client_id::MachineId;
+use super::super::fallback::PROBES;
 use super::super::refusal::{cut, quoted};
 use super::{Refused, refused};
 
 /// The longest that an address may take: dockerd gives a plugin that it runs itself 30 s.
 const MOST_SECONDS: u64 = 20;
+/// The shortest silence of servers that counts.
+const SHORTEST: Duration = Duration::from_secs(4);
+/// How long an address of the fallback may take besides: its turn among those that ask at the same time, and its probes.
+const BESIDE: Duration = Duration::from_secs(3).saturating_add(PROBES);
 /// The most servers in a list.
 const MOST_SERVERS: usize = 32;
 
@@ -76,6 +85,8 @@ pub(super) struct LeaseOptions {
     pub(super) release: bool,
     /// In seconds.
     pub(super) grace: Option<u32>,
+    /// The first and the last address for the time when no server answers.
+    pub(super) fallback: Option<(Ipv4Addr, Ipv4Addr)>,
 }
 
 /// What option 61 is made from.
@@ -95,8 +106,8 @@ pub(super) enum Kind {
 
 impl LeaseOptions {
     /// All options.
-    pub(super) const KNOWN: [&str; 7] =
-        ["client-id", "hostname", "timeout", "servers-allow", "servers-deny", "release", "grace"];
+    pub(super) const KNOWN: [&str; 8] =
+        ["client-id", "hostname", "timeout", "servers-allow", "servers-deny", "release", "grace", "fallback"];
 
     /// Returns the options of a network that names none.
     pub(super) fn new(flag: Flag) -> Self {
@@ -109,6 +120,7 @@ impl LeaseOptions {
             deny: BTreeSet::new(),
             release: true,
             grace: None,
+            fallback: None,
         }
     }
 
@@ -133,6 +145,11 @@ impl LeaseOptions {
             "servers-deny" => self.deny = servers(value).ok_or_else(|| expected(SERVERS))?,
             "release" => self.release = value.parse().map_err(|_| expected("true or false"))?,
             "grace" => self.grace = Some(value.parse().map_err(|_| expected("a number of seconds"))?),
+            "fallback" => {
+                let ends = value.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+                let what = "the first and the last address of a range, as in 192.168.1.200-192.168.1.220";
+                self.fallback = Some(ends.filter(|(first, last)| first <= last).ok_or_else(|| expected(what))?);
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -152,6 +169,7 @@ impl LeaseOptions {
             list(&self.deny),
             (!self.release).then(|| self.release.to_string()),
             self.grace.map(|grace| grace.to_string()),
+            self.fallback.map(|(first, last)| format!("{first}-{last}")),
         ];
         Self::KNOWN.into_iter().zip(values).filter_map(|(key, value)| Some((key, value?)))
     }
@@ -182,6 +200,28 @@ impl LeaseOptions {
             )));
         }
         Ok(())
+    }
+
+    /// Returns the ranges for an address that no server gives, in a subnet or a part of it.
+    pub(super) fn fallback(
+        &self,
+        (subnet, part): (Ipv4Net, Option<Ipv4Net>),
+        site: &Site,
+    ) -> Result<Option<Box<Fallback>>, Refused> {
+        let Some((first, last)) = self.fallback else { return Ok(None) };
+        let bad = |why: String| refused(format!("{} fallback={first}-{last}: {why}", self.flag));
+        if let Some(part) = part.filter(|part| !part.contains(&first) || !part.contains(&last)) {
+            return Err(bad(format!("outside of the network's --ip-range {part}")));
+        }
+        let after = self.timeout(site).saturating_sub(BESIDE);
+        if after < SHORTEST {
+            let [least, beside] = [BESIDE + SHORTEST, BESIDE].map(|time| time.as_secs());
+            return Err(bad(format!("timeout has to be {least} s at least, {beside} for its turn and for probes")));
+        }
+        let said = Said { subnet: subnet.into(), start: Some(first.into()), end: Some(last.into()), gateway: None };
+        let sets = Sets::new(&[vec![said]]).map_err(|why| bad(why.to_string()))?;
+        let offset = site.machine_id.map_or(0, MachineId::place);
+        Ok(Fallback::new(sets, after, offset).map(Box::new))
     }
 
     /// Returns how long an address may take.

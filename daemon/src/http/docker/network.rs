@@ -159,6 +159,11 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
         // No other IPAM driver gets a container's name, nor does the network driver.
         options.lease.hostname(None)?;
     }
+    if options.lease.fallback.is_some() && !leases {
+        return Err(refused(
+            "-o fallback: its range needs a subnet: pass --ipam-driver leasehold with --subnet, and --ipam-opt fallback= in its place",
+        ));
+    }
     // Docker's own IPAM driver, which is meant if none is named, does not know who has an address on the LAN.
     let is_numbered = !leases && pool.prefix_len() != 0;
     if options.numbered != is_numbered {

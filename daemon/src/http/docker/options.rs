@@ -21,8 +21,8 @@ pub(super) struct Options {
 
 impl Options {
     /// All options.
-    pub(crate) const KNOWN: [&str; 8] =
-        ["parent", "client-id", "hostname", "timeout", "servers-allow", "servers-deny", "release", "grace"];
+    pub(crate) const KNOWN: [&str; 9] =
+        ["parent", "client-id", "hostname", "timeout", "servers-allow", "servers-deny", "release", "grace", "fallback"];
 
     /// Reads what `--ipam-opt` says.
     pub(super) fn read(said: &docker::Options) -> Result<Self, Refused> {

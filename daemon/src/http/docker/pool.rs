@@ -22,6 +22,9 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
     }
     let options = Options::read(&said.options)?;
     options.lease.suit(&host.site, host.ipvlan)?;
+    if let Some(subnet) = subnet {
+        options.lease.fallback((subnet, range), &host.site)?;
+    }
     let (ifname, lan) = host.lan(&options.parent);
     // With its link's own address, a bridge could not be asked through a port, and a server might think it is the host.
     let mac = if host.ipvlan { host.ethernet(&ifname) } else { passing(host.number) };

@@ -52,7 +52,7 @@ struct Said {
 
 impl NetworkOptions {
     /// All options.
-    pub(crate) const KNOWN: [&str; 15] = [
+    pub(crate) const KNOWN: [&str; 16] = [
         "mode",
         "parent",
         "bridge",
@@ -68,6 +68,7 @@ impl NetworkOptions {
         "servers-deny",
         "release",
         "grace",
+        "fallback",
     ];
 
     /// Reads what `-o` says.

@@ -409,3 +409,30 @@ fn what_is_said_fits_a_message() {
     let holds = |part: &[u8]| frame.windows(part.len()).any(|window| window == part);
     assert!(holds(value.as_bytes()) && holds("v".repeat(235).as_bytes()) && holds(&[80, 0]));
 }
+
+#[test]
+fn a_fallback_has_one_set_of_ranges_and_time_for_its_probes() {
+    let of = |said: &str| asking(&format!(r#"{{"timeout": 30, "fallback": {said}}}"#), "");
+    let range = r#"{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.200", "rangeEnd": "192.0.2.203"}"#;
+    let good = of(&format!(r#"{{"ranges": [[{range}]]}}"#));
+    let Call::Add(add) = parse(&good).unwrap().call else { panic!() };
+    let fallback = add.fallback.expect("a fallback");
+    assert_eq!(fallback.after, Duration::from_secs(20));
+    let (inside, outside) = (Ipv4Addr::new(192, 0, 2, 201).into(), Ipv4Addr::new(192, 0, 2, 9).into());
+    assert_eq!((fallback.take_over(inside).is_some(), fallback.take_over(outside)), (true, None));
+    let table = [
+        (r#"{"ranges": []}"#.to_owned(), "ipam.fallback.ranges: no IP ranges specified"),
+        (
+            format!(r#"{{"ranges": [[{range}], [{{"subnet": "198.51.100.0/24"}}]]}}"#),
+            "ipam.fallback.ranges: one set of IPv4",
+        ),
+        (r#"{"ranges": [[{"subnet": "fd00::/64"}]]}"#.to_owned(), "ipam.fallback.ranges: one set of IPv4"),
+        (format!(r#"{{"ranges": [[{range}]], "after": 0}}"#), "ipam.fallback.after: an ADD may take 30 s"),
+        (format!(r#"{{"ranges": [[{range}]], "after": 23}}"#), "the last 10 for probes: 1 to 20 s"),
+    ];
+    for (said, words) in table {
+        let error = refusal(&of(&said));
+        assert_eq!(error.code, Code::InvalidConfig);
+        assert!(error.msg.contains(words), "{said}: {error:?}");
+    }
+}

@@ -113,6 +113,7 @@ fn options_are_spelled_in_a_pool_id_and_read_from_it() {
         (r#","client-id":"hex:01:0A:ff""#, "parent=eth0,client-id=hex:010aff"),
         (r#","client-id":"text:a, 100% ü""#, "parent=eth0,client-id=text:a%2c%20100%25%20%c3%bc"),
         (r#","client-id":"mac","grace":"0""#, "parent=eth0,client-id=mac,grace=0"),
+        (r#","fallback":"192.168.1.200-192.168.1.220""#, "parent=eth0,fallback=192.168.1.200-192.168.1.220"),
         (r#","hostname":"""#, "parent=eth0,hostname="),
         (r#","hostname":"{name}.lan","timeout":"7""#, "parent=eth0,hostname={name}.lan,timeout=7"),
         (
@@ -149,6 +150,10 @@ fn an_option_that_cannot_be_had_is_named_with_its_value_and_the_way_out() {
             "--ipam-opt servers-allow=dhcp.lan: expected comma-separated IPv4 addresses",
         ),
         (r#","release":"no""#, "--ipam-opt release=no: expected true or false"),
+        (
+            r#","fallback":"192.168.1.9-192.168.1.2""#,
+            "--ipam-opt fallback=192.168.1.9-192.168.1.2: expected the first and the last address",
+        ),
         (r#","grace":"1m""#, "--ipam-opt grace=1m: expected a number of seconds"),
         (r#","hostname":"a b""#, "--ipam-opt hostname=a b: expected a host name"),
     ];

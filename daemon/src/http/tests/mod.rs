@@ -10,6 +10,7 @@ mod ranges;
 mod server;
 mod spool;
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use leasehold_api::cni::{Env, Error, Request};
@@ -18,6 +19,7 @@ use leasehold_core::effect::{Add, Answer, Call, Row};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::Lan;
 use leasehold_core::link::Link;
+use leasehold_core::source::Source;
 use leasehold_core::time::Instant;
 use leasehold_core::wire::Mac;
 
@@ -75,6 +77,7 @@ fn leased(call: &Call) -> Answer {
 fn lease() -> Lease {
     Lease {
         address: "192.0.2.10/24".parse().unwrap(),
+        source: Source::Server,
         server: "192.0.2.1".parse().unwrap(),
         server_mac: Mac([2, 0, 0, 0, 0, 1]),
         start: Instant::from_boot(Duration::from_secs(5)),
@@ -92,7 +95,7 @@ fn lease() -> Lease {
         domain: Some("example.net".into()),
         search: vec!["example.net".into(), "example.org".into()],
         ntp: Vec::new(),
-        mtu: Some(1400),
+        mtu: NonZeroU16::new(1400),
         hostname: None,
     }
 }

@@ -343,6 +343,7 @@ fn an_endpoint_without_an_address_gets_a_lease() {
                 },
                 timeout: Duration::from_secs(9),
                 limits: None,
+                fallback: None,
             }
         );
     }

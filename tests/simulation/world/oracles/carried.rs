@@ -49,8 +49,8 @@ fn examine(world: &World, actor: &Actor, says: &mut Says) {
     // adopted container lacked something, somebody may have removed it.
     let missing = missing.filter(|_| !world.links_fail && actor.stranded.is_none());
     let excess = excess.filter(|_| !world.links_fail);
-    let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(*mtu) <= 1500 && !world.links_fail);
-    let wrong_mtu = mtu.filter(|mtu| u32::from(*mtu) != wire.mtu);
+    let mtu = lease.and_then(|lease| lease.mtu).filter(|mtu| u32::from(mtu.get()) <= 1500 && !world.links_fail);
+    let wrong_mtu = mtu.filter(|mtu| u32::from(mtu.get()) != wire.mtu);
     let who = format!("{}, {:?}", actor.attachment, record.state);
     // What an extension leaves unsaid stays as it was.
     let lost =

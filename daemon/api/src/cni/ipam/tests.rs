@@ -27,6 +27,7 @@ fn every_key_is_read() {
         "suppressDefaultRoute": true, "servers": {"allow": ["192.0.2.1"], "deny": ["192.0.2.2"]},
         "release": false, "grace": 5, "ipPreferred": true, "onChange": "keep", "onExpiry": "keep",
         "conflictDetection": "strict",
+        "fallback": {"ranges": [[{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.200"}]], "after": 9},
     }));
     let route = Route {
         dst: "10.0.0.0/8".parse().unwrap(),
@@ -58,6 +59,15 @@ fn every_key_is_read() {
         ip_preferred: true,
         keep_on_change: true,
         keep_on_expiry: true,
+        fallback: Some(Fallback {
+            sets: vec![vec![Range {
+                subnet: "192.0.2.0/24".parse().unwrap(),
+                start: Some("192.0.2.200".parse().unwrap()),
+                end: None,
+                gateway: None,
+            }]],
+            after: Some(9),
+        }),
     };
     assert_eq!(ipam, expected);
 }
@@ -183,6 +193,13 @@ fn what_is_refused_is_named() {
         (json!({"onChange": "remove"}), "ipam.onChange: \"remove\" is not apply or keep"),
         (json!({"onExpiry": "apply"}), "ipam.onExpiry: \"apply\" is not remove or keep"),
         (json!({"onExpiry": true}), "ipam.onExpiry: it has to be a string, not a boolean"),
+        (json!({"fallback": []}), "ipam.fallback: it has to be an object, not a list"),
+        (json!({"fallback": {"range": []}}), "ipam.fallback.range: unknown key: did you mean ranges?"),
+        (json!({"fallback": {"ranges": [[{}]]}}), "ipam.fallback.ranges[0][0].subnet: missing"),
+        (
+            json!({"fallback": {"ranges": [], "after": "20"}}),
+            "ipam.fallback.after: it has to be a number, not a string",
+        ),
         (json!({"client_id": "mac"}), "ipam.client_id: unknown key: did you mean clientId?"),
         (
             json!({"suppressDefaultRoutes": true}),

@@ -9,6 +9,7 @@ mod begin;
 mod decline;
 mod durable;
 mod failed;
+mod fallback;
 mod offers;
 mod pace;
 mod queue;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::begin::Known;
+use self::fallback::Resort;
 use self::offers::Misses;
 use self::pace::Pace;
 use self::survey::Reason;
@@ -100,6 +102,8 @@ pub(crate) struct Acquire {
     trusts: Option<(Arc<Lease>, Instant)>,
     /// Whether it uses that lease, because no server answered.
     trusted: bool,
+    /// The address of a local range that it gets if no server answers.
+    resort: Option<Box<Resort>>,
     /// The addresses that will do, if not all.
     limits: Option<Box<Limits>>,
     /// What it was offered in vain.
@@ -188,6 +192,7 @@ impl Acquire {
         let mut output = self.client.handle(cx.now.boot, signal);
         self.queue_no_more(common, cx);
         cx.out.counts.settled(output.settled);
+        self.hear(cx.now.boot);
         common.tell_refused(from, &output, cx);
         self.pace.goes_on(output.settled, cx.now.boot);
         if self.judge(common, &mut output, cx)? {
@@ -413,7 +418,8 @@ impl Living for Acquire {
         let limit = self.is_limited().then_some((self.limit, Why::Call));
         let room = self.room_at().map(|at| (at, Why::Call));
         let trusts = self.trusts_at().map(|at| (at, Why::Call));
-        [own, self.survey_at(), room, trusts, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let resort = self.falls_back_at().map(|at| (at, Why::Call));
+        [own, self.survey_at(), room, trusts, resort, limit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
@@ -431,10 +437,13 @@ impl Living for Acquire {
             if self.stage == Stage::Probing && self.has_ended(cx.now.boot) {
                 return self.seek_another(common, None, cx);
             }
+            self.fall_back(common, cx);
             self.survey(common, cx);
             self.want_room(common, cx);
             self.go_aside(common, cx);
-            self.queue_again(common, cx);
+            if !self.asks_once_more(common, cx) {
+                self.queue_again(common, cx);
+            }
             return self.signal(common, Signal::Clock, cx);
         }
         let failure = match common.claim().filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting)) {
@@ -533,6 +542,10 @@ impl Living for Acquire {
     fn on_permit(&mut self, common: &mut Common, sockets: Option<ExchangeId>, cx: &mut Cx<'_>) -> Next {
         if self.stage != Stage::AwaitingPermit {
             return self.ask_again(common, cx);
+        }
+        if let Some(lease) = self.own_of_range(cx.now.boot) {
+            sockets.into_iter().for_each(|sockets| cx.out.close(sockets));
+            return self.hold_as_before(common, lease, cx);
         }
         self.stage = Stage::Exchanging;
         self.queued = cx.now.boot.saturating_since(self.since);

@@ -1,5 +1,6 @@
 //! Holding: a lease is renewed, rebound, lost and looked for again, as long as its attachment lives.
 
+mod asks;
 mod inside;
 mod moves;
 mod standstill;
@@ -9,6 +10,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::asks::Asks;
 pub(crate) use self::standstill::Standstill;
 use crate::binding::common::Permit;
 use crate::binding::common::guard::{Before, Waits};
@@ -18,6 +20,7 @@ use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Living, Next, Report, SAME, Want};
 use crate::dhcpv4::form::Fate;
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::timing::Timer;
 use crate::dhcpv4::{Client, Loss, Output, Signal, StateName, Verdict};
 use crate::effect::{ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
@@ -53,6 +56,8 @@ struct Rare {
     /// What the interface carried, or its runtime was told to put there, if the lease has changed since while the interface was
     /// not known.
     carried: Option<Grant>,
+    /// The question whether a server is there.
+    asks: Option<Box<Asks>>,
 }
 
 /// What follows from what happened, after everything else.
@@ -137,17 +142,6 @@ impl Hold {
         self.signal(common, Signal::Clock, cx)
     }
 
-    /// Gives up a lease that another binding has too, without a word to the server, and looks for another.
-    pub(in crate::binding) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        let Some(lease) = self.client.shared() else { return };
-        let Some(tenant) = common.tenant(lease.ip(), cx) else { return };
-        let holder = tenant.who;
-        tracing::error!(attachment = %common.attachment, address = %lease.ip(), %holder, "two attachments have one address on record: this one gives it up, and it is not released");
-        let pause = self.client.pause();
-        self.client.refuse(cx.now.boot, pause);
-        self.lose(common, &lease, &Loss::Double { holder: holder.to_string() }, cx);
-    }
-
     /// Handles what the client makes of a signal.
     fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
@@ -225,7 +219,9 @@ impl Hold {
         if let Some(verdict) = verdict {
             self.on_verdict(common, before, verdict, cx)?;
         }
-        self.after.sockets = Some(listen);
+        if !self.is_asking() {
+            self.after.sockets = Some(listen);
+        }
         SAME
     }
 
@@ -412,7 +408,9 @@ impl Living for Hold {
     }
 
     fn deadline(&self) -> Option<(Instant, Why)> {
-        self.client.deadline().map(|(at, timer)| (at, Why::Dhcp(timer)))
+        let asks = self.asks_until().map(|at| (at, Timer::ReceiveWindow));
+        let next = self.client.deadline().into_iter().chain(asks).min_by_key(|(at, _)| *at);
+        next.map(|(at, timer)| (at, Why::Dhcp(timer)))
     }
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {
@@ -439,10 +437,14 @@ impl Living for Hold {
     }
 
     fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        self.end_question(common, cx);
         self.signal(common, Signal::Clock, cx)
     }
 
     fn on_opened(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+        if self.is_asking() {
+            return self.put_question(common, cx);
+        }
         self.signal(common, Signal::Opened, cx)
     }
 
@@ -454,6 +456,10 @@ impl Living for Hold {
             true => tracing::debug!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
             false => tracing::warn!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
         }
+        if self.is_asking() {
+            self.asks_no_more(common, cx);
+            return SAME;
+        }
         cx.out.report(common.id, Report::NotExtended(cause.to_string()));
         self.signal(common, Signal::Unopened, cx)
     }
@@ -463,6 +469,9 @@ impl Living for Hold {
     }
 
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
+        if self.is_asking() {
+            return self.hear_answer(common, frame, cx);
+        }
         self.signal(common, frame.into(), cx)
     }
 

@@ -140,6 +140,8 @@ enum Stage {
 
 impl Release {
     pub(in crate::binding) fn new(lease: Lease, owed: Owed, why: Leave) -> Self {
+        // Only a server is told.
+        let owed = if lease.source.is_asked() { owed } else { Owed::Nothing };
         let link_gone = why == Leave::LinkGone;
         Self {
             lease,

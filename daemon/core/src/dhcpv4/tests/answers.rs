@@ -1,6 +1,7 @@
 //! Which answers are believed, and what happens to them.
 
 use std::net::Ipv4Addr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use fastrand::Rng;
@@ -175,7 +176,7 @@ fn option_121_replaces_249_replaces_33_and_3() {
 
 #[test]
 fn an_mtu_that_would_stop_ipv6_is_dropped_and_told_of() {
-    assert_eq!(won(|r| r.with(26, &1280u16.to_be_bytes())).mtu, Some(1280));
+    assert_eq!(won(|r| r.with(26, &1280u16.to_be_bytes())).mtu, NonZeroU16::new(1280));
     assert_eq!(won(|r| r.with(26, &[0, 0, 5, 220])).mtu, None, "four bytes");
     let (mut stage, xid) = requesting();
     let ack = Reply::new(ACK, xid, 600).with(26, &1279u16.to_be_bytes()).with(3, &[192, 0, 2, 255]);

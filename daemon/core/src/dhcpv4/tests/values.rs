@@ -1,6 +1,7 @@
 //! What comes with a lease, what stays of it, and the way to its server.
 
 use std::net::Ipv4Addr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use fastrand::Rng;
@@ -55,7 +56,7 @@ fn full() -> Lease {
         domain: Some("example.org".to_owned()),
         search: vec!["example.org".to_owned()],
         ntp: vec![SERVER],
-        mtu: Some(1400),
+        mtu: NonZeroU16::new(1400),
         hostname: Some("web".to_owned()),
         ..lease()
     }

@@ -11,6 +11,7 @@ use crate::effect::{Answer, Obeyed, RequestId, Row, Upshot};
 use crate::identity::Attachment;
 use crate::record::BindingId;
 use crate::registry::Registry;
+use crate::registry::fallback::is_of_range;
 use crate::registry::pacing::Turns;
 use crate::time::{Instant, Now};
 
@@ -90,7 +91,8 @@ impl Registry {
     ) -> Next {
         let mut job = Renewal::default();
         for (of, row) in leases {
-            let Some(of) = of else {
+            let asked_for = of.filter(|of| self.bindings.get(*of).is_none_or(|it| !is_of_range(it, now.boot)));
+            let Some(of) = asked_for else {
                 job.done.push(Obeyed::of(&row, Upshot::Local));
                 continue;
             };

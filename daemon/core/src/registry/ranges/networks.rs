@@ -205,6 +205,18 @@ impl Ranges {
         held.chain(others.map(|(address, by)| (*address, Holding { by: by.clone(), since: LONG_AGO })))
     }
 
+    /// Returns what is taken on a LAN.
+    pub(in crate::registry) fn taken_on_lan(&self, lan: &Lan) -> impl Iterator<Item = (IpAddr, Holding)> {
+        let held = self.held.iter().filter(|(_, held)| held.record.lan == *lan);
+        let held = held.flat_map(|(by, held)| {
+            let holding = Holding { by: by.clone(), since: held.record.since };
+            held.record.given.iter().map(move |given| (given.address.addr(), holding.clone()))
+        });
+        let networks = self.networks.values().filter(|network| network.lan.as_ref() == Some(lan));
+        let others = networks.flat_map(|network| &network.others);
+        held.chain(others.map(|(address, by)| (*address, Holding { by: by.clone(), since: LONG_AGO })))
+    }
+
     fn networks_on(&self, lan: &Lan) -> impl Iterator<Item = String> {
         self.networks.iter().filter(|(_, network)| network.lan.as_ref() == Some(lan)).map(|(name, _)| name.clone())
     }

@@ -18,6 +18,7 @@ mod docker_silence;
 mod elsewhere;
 mod events;
 mod extend;
+mod fallback;
 mod grace;
 mod hidden;
 mod holders;

@@ -31,6 +31,7 @@ use crate::link::{
 };
 use crate::pool;
 use crate::profile::Profile;
+use crate::range::Fallback;
 use crate::record::{Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;
@@ -108,6 +109,8 @@ pub(super) struct Rig {
     pub(super) options: Vec<u8>,
     pub(super) ifname: String,
     pub(super) profile: Profile,
+    /// The ranges that an ADD names for when no server answers.
+    pub(super) fallback: Option<Fallback>,
     /// Changes of known links are held back before their first step.
     pub(super) hold_changes: bool,
     pub(super) changes: VecDeque<(OpId, Target, Vec<Step>)>,
@@ -199,6 +202,7 @@ impl Rig {
             options: Vec::new(),
             ifname: "eth0".into(),
             profile: Profile::default(),
+            fallback: None,
             mask: [255, 0],
             hold_changes: false,
             changes: VecDeque::new(),
@@ -271,6 +275,7 @@ impl Rig {
             profile: self.profile.clone(),
             timeout: Duration::from_secs(30),
             limits: None,
+            fallback: self.fallback.clone().map(Box::new),
         })
     }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 use fastrand::Rng;
 use ipnet::Ipv4Net;
 
-use super::{Acquire, Misses, Pace, Reason, Stage};
+use super::{Acquire, Misses, Pace, Reason, Resort, Stage};
 use crate::binding::Holder;
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
 use crate::limits::Limits;
 use crate::link::{Beside, LinkView};
+use crate::range::Fallback;
 use crate::record::BindingId;
 use crate::time::Instant;
 
@@ -39,6 +40,8 @@ pub(crate) struct Known<'a> {
     pub(crate) patience: Option<Duration>,
     /// The last address of its identity.
     pub(crate) last: Option<Ipv4Addr>,
+    /// The local ranges that give it an address if no server answers.
+    pub(crate) fallback: Option<Box<Fallback>>,
     /// The addresses that will do, if not all.
     pub(crate) limits: Option<Limits>,
     /// The bindings and records that it replaces.
@@ -53,7 +56,8 @@ impl Acquire {
     /// identity.
     pub(in crate::binding) fn new(holder: &Holder, known: Known<'_>, now: Instant, rng: Rng) -> Self {
         let sender = holder.sender();
-        let Known { began, limit, came_up, wanted, adopts, lease, patience, last, limits, replaces, view } = known;
+        let Known { began, limit, came_up, wanted, adopts, lease, patience, last, .. } = known;
+        let Known { fallback, limits, replaces, view, .. } = known;
         let last = last.map(|address| Wanted { address, preferred: true });
         let lease = lease.filter(|lease| Wanted::takes(wanted, lease.ip())).map(Arc::new);
         let trusts = lease.clone().zip(patience.map(|patience| began + patience));
@@ -95,6 +99,7 @@ impl Acquire {
             sized: false,
             trusts,
             trusted: false,
+            resort: fallback.map(|fallback| Box::new(Resort::new(*fallback, adopts))),
             limits: limits.map(Box::new),
             misses: Misses::default(),
             pace: Pace::default(),

@@ -17,6 +17,9 @@ use crate::wire::Mac;
 impl Acquire {
     /// Lets go of the current lease, and looks for another.
     pub(super) fn seek_another(&mut self, common: &mut Common, by: Option<Mac>, cx: &mut Cx<'_>) -> Next {
+        if let (Some(by), Some(address)) = (by, self.of_range()) {
+            return self.next_of_range(common, (address, by), cx);
+        }
         self.let_go(common, Stage::Exchanging, by, cx)?;
         self.seek(common, cx)
     }
@@ -55,6 +58,11 @@ impl Acquire {
 
     /// Goes on after a DECLINE, if another address will do. No permit is needed: the sockets are open.
     pub(super) fn declined(&mut self, common: &mut Common, lease: &Lease, by: Mac, cx: &mut Cx<'_>) -> Next {
+        // Of one that no server granted, none has to be told.
+        if !lease.source.is_asked() {
+            common.close_guard(cx);
+            return SAME;
+        }
         common.declined(lease, by, cx);
         common.close_guard(cx);
         let address = lease.ip();

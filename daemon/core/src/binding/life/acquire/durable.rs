@@ -40,6 +40,10 @@ impl Acquire {
     fn note_acquired(&self, common: &Common, takes_over: bool, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.lease() else { return };
         match (self.adopts, takes_over) {
+            _ if let Some(cause) = self.why_of_range(lease) => {
+                let kind = if self.adopts { EventKind::Adopted } else { EventKind::Acquired };
+                common.note_bound(kind, lease, cause, cx);
+            }
             _ if self.trusted => {
                 let cause = "no server answered, and the lease of its identity is still good";
                 common.note_bound(EventKind::Acquired, lease, cause, cx);

@@ -32,6 +32,9 @@ impl Acquire {
     }
 
     fn unanswered(&self, lan: &Lan, now: Instant) -> Failure {
+        if let Some(none) = self.has_no_resort() {
+            return Failure::NoAddress { none, running: 0 };
+        }
         let queues = self.queues.map_or(Duration::ZERO, |began| now.saturating_since(began));
         let (waited, queued) = (now.saturating_since(self.since).saturating_sub(queues), self.queued + queues);
         let (tally, waited, queued) = (self.client.tally(), whole_millis(waited), whole_millis(queued));

@@ -32,7 +32,14 @@ impl Acquire {
 
     /// Goes on without another permit if an answer has come meanwhile.
     pub(super) fn queue_no_more(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        if self.client.asked_in_vain(cx.now.boot) == 0 && self.ends_queueing(cx.now.boot) {
+        if self.client.asked_in_vain(cx.now.boot) == 0 {
+            self.leave_queue(common, cx);
+        }
+    }
+
+    /// Goes on without another permit, if it waits for one.
+    pub(super) fn leave_queue(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        if self.ends_queueing(cx.now.boot) {
             self.client.waits_no_more();
             cx.out.report(common.id, Report::ExchangeOver);
         }

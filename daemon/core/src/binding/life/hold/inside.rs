@@ -218,10 +218,11 @@ impl Hold {
 
     /// Has the lease confirmed by INIT-REBOOT, soon. `why`: what makes it doubtful.
     pub(in crate::binding) fn confirm(&mut self, common: &mut Common, why: &str, cx: &mut Cx<'_>) {
-        // Only the clock ends it.
-        let Some(lease) = self.client.lease().filter(|lease| !lease.expired(cx.now.boot)) else { return };
-        tracing::info!(attachment = %common.attachment, address = %lease.address, "{why}, confirming the lease");
-        self.client.confirm(cx.now.boot);
+        if !self.client.confirm(cx.now.boot) {
+            return;
+        }
+        let address = self.client.lease().map(|lease| tracing::field::display(lease.address));
+        tracing::info!(attachment = %common.attachment, address, "{why}, confirming the lease");
         common.end_exchange(cx);
         self.record_again();
         // What was heard on the previous network says nothing about this one.

@@ -9,7 +9,7 @@ use crate::binding::life::release::LEFT;
 use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Owed, Release, SAME};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::message::Sender;
-use crate::dhcpv4::{Client, Verdict};
+use crate::dhcpv4::{Client, Loss, Verdict};
 use crate::event::EventKind;
 use crate::interface::{Presence, Seat, Work};
 use crate::record::Former;
@@ -66,7 +66,7 @@ impl Hold {
         match &lease {
             // Only the clock ends it.
             Some(lease) if lease.expired(cx.now.boot) => {}
-            Some(_) if self.client.acquires() => self.client.confirm(cx.now.boot),
+            Some(_) if self.client.acquires() => _ = self.client.confirm(cx.now.boot),
             // A server may still answer what it was asked before.
             Some(_) => self.client.begin_again(cx.now.boot),
             None => self.client = seek(common.sender(), cx),
@@ -97,6 +97,17 @@ impl Hold {
         }
     }
 
+    /// Gives up a lease that another binding has too, without a word to the server, and looks for another.
+    pub(in crate::binding) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        let Some(lease) = self.client.shared() else { return };
+        let Some(tenant) = common.tenant(lease.ip(), cx) else { return };
+        let holder = tenant.who;
+        tracing::error!(attachment = %common.attachment, address = %lease.ip(), %holder, "two attachments have one address on record: this one gives it up, and it is not released");
+        let pause = self.client.pause();
+        self.client.refuse(cx.now.boot, pause);
+        self.lose(common, &lease, &Loss::Double { holder: holder.to_string() }, cx);
+    }
+
     /// Returns the life that gives the lease back, or all that a server may hold for the binding.
     pub(in crate::binding) fn give_back(&mut self, common: &mut Common, why: Leave, cx: &mut Cx<'_>) -> Life {
         let probing = common.probing();
@@ -107,6 +118,10 @@ impl Hold {
         common.end_exchange(cx);
         common.let_guard_decline(cx);
         let (lease, owed) = match (self.client.lease(), self.client.owed(cx.now.boot)) {
+            (Some(lease), _) if !lease.source.is_asked() => {
+                common.note_gone(EventKind::Released, lease, why.cause(), cx);
+                (lease, Owed::Nothing)
+            }
             // A network may want its leases to expire.
             (Some(lease), _) if !common.profile.release => {
                 common.note_gone(EventKind::Released, lease, LEFT, cx);

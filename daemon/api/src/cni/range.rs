@@ -1,0 +1,52 @@
+//! Ranges of addresses as a network's configuration says them: what is left out is not completed here.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::Value;
+
+use super::object::{BadKey, Fault, Object, ip, text};
+
+/// A range as it is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// `subnet`, with any host bits.
+    pub subnet: IpNet,
+    /// `rangeStart`.
+    pub start: Option<IpAddr>,
+    /// `rangeEnd`.
+    pub end: Option<IpAddr>,
+    /// `gateway`.
+    pub gateway: Option<IpAddr>,
+}
+
+impl Range {
+    pub(super) fn read(entry: Object<'_>) -> Result<Self, BadKey> {
+        let address = |key| Ok(entry.read(key, address)?.flatten());
+        Ok(Self {
+            subnet: entry.require("subnet", subnet)?,
+            start: address("rangeStart")?,
+            end: address("rangeEnd")?,
+            gateway: address("gateway")?,
+        })
+    }
+
+    pub(super) fn is_v4(&self) -> bool {
+        matches!(self.subnet, IpNet::V4(_))
+    }
+}
+
+/// Reads a subnet, with any host bits. Go reads an IPv4 subnet in IPv6 form as neither.
+pub(super) fn subnet(value: &Value) -> Result<IpNet, Fault> {
+    let text = text(value)?;
+    let subnet = text.parse().ok().filter(|subnet: &IpNet| subnet.addr().to_canonical() == subnet.addr());
+    subnet.ok_or_else(|| Fault::value(text, "a subnet, such as 10.0.0.0/8"))
+}
+
+/// Reads an address; the empty string means none, and an IPv4 address in IPv6 form is one of IPv4, as for Go.
+pub(super) fn address(value: &Value) -> Result<Option<IpAddr>, Fault> {
+    if value.as_str() == Some("") {
+        return Ok(None);
+    }
+    ip(value).map(|address| Some(address.to_canonical()))
+}

@@ -1,0 +1,220 @@
+//! The last resort: an address of a local range, when no server has said anything for long enough.
+//!
+//! Only silence counts, from the first DISCOVER on: a server that was heard, even with a NAK or an offer that will not do, is
+//! there. The address is probed for before it is used (RFC 5227 §2.1.1), whatever the network says about conflict detection:
+//! nobody on the wire keeps a list of who has which. If another station has it, the next one is tried.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::{Abort, Acquire, Stage};
+use crate::binding::common::guard::Waits;
+use crate::binding::{Common, Cx, Living, Next, Report, SAME};
+use crate::dhcpv4::lease::Lease;
+use crate::effect::Failure;
+use crate::grant::policy::{Detection, Policy};
+use crate::profile::Profile;
+use crate::range::{Fallback, Given, NoAddress};
+use crate::time::Instant;
+use crate::wire::Mac;
+
+/// How many addresses that others use are tried.
+const MOST: usize = 10;
+/// For how long the last DISCOVER is listened to: the port of a switch may have begun to forward since the one before, and a
+/// server may ping an address before it offers it (dnsmasq: 3 s).
+const LAST: Duration = Duration::from_secs(4);
+
+/// An address of a local range, as the last resort.
+#[derive(Debug)]
+pub(super) struct Resort {
+    fallback: Fallback,
+    /// When the first DISCOVER left.
+    asked: Option<Instant>,
+    /// When the last one was due.
+    once_more: Option<Instant>,
+    /// Whether a server was heard.
+    heard: bool,
+    /// Whether an address was wished for.
+    wished: bool,
+    /// The addresses that others use.
+    used: BTreeSet<Ipv4Addr>,
+    /// Why the ranges have none.
+    none: Option<NoAddress>,
+    /// The address of a container that ran before, if the ranges have it.
+    own: Option<Given>,
+}
+
+impl Resort {
+    /// Returns the last resort of an ADD. `adopts`: the address with which a container runs.
+    pub(super) fn new(fallback: Fallback, adopts: Option<Ipv4Net>) -> Self {
+        let own = adopts.and_then(|address| fallback.take_over(address.addr().into()));
+        Self {
+            fallback,
+            asked: None,
+            once_more: None,
+            heard: false,
+            wished: false,
+            used: BTreeSet::new(),
+            none: None,
+            own,
+        }
+    }
+}
+
+impl Acquire {
+    /// Records what the client has done and heard.
+    pub(super) fn hear(&mut self, now: Instant) {
+        let tally = self.client.tally();
+        let (asked, heard) = (tally.discovers > 0, tally.has_heard());
+        if let Some(resort) = &mut self.resort {
+            resort.heard |= heard;
+            if asked && resort.asked.is_none() {
+                resort.asked = Some(now);
+                resort.once_more = (resort.fallback.after <= LAST).then_some(now);
+            }
+        }
+    }
+
+    /// Returns when it asks once more, or falls back, if nobody says anything until then. An ADD that insists on an address gets
+    /// that or none.
+    pub(super) fn falls_back_at(&self) -> Option<Instant> {
+        let resort = self.resort.as_ref().filter(|resort| !resort.heard && !resort.wished)?;
+        let waits = self.stage == Stage::Exchanging && self.insists.is_none() && self.misses.is_empty();
+        let (asked, after) = (resort.asked.filter(|_| waits)?, resort.fallback.after);
+        Some(match resort.once_more {
+            Some(last) => (asked + after).max(last + LAST.min(after)),
+            None => asked + (after - LAST),
+        })
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.falls_back_at().is_some_and(|at| now >= at)
+    }
+
+    /// Wishes for an address once it is time.
+    pub(super) fn fall_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let has_asked = self.resort.as_ref().is_some_and(|resort| resort.once_more.is_some());
+        if has_asked && self.is_due(cx.now.boot) {
+            self.wish_for_address(common, cx);
+        }
+    }
+
+    /// Asks for the last time before it falls back, if it is time. That takes no permit. Returns whether it does.
+    pub(super) fn asks_once_more(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
+        let (now, is_due) = (cx.now.boot, self.is_due(cx.now.boot));
+        let Some(resort) = self.resort.as_mut().filter(|resort| is_due && resort.once_more.is_none()) else {
+            return false;
+        };
+        resort.once_more = Some(now);
+        self.leave_queue(common, cx);
+        self.client.hurry(now);
+        true
+    }
+
+    fn wish_for_address(&mut self, common: &Common, cx: &mut Cx<'_>) {
+        let Some(resort) = &mut self.resort else { return };
+        resort.wished = true;
+        let reserved = self.limits.iter().flat_map(|limits| &limits.reserved);
+        let used = resort.used.iter().chain(reserved).copied().collect();
+        let fallback = Box::new(resort.fallback.clone());
+        cx.out.report(common.id, Report::FallsBack { fallback, used });
+    }
+
+    /// Goes on with an address of a range, unless the wish for it is out of date. Without one, servers are asked until time is
+    /// up.
+    pub(in crate::binding) fn on_resort(
+        &mut self,
+        common: &mut Common,
+        given: Result<Given, NoAddress>,
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        let Some(resort) = self.resort.as_mut().filter(|_| self.stage == Stage::Exchanging) else { return SAME };
+        let lease = match given {
+            Ok(given) => lease(&given, cx.now.boot),
+            Err(none) => {
+                tracing::warn!(attachment = %common.attachment, %none, "no server answers, and the fallback has no address");
+                let is_first = resort.used.is_empty();
+                resort.none = Some(none.clone());
+                let failure = Failure::NoAddress { none, running: 0 };
+                return if is_first { SAME } else { self.abort(common, Abort::Because(failure), cx) };
+            }
+        };
+        let Some(lease) = lease else { return SAME };
+        tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: falling back to a local range");
+        // Sockets on a macvlan beside the link hear the answers to the probes.
+        if !common.is_aside() {
+            common.exchange.close(cx);
+        }
+        let policy = Policy { detection: Detection::Strict, ..common.profile.policy.clone() };
+        common.profile = Arc::new(Profile { policy, ..(*common.profile).clone() });
+        (self.queues, self.stage) = (None, Stage::Probing);
+        let address = lease.ip();
+        self.client.hold(Arc::new(lease));
+        cx.out.report(common.id, Report::ExchangeOver);
+        common.guard_first(address, Waits::Add, cx);
+        self.watch(common, cx)
+    }
+
+    /// Returns the address of a range that it is about to get.
+    pub(super) fn of_range(&self) -> Option<Ipv4Addr> {
+        self.client.lease().filter(|lease| !lease.source.is_asked()).map(Lease::ip)
+    }
+
+    /// Tries another address of the ranges: a station uses this one.
+    pub(super) fn next_of_range(
+        &mut self,
+        common: &mut Common,
+        (address, by): (Ipv4Addr, Mac),
+        cx: &mut Cx<'_>,
+    ) -> Next {
+        common.close_guard(cx);
+        let tried = self.resort.as_mut().map_or(MOST, |resort| {
+            resort.used.insert(address);
+            resort.used.len()
+        });
+        if tried >= MOST {
+            return self.abort(common, Abort::Because(Failure::Conflict { address, by }), cx);
+        }
+        self.stage = Stage::Exchanging;
+        self.wish_for_address(common, cx);
+        SAME
+    }
+
+    /// Returns why the ranges have no address for it, if that is why it has none.
+    pub(super) fn has_no_resort(&self) -> Option<NoAddress> {
+        self.resort.as_ref()?.none.clone()
+    }
+
+    /// Returns the lease of a container that runs with an address of the ranges. No server knows of that.
+    pub(super) fn own_of_range(&self, now: Instant) -> Option<Lease> {
+        lease(self.resort.as_ref()?.own.as_ref()?, now)
+    }
+
+    /// Goes on with the address that a container has. It is not probed for: the container answers for it.
+    pub(super) fn hold_as_before(&mut self, common: &mut Common, lease: Lease, cx: &mut Cx<'_>) -> Next {
+        common.exchange.close(cx);
+        self.client.hold(Arc::new(lease));
+        self.make_durable(common, cx)
+    }
+
+    /// Returns why it has a lease of a range, for its event.
+    pub(super) fn why_of_range(&self, lease: &Lease) -> Option<String> {
+        let resort = self.resort.as_ref().filter(|_| !lease.source.is_asked())?;
+        Some(match self.adopts {
+            true => "the container ran before, with an address of its network's fallback".to_owned(),
+            false => format!(
+                "no server answered for {} s: an address of its network's fallback",
+                resort.fallback.after.as_secs()
+            ),
+        })
+    }
+}
+
+fn lease(given: &Given, now: Instant) -> Option<Lease> {
+    let (IpNet::V4(address), IpAddr::V4(gateway)) = (given.address, given.gateway) else { return None };
+    Some(Lease::of_range(address, gateway, now))
+}

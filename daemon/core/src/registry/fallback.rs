@@ -1,0 +1,144 @@
+//! Containers that no server answers: which address of a local range each gets, and whether a server is back.
+//!
+//! Such a container keeps its address until its DEL, whatever servers say later. Meanwhile one DISCOVER at a time asks its LAN, for
+//! all of them, and takes nothing: when a server answers, an event says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Registry;
+use super::timers::Key;
+use crate::binding::Binding;
+use crate::dhcpv4::timing::Timer;
+use crate::effect::Why;
+use crate::event::{Event, EventKind};
+use crate::identity::{Attachment, Lan};
+use crate::range::{Fallback, Given, Holding, NoAddress};
+use crate::record::BindingId;
+use crate::time::{Instant, Now, WallTime};
+
+/// From one question to the next.
+const PAUSE: Duration = Duration::from_secs(20);
+
+/// What is known of LANs whose servers were silent.
+#[derive(Debug, Default)]
+pub(super) struct Fallbacks {
+    /// The last address that was given on each LAN: the next search begins after it.
+    last: BTreeMap<Lan, IpAddr>,
+    /// When each LAN is asked next.
+    silent: BTreeMap<Lan, Instant>,
+}
+
+impl Fallbacks {
+    /// Returns how many LANs are asked whether a server is back.
+    pub(super) fn silent(&self) -> usize {
+        self.silent.len()
+    }
+}
+
+impl Registry {
+    /// Gives an acquisition an address of a local range: one that nobody on this host has or is about to get, and that no other
+    /// station is known to use.
+    pub(super) fn fall_back(&mut self, now: Now, id: BindingId, fallback: &Fallback, used: &BTreeSet<Ipv4Addr>) {
+        let given = self.address_of_range(now, id, fallback, used);
+        self.with(now, id, |binding, cx| binding.on_resort(given, cx));
+    }
+
+    fn address_of_range(
+        &mut self,
+        now: Now,
+        id: BindingId,
+        fallback: &Fallback,
+        used: &BTreeSet<Ipv4Addr>,
+    ) -> Result<Given, NoAddress> {
+        let Some(own) = self.bindings.get(id) else { return fallback.allocator(None).peek() };
+        let lan = own.identity.lan.clone();
+        let mut allocator = fallback.allocator(self.fallbacks.last.get(&lan).copied());
+        let since = |binding: &Binding| {
+            let age = binding.lease(now.boot).map(|lease| now.boot.saturating_since(lease.start)).unwrap_or_default();
+            WallTime::from_epoch(now.wall.since_epoch().saturating_sub(age))
+        };
+        for other in self.bindings.iter().filter(|other| other.id != id && other.identity.lan == lan) {
+            if let Some(claim) = other.standing(now.boot).claim {
+                let holding = Holding { by: other.attachment.clone(), since: since(other) };
+                allocator.occupy(claim.address.into(), holding);
+            }
+        }
+        for (address, holding) in self.ranges.taken_on_lan(&lan) {
+            allocator.occupy(address, holding);
+        }
+        let stranger = Arc::new(Attachment::cni("another station", "", ""));
+        let hosts = self.bindings.holders().hosts_on(&lan).into_iter().map(IpAddr::V4);
+        for address in used.iter().copied().map(IpAddr::V4).chain(hosts) {
+            allocator.occupy(address, Holding { by: stranger.clone(), since: now.wall });
+        }
+        let given = allocator.peek()?;
+        let lans: BTreeSet<_> = self.bindings.iter().map(|binding| &binding.identity.lan).collect();
+        self.fallbacks.last.retain(|lan, _| lans.contains(lan));
+        self.fallbacks.last.insert(lan, given.address.addr());
+        Ok(given)
+    }
+
+    /// A container has an address of a local range because its LAN's servers were silent: they are asked from now on.
+    pub(super) fn await_server(&mut self, now: Now, id: BindingId) {
+        let Some(lan) = self.lan(id) else { return };
+        self.fallbacks.silent.entry(lan).or_insert(now.boot + PAUSE);
+        self.time_questions();
+    }
+
+    /// Goes on asking for the containers that an earlier daemon gave such addresses.
+    pub(super) fn await_servers(&mut self, now: Now) {
+        let of_range = self.bindings.iter().filter(|binding| is_of_range(binding, now.boot));
+        let ids: Vec<_> = of_range.map(|binding| binding.id).collect();
+        ids.into_iter().for_each(|id| self.await_server(now, id));
+    }
+
+    /// Has one container of each LAN ask whether a server is back: each time another, as the link of one may lead nowhere. A LAN
+    /// without such a container is not asked any more.
+    pub(super) fn ask_silent(&mut self, now: Now) {
+        let due = self.fallbacks.silent.iter().filter(|(_, at)| now.boot >= **at);
+        for lan in due.map(|(lan, _)| lan.clone()).collect::<Vec<_>>() {
+            let there = self.bindings.iter().filter(|it| it.identity.lan == lan && is_of_range(it, now.boot));
+            let mut there: Vec<_> = there.map(|binding| binding.id).collect();
+            if there.is_empty() {
+                self.fallbacks.silent.remove(&lan);
+                continue;
+            }
+            self.fallbacks.silent.insert(lan, now.boot + PAUSE);
+            self.rng.shuffle(&mut there);
+            there.into_iter().any(|id| {
+                let mut asks = false;
+                self.with(now, id, |binding, cx| asks = binding.ask(cx));
+                asks
+            });
+        }
+        self.time_questions();
+    }
+
+    /// A server has answered such a question.
+    pub(super) fn server_is_back(&mut self, now: Now, id: BindingId, server: Ipv4Addr) {
+        let Some(binding) = self.bindings.get(id) else { return };
+        let (lan, attachment) = (binding.identity.lan.clone(), (*binding.attachment).clone());
+        if self.fallbacks.silent.remove(&lan).is_none() {
+            return;
+        }
+        self.time_questions();
+        tracing::info!(%lan, %server, "a server answers again: the next container is served by it");
+        let cause =
+            format!("a server of {lan} answers again: containers keep what the fallback gave them until their DEL");
+        let (kind, server) = (EventKind::ServerBack, Some(server.into()));
+        self.out.note_alone(id, Event { wall: now.wall, attachment, kind, address: None, server, cause, run: None });
+    }
+
+    fn time_questions(&mut self) {
+        let next = self.fallbacks.silent.values().min().map(|at| (*at, Why::Dhcp(Timer::Discover)));
+        self.timers.set(Key::Silent, next);
+    }
+}
+
+/// Returns whether a binding holds an address of a local range.
+pub(in crate::registry) fn is_of_range(binding: &Binding, now: Instant) -> bool {
+    binding.lease(now).is_some_and(|lease| !lease.source.is_asked())
+}

@@ -1,0 +1,339 @@
+//! Addresses of local ranges for containers that no server answers.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::super::*;
+use super::rig::*;
+use crate::effect::{Adoptee, Call, Failure};
+use crate::event::EventKind;
+use crate::range::{Fallback, Said, Sets};
+use crate::source::Source;
+use crate::tenure::Grantor;
+use crate::wire::Mac;
+use crate::wire::frame::{Arp, ArpOp};
+
+const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
+const DISCOVER: u8 = 1;
+const REQUEST: u8 = 3;
+const DECLINE: u8 = 4;
+const RELEASE: u8 = 7;
+
+/// Returns a fallback to the addresses from .200 to `last`, after 20 s of silence, whose first search begins `offset` after .200.
+fn to(last: u8, offset: u128) -> Fallback {
+    let said = Said {
+        subnet: "192.0.2.0/24".parse().unwrap(),
+        start: Some("192.0.2.200".parse().unwrap()),
+        end: Some(Ipv4Addr::new(192, 0, 2, last).into()),
+        gateway: None,
+    };
+    Fallback::new(Sets::new(&[vec![said]]).unwrap(), Duration::from_secs(20), offset).unwrap()
+}
+
+fn silent() -> Rig {
+    let mut rig = Rig::new(8);
+    (rig.server, rig.fallback) = (Server::Silent, Some(to(203, 1)));
+    rig
+}
+
+/// Returns a rig in which `a` has the first address.
+fn fallen_back() -> Rig {
+    let mut rig = silent();
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1028.0);
+    assert_eq!(rig.given(add), "192.0.2.201/24");
+    rig
+}
+
+impl Rig {
+    fn given(&self, add: u64) -> String {
+        match self.answers.get(&add) {
+            Some(Answer::Leased { tenures }) => tenures[0].net().to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn at(&self) -> f64 {
+        self.at.as_secs_f64()
+    }
+
+    fn claim_it(&mut self, address: Ipv4Addr) {
+        let reply = Arp::request(NEIGHBOUR, address, Ipv4Addr::UNSPECIFIED);
+        let own = Mac([2, 0, 0, 0, 1, 1]);
+        self.hear(&Arp { op: ArpOp::Reply, target_mac: own, destination_mac: own, ..reply });
+    }
+
+    /// Nothing but DISCOVERs have been sent.
+    fn assert_only_discovers(&self) {
+        let others: Vec<_> = self.sent.iter().filter(|(kind, _)| *kind != DISCOVER).collect();
+        assert!(others.is_empty(), "{others:?}");
+    }
+}
+
+#[test]
+fn a_container_gets_an_address_of_the_range_after_twenty_seconds_of_silence_and_its_probes() {
+    let mut rig = silent();
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1019.9);
+    assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
+    rig.run_until(1023.9);
+    assert!(!rig.answers.contains_key(&add), "strict probes take 4 s at least");
+    rig.run_until(1028.0);
+    assert_eq!(rig.given(add), "192.0.2.201/24");
+    assert!(rig.count_of_probes("192.0.2.201") >= 3);
+    let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else { panic!() };
+    assert_eq!((tenures[0].by, tenures[0].times), (Grantor::Range, None));
+    assert_eq!(tenures[0].addresses[0].gateway, Some("192.0.2.1".parse().unwrap()));
+    assert_eq!(rig.only_record().lease.source, Source::Range);
+    let event = rig.events.last().unwrap();
+    assert_eq!(event.kind, EventKind::Acquired);
+    assert!(event.cause.contains("no server answered for 20 s"), "{}", event.cause);
+    rig.assert_only_discovers();
+}
+
+impl Rig {
+    fn count_of_probes(&self, address: &str) -> usize {
+        let address: Ipv4Addr = address.parse().unwrap();
+        self.asked.iter().filter(|asked| **asked == (ANY, address)).count()
+    }
+}
+
+#[test]
+fn whatever_a_server_says_it_is_there() {
+    for server in [Server::OffersOnly, Server::Naks] {
+        let mut rig = silent();
+        rig.server = server;
+        let add = rig.add("a", 1, "a");
+        rig.run_until(1031.0);
+        assert!(matches!(rig.answers[&add], Answer::Failed(_)), "{server:?}: {:?}", rig.answers[&add]);
+        assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
+    }
+}
+
+#[test]
+fn a_port_that_forwards_after_fifteen_seconds_causes_no_fallback() {
+    for seed in 0..20 {
+        let mut rig = silent();
+        rig.reg = Core::new(Config::default(), seed);
+        let boot = BootId("b".into());
+        rig.input(Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![] });
+        let add = rig.add("a", 1, "a");
+        rig.run_until(1015.5);
+        rig.server = Server::Up;
+        rig.run_until(1028.0);
+        assert_eq!(rig.given(add), "192.0.2.50/24", "seed {seed}");
+        assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
+    }
+}
+
+#[test]
+fn an_add_that_insists_on_an_address_gets_no_other() {
+    let mut rig = silent();
+    let mut call = rig.call("a", 1, "a");
+    call.wanted = Some(crate::dhcpv4::profile::Wanted { address: "192.0.2.9".parse().unwrap(), preferred: false });
+    let add = rig.request(Call::Add(call));
+    rig.run_until(1031.0);
+    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::NoOffer { .. })));
+}
+
+#[test]
+fn an_address_that_a_station_uses_is_passed_over_and_no_server_is_told() {
+    let mut rig = silent();
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1021.0);
+    rig.claim_it("192.0.2.201".parse().unwrap());
+    rig.run_until(1030.0);
+    assert_eq!(rig.given(add), "192.0.2.202/24");
+    rig.assert_only_discovers();
+    assert!(rig.events.iter().any(|event| event.kind == EventKind::Conflict));
+}
+
+#[test]
+fn containers_of_one_lan_get_different_addresses_until_there_is_none() {
+    let mut rig = silent();
+    let adds: Vec<_> = (1..=5).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    rig.run_until(1031.0);
+    let mut given: Vec<_> = adds[..4].iter().map(|add| rig.given(*add)).collect();
+    given.sort();
+    assert_eq!(given, ["192.0.2.200/24", "192.0.2.201/24", "192.0.2.202/24", "192.0.2.203/24"]);
+    let Answer::Failed(Failure::NoAddress { none, .. }) = &rig.answers[&adds[4]] else { panic!("{:?}", rig.answers) };
+    assert!(none.to_string().starts_with("4 of 4 addresses"), "{none}");
+}
+
+#[test]
+fn a_del_gives_it_back_without_a_word_and_another_gets_it() {
+    let mut rig = fallen_back();
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+    assert!(rig.stored.is_empty() && rig.rows().is_empty());
+    assert_eq!(rig.events.last().unwrap().kind, EventKind::Released);
+    rig.assert_only_discovers();
+    // The next search begins after it, and comes around.
+    let adds: Vec<_> = (2..=5).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    rig.run_until(rig.at() + 30.0);
+    assert_eq!(adds.iter().filter(|add| rig.given(**add) == "192.0.2.201/24").count(), 1);
+}
+
+#[test]
+fn a_del_that_the_store_refuses_leaves_it_where_it_is() {
+    let mut rig = fallen_back();
+    rig.disk = Disk::Full;
+    let del = rig.del("a");
+    assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    rig.disk = Disk::Good;
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Deleted);
+}
+
+#[test]
+fn a_second_add_and_a_check_find_it_and_a_restart_sends_nothing() {
+    let mut rig = fallen_back();
+    rig.addresses = vec!["192.0.2.201/24".parse().unwrap()];
+    let again = rig.add("a", 1, "a");
+    assert_eq!(rig.given(again), "192.0.2.201/24");
+    let expected = vec!["192.0.2.201/24".parse().unwrap()];
+    let check = rig.request(Call::Check { attachment: attachment("a"), expected });
+    assert_eq!(rig.answers[&check], Answer::Checked);
+    let sent = rig.sent.len();
+    rig.restart();
+    assert_eq!((rig.sent.len(), rig.state("a")), (sent, vec!["BOUND"]));
+    // What is given after a restart does not collide with what was given before.
+    let add = rig.add("b", 2, "b");
+    rig.run_until(rig.at() + 29.0);
+    assert_ne!(rig.given(add), "192.0.2.201/24");
+}
+
+#[test]
+fn a_reboot_forgets_it() {
+    let mut rig = fallen_back();
+    let records = rig.stored.clone().into_iter().collect();
+    rig.reg = Core::new(Config::default(), 9);
+    let boot = BootId("next".into());
+    rig.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });
+    rig.run_until(rig.at() + 700.0);
+    assert!(rig.stored.is_empty() && rig.rows().is_empty());
+    rig.assert_only_discovers();
+}
+
+#[test]
+fn carrier_that_was_away_does_not_make_it_doubtful() {
+    let mut rig = fallen_back();
+    rig.carrier = false;
+    rig.tell_carrier(false);
+    rig.run_until(rig.at() + 60.0);
+    rig.carrier = true;
+    rig.tell_carrier(true);
+    rig.run_until(rig.at() + 20.0);
+    assert_eq!((rig.state("a"), rig.sends(REQUEST)), (vec!["BOUND"], 0));
+}
+
+#[test]
+fn one_container_asks_for_all_until_a_server_answers_and_the_next_one_is_served_by_it() {
+    let mut rig = silent();
+    let adds: Vec<_> = (1..=3).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    rig.run_until(1029.0);
+    assert!(adds.iter().all(|add| rig.given(*add).starts_with("192.0.2.20")));
+    let before = rig.sends(DISCOVER);
+    rig.run_until(1029.0 + 300.0);
+    let asked = rig.sends(DISCOVER) - before;
+    assert!((14..=15).contains(&asked), "once in 20 s, by one of them: {asked}");
+    rig.server = Server::Up;
+    rig.run_until(1029.0 + 335.0);
+    let back: Vec<_> = rig.events.iter().filter(|event| event.kind == EventKind::ServerBack).collect();
+    assert_eq!((back.len(), back[0].server), (1, Some(SERVER.into())));
+    let before = rig.sends(DISCOVER);
+    rig.run_until(1029.0 + 900.0);
+    assert_eq!(rig.sends(DISCOVER), before, "nobody asks any more");
+    assert_eq!((rig.sends(REQUEST), rig.sends(RELEASE), rig.sends(DECLINE)), (0, 0, 0));
+    assert!(adds.iter().all(|add| rig.given(*add).starts_with("192.0.2.20")), "they keep what they have");
+    let next = rig.add("d", 4, "d");
+    assert_eq!(rig.given(next), "192.0.2.50/24");
+    assert!(rig.open.len() <= 1, "{:?}", rig.open);
+}
+
+#[test]
+fn a_lan_without_such_a_container_is_not_asked() {
+    let mut rig = fallen_back();
+    rig.del("a");
+    let before = rig.sends(DISCOVER);
+    rig.run_until(rig.at() + 200.0);
+    assert_eq!((rig.sends(DISCOVER), rig.reg.poll_timeout()), (before, None));
+}
+
+#[test]
+fn a_server_that_offers_such_an_address_is_told_that_it_is_in_use() {
+    let mut rig = fallen_back();
+    (rig.server, rig.give) = (Server::Up, "192.0.2.201".parse().unwrap());
+    let add = rig.add("b", 2, "b");
+    rig.run_until(rig.at() + 29.0);
+    assert_eq!((rig.sends(DECLINE), rig.given(add).as_str()), (1, "192.0.2.202/24"));
+    assert!(rig.events.iter().any(|event| event.kind == EventKind::AddressHeld));
+}
+
+#[test]
+fn a_container_that_ran_before_keeps_such_an_address_and_no_server_is_asked() {
+    let mut rig = silent();
+    rig.addresses = vec!["192.0.2.202/24".parse().unwrap()];
+    let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.202/24".parse().unwrap(), mac: None };
+    rig.reg = Core::new(Config::default(), 8);
+    let boot = BootId("b".into());
+    rig.input(Input::Start { boot, records: vec![], doors: vec![], spooled: vec![], adoptees: vec![adoptee] });
+    rig.run_until(1005.0);
+    assert_eq!((rig.state("a"), rig.sent.len()), (vec!["BOUND"], 0));
+    assert_eq!(rig.only_record().lease.source, Source::Range);
+    assert_eq!(rig.events.last().unwrap().kind, EventKind::Adopted);
+}
+
+#[test]
+fn a_caller_that_hangs_up_during_the_probes_leaves_nothing() {
+    let mut rig = silent();
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1021.0);
+    rig.input(Input::HungUp(crate::effect::RequestId(add)));
+    rig.run_until(1040.0);
+    assert!(rig.stored.is_empty() && rig.rows().is_empty() && rig.open.is_empty());
+    rig.assert_only_discovers();
+}
+
+#[test]
+fn a_store_that_fails_fails_the_add() {
+    let mut rig = silent();
+    rig.disk = Disk::Full;
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1030.0);
+    assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Store(_))), "{:?}", rig.answers[&add]);
+    rig.assert_only_discovers();
+}
+
+#[test]
+fn a_daemon_killed_at_any_moment_gives_no_address_twice_and_leaves_none_behind() {
+    for step in 0..60_u32 {
+        for disk in [Disk::Good, Disk::Slow] {
+            let mut rig = silent();
+            rig.add("a", 1, "a");
+            rig.run_until(1000.0 + f64::from(step) / 2.0);
+            rig.disk = disk;
+            rig.run_until(1000.5 + f64::from(step) / 2.0);
+            // What the next daemon finds is what was durable; its callers ask again.
+            rig.disk = Disk::Good;
+            rig.restart();
+            let adds = [rig.add("a", 1, "a"), rig.add("b", 2, "b")];
+            rig.run_until(1062.0);
+            let given = adds.map(|add| rig.given(add));
+            assert_ne!(given[0], given[1], "killed at {step}");
+            let stored: Vec<_> = rig.stored.values().map(|record| record.lease.address.to_string()).collect();
+            assert!(
+                stored.len() == 2 && given.iter().all(|given| stored.contains(given)),
+                "killed at {step}: {stored:?}"
+            );
+            rig.restart();
+            assert_eq!((rig.state("a"), rig.state("b")), (vec!["BOUND"], vec!["BOUND"]));
+            let dels = [rig.del("a"), rig.del("b")];
+            assert!(dels.iter().all(|del| rig.answers[del] == Answer::Deleted));
+            rig.run_until(1200.0);
+            assert!(rig.stored.is_empty() && rig.rows().is_empty() && rig.open.is_empty());
+            rig.assert_only_discovers();
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Local ranges as the core's: completed and checked, and those for an ADD that no server answers.
+
+use std::time::Duration;
+
+use leasehold_api::cni::{self, Error, Ipam};
+use leasehold_core::range::{Fallback, Said, Sets};
+
+use super::client_id::MachineId;
+use super::refusal::bad_config;
+
+/// How long servers have to be silent, where a network does not say.
+const SILENCE: Duration = Duration::from_secs(20);
+/// How long the probes for an address, and the store, may take (RFC 5227 §2.1.1).
+pub(super) const PROBES: Duration = Duration::from_secs(10);
+
+/// Completes and checks the ranges at a key.
+pub(super) fn sets(key: &str, said: &[Vec<cni::Range>]) -> Result<Sets, Error> {
+    let range = |range: &cni::Range| {
+        let cni::Range { subnet, start, end, gateway } = *range;
+        Said { subnet, start, end, gateway }
+    };
+    let sets: Vec<Vec<_>> = said.iter().map(|set| set.iter().map(range).collect()).collect();
+    Sets::new(&sets).map_err(|bad| bad_config(key, bad))
+}
+
+/// Returns the ranges for an ADD that no server answers. `timeout`: how long it may take.
+pub(super) fn fallback(
+    ipam: &Ipam,
+    timeout: Duration,
+    machine: Option<MachineId>,
+) -> Result<Option<Box<Fallback>>, Error> {
+    let Some(said) = &ipam.fallback else { return Ok(None) };
+    let after = said.after.map_or(SILENCE, |seconds| Duration::from_secs(seconds.into()));
+    if after.is_zero() || after + PROBES > timeout {
+        let fits = timeout.saturating_sub(PROBES).as_secs();
+        let fault =
+            format!("an ADD may take {} s, the last {} for probes: 1 to {fits} s", timeout.as_secs(), PROBES.as_secs());
+        return Err(bad_config("ipam.fallback.after", fault));
+    }
+    let sets = sets("ipam.fallback.ranges", &said.sets)?;
+    let fallback = Fallback::new(sets, after, machine.map_or(0, MachineId::place));
+    let one = || bad_config("ipam.fallback.ranges", "one set of IPv4 ranges: a container gets one address");
+    Ok(Some(Box::new(fallback.ok_or_else(one)?)))
+}

@@ -1,0 +1,155 @@
+//! Addresses of local ranges where no server answers: with a real server that comes and goes, and a port that forwards late.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::thread;
+
+use netns_fixtures::engine::played::{Driver, EngineVersion, NetworkPlan, PlayedContainer, RunPlan};
+use netns_fixtures::engine::wired::WiredContainer;
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::{CallError, Daemon, Error, Lab, Lan, Member, Need, sandbox};
+use serde_json::{Value, json};
+
+use crate::crash::each;
+use crate::network::{Host, NEEDS};
+
+/// How many containers start at once.
+const CROWD: usize = 100;
+
+/// Returns ranges outside every server's pool.
+fn fallback(after: u32) -> Value {
+    let range = json!({"subnet": Lan::SUBNET, "rangeStart": "10.7.200.1", "rangeEnd": "10.7.203.254"});
+    json!({"ranges": [[range]], "after": after})
+}
+
+fn is_local(address: Ipv4Addr) -> bool {
+    (200..=203).contains(&address.octets()[2])
+}
+
+/// A container that runs.
+trait Runs: Send {
+    fn address(&self) -> Ipv4Addr;
+}
+
+impl Runs for Member {
+    fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+}
+
+impl Runs for PlayedContainer {
+    fn address(&self) -> Ipv4Addr {
+        self.address.addr()
+    }
+}
+
+fn local(running: &[impl Runs]) -> usize {
+    running.iter().filter(|container| is_local(container.address())).count()
+}
+
+/// Starts a crowd: the first quarter finds no server, the second one does, and it goes while the others start.
+fn comes_and_goes<T: Runs>(
+    server: &mut Dnsmasq,
+    start: impl Fn(usize) -> Result<T, CallError> + Sync,
+) -> Result<Vec<T>, CallError> {
+    let quarter = |n: usize| each(n * CROWD / 4..(n + 1) * CROWD / 4, &start);
+    server.stop()?;
+    let mut running = quarter(0)?;
+    assert_eq!(local(&running), running.len());
+    server.restart(None)?;
+    let served = quarter(1)?;
+    assert_eq!(local(&served), 0);
+    let (going, last) = thread::scope(|scope| {
+        let going = scope.spawn(|| quarter(2));
+        server.stop()?;
+        let last = quarter(3);
+        Ok::<_, CallError>((going.join().expect("no thread panics")?, last?))
+    })?;
+    running.extend(served.into_iter().chain(going).chain(last));
+    let addresses: BTreeSet<_> = running.iter().map(Runs::address).collect();
+    assert_eq!((running.len(), addresses.len()), (CROWD, CROWD), "no two have one address");
+    assert!(local(&running) >= CROWD / 2);
+    Ok(running)
+}
+
+/// Returns how many leases of the list come from ranges.
+fn of_ranges(daemon: &Daemon) -> Result<usize, Error> {
+    Ok(daemon.list()?.iter().filter(|binding| binding["source"] == "range").count())
+}
+
+#[test]
+fn a_hundred_containers_start_although_their_server_comes_and_goes() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    lab.config["ipam"]["fallback"] = fallback(3);
+    lab.config["ipam"]["timeout"] = 60.into();
+    let mut server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    let members = comes_and_goes(&mut server, |i| lab.attach(&format!("c{i}")))?;
+
+    // Restarted, the daemon goes on: one container asks for all, and the next one is served.
+    lab.kill9()?;
+    lab.start_daemon()?;
+    server.restart(None)?;
+    lab.daemon().wait_for_event("server_back")?;
+    let next = lab.attach("next")?;
+    assert!(!is_local(next.address), "{}", next.address);
+    assert_eq!(of_ranges(lab.daemon())?, local(&members), "those that have one keep it");
+    each(&members, |member| lab.check(member))?;
+    each(members.iter().chain([&next]), |member| lab.detach(member))?;
+    Ok(lab.daemon().wait_until_empty()?)
+}
+
+#[test]
+fn a_hundred_containers_of_dockers_start_although_their_server_comes_and_goes() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
+    let mut host = Host::new(&sandbox, EngineVersion::V29)?;
+    let options = json!({ "parent": Lan::IFNAME, "grace": "0", "fallback": "10.7.200.1-10.7.203.254" });
+    let plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
+    let network = host.docker.network_create(&NetworkPlan { options: options.clone(), ..plan })?;
+    // That of our own driver has the subnet that the server named.
+    let own = host.docker.wire(json!({ "parent": Lan::IFNAME }), Some(options))?;
+    let docker = &host.docker;
+    let running =
+        comes_and_goes(&mut host.server, |i| Ok(docker.run(&network, &format!("c{i}"), RunPlan::default())?))?;
+    let wired = docker.run_wired(&own, "wired", None)?;
+    is_on_lan_by_fallback(&wired)?;
+
+    host.lab.kill9()?;
+    host.lab.start_daemon()?;
+    host.server.restart(None)?;
+    host.lab.daemon().wait_for_event("server_back")?;
+    let next = docker.run(&network, "next", RunPlan::default())?;
+    assert!(!is_local(next.address()), "{}", next.address);
+    assert_eq!(of_ranges(host.lab.daemon())?, local(&running) + 1, "those that have one keep it");
+    docker.stop_wired(&wired)?;
+    each(running.into_iter().chain([next]), |container| Ok(docker.stop(container)?))?;
+    Ok(host.is_as_before()?)
+}
+
+/// A container of our network driver has an address of the range, and the router that the server named before.
+fn is_on_lan_by_fallback(wired: &WiredContainer) -> Result<(), CallError> {
+    let address = wired.address.expect("an address");
+    assert!(is_local(address.addr()), "{address}");
+    assert_eq!(wired.container.addresses()?, [address]);
+    let routes = wired.container.netns.run_command("busybox", &["ip", "route"], "")?;
+    assert!(routes.contains("default via 10.7.0.1 dev eth0"), "{routes}");
+    Ok(())
+}
+
+#[test]
+fn a_port_that_forwards_late_is_waited_for() -> Result<(), CallError> {
+    let Some(sandbox) = sandbox(&[Need::Program("dnsmasq")]) else { return Ok(()) };
+    let mut lab = Lab::new(&sandbox)?;
+    lab.lan.add_host_bridge()?;
+    lab.config = Lan::bridge_config(&lab.daemon().socket());
+    lab.config["ipam"]["fallback"] = fallback(20);
+    lab.config["ipam"]["timeout"] = 60.into();
+    let server = Dnsmasq::start(&lab.lan, DnsmasqConfig::default())?;
+    // Twice 7.5 s, listening and learning.
+    let late = ["link", "set", Lan::BRIDGE, "type", "bridge", "forward_delay", "750", "stp_state", "1"];
+    lab.lan.host.run_command("ip", &late, "")?;
+    let member = lab.add(lab.lan.bridged_container("c1")?)?;
+    assert!(!is_local(member.address), "{}", member.address);
+    lab.detach(&member)?;
+    Ok(server.wait_until_free()?)
+}
