@@ -37,7 +37,7 @@ pub use browser::Browser;
 pub use capture::{Capture, Dissection};
 pub use container::{Container, result_addresses};
 pub use daemon::{Daemon, Home, Sight};
-pub use engine::{Containerd, Dockerd, Engine, Podman, Registry, install_plugin};
+pub use engine::{Containerd, Cri, Dockerd, Engine, Podman, Registry, install_plugin};
 pub use error::Error;
 pub use incumbent::Incumbent;
 pub use lab::{Lab, Member};

@@ -3,6 +3,7 @@
 mod debian;
 mod engines;
 mod image;
+mod kubelet;
 mod kubernetes;
 mod rpm;
 

@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use nix::mount::{MntFlags, umount2};
-
-use super::{make_dir, make_root};
+use super::{make_dir, make_root, unmount_under};
 use crate::cgroup;
 use crate::daemon::{DOCKER_PLUGINS, listen, until_ready};
 use crate::error::{Doing, Error};
@@ -250,9 +248,7 @@ fn private(dir: &Path) -> String {
 impl Files {
     /// Unmounts what is mounted for it, as far as possible.
     fn unmount(&self) {
-        for place in mounts_under(&[Path::new("/run/docker"), &self.dir]).iter().rev() {
-            let _ = umount2(place, MntFlags::MNT_DETACH);
-        }
+        unmount_under(&[Path::new("/run/docker"), &self.dir]);
     }
 
     /// Waits until the containers' control group is gone.
@@ -279,11 +275,4 @@ impl Drop for Files {
         }
         let _ = self.end_cgroup();
     }
-}
-
-/// Returns where something is mounted below these directories, in the order of mounting.
-fn mounts_under(dirs: &[&Path]) -> Vec<PathBuf> {
-    let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
-    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(PathBuf::from);
-    places.filter(|place| dirs.iter().any(|dir| place.starts_with(dir))).collect()
 }

@@ -1,0 +1,192 @@
+//! What a kubelet makes of the DaemonSet: pods by the CRI, with what the manifest says and nothing more.
+
+use std::path::PathBuf;
+
+use netns_fixtures::{Cri, DEADLINE, Error, Netns, until_found};
+use serde_json::{Value, json};
+
+use super::{DIST, Shipped};
+
+/// A node with the pod of the DaemonSet, which may be there more than once during an update.
+pub(crate) struct Node {
+    pub(crate) cri: Cri,
+    host: Netns,
+    image: String,
+    spec: Value,
+}
+
+/// A pod of the DaemonSet.
+pub(crate) struct DaemonPod {
+    name: String,
+    sandbox: String,
+    containers: Vec<Container>,
+}
+
+/// One of its containers: its place among those of the manifest, and its id.
+struct Container {
+    number: usize,
+    id: String,
+}
+
+impl Node {
+    /// Boots a node that has the image, and reads what its pod is to be.
+    pub(crate) fn new(host: &Netns, network: &Value, plugin: PathBuf) -> Result<Self, Error> {
+        let shipped = Shipped::new(host)?;
+        let cri = Cri::start(host, network, &plugin)?;
+        let file = shipped.target.join("image.tar");
+        shipped.make("image/build", &[&file.to_string_lossy(), "amd64"], &[])?;
+        let image = cri.import(&file)?;
+        let said = host.run_command(&format!("{DIST}/kubernetes/pod"), &["base"], "")?;
+        let spec: Value = serde_json::from_str(&said).map_err(|_| Error::Unreadable { what: "a pod", text: said })?;
+        assert!(spec["hostNetwork"] == true && spec["hostPID"].is_null() && spec["hostIPC"].is_null());
+        Ok(Self { cri, host: host.clone(), image, spec })
+    }
+
+    /// Starts a pod: runs the init containers to their ends, then starts the others and waits until all are ready. Returns it
+    /// with what the init containers said.
+    pub(crate) fn start(&self, name: &str) -> Result<(DaemonPod, String), Error> {
+        let config = self.config(name);
+        let mut pod = DaemonPod { name: name.to_owned(), sandbox: self.cri.run_pod(&config)?, containers: vec![] };
+        let said = self.spec["initContainers"].as_array().expect("a list").iter();
+        let said = said.map(|container| self.run(&pod, container)).collect::<Result<Vec<_>, _>>()?.concat();
+        for (number, container) in self.spec["containers"].as_array().expect("a list").iter().enumerate() {
+            let id = self.create(&pod, container)?;
+            pod.containers.push(Container { number, id });
+        }
+        until_found("readiness", DEADLINE, || Ok(self.probe(&pod, "startupProbe").is_ok().then_some(())))?;
+        self.probe(&pod, "readinessProbe")?;
+        self.probe(&pod, "livenessProbe")?;
+        Ok((pod, said))
+    }
+
+    /// Runs a probe of each container that has it, and returns what they printed.
+    pub(crate) fn probe(&self, pod: &DaemonPod, name: &str) -> Result<String, Error> {
+        let one = |container: &Container| {
+            let command = &self.spec["containers"][container.number][name]["exec"]["command"];
+            if command.is_null() {
+                return Ok(String::new());
+            }
+            self.cri.exec(&container.id, command)
+        };
+        pod.containers.iter().map(one).collect()
+    }
+
+    /// Asks the daemon in a pod for its leases: `leasehold list --json`.
+    pub(crate) fn list(&self, pod: &DaemonPod) -> Result<Value, Error> {
+        let said = self.cri.exec(&pod.containers[0].id, &json!(["/usr/bin/leasehold", "list", "--json"]))?;
+        serde_json::from_str(&said).map_err(|_| Error::Unreadable { what: "a list of leases", text: said })
+    }
+
+    /// Ends a pod, each of whose containers has to end well on the signal that it gets.
+    pub(crate) fn stop(&self, pod: &DaemonPod) -> Result<(), Error> {
+        for Container { id, .. } in &pod.containers {
+            let grace = &self.spec["terminationGracePeriodSeconds"];
+            self.cri.call("StopContainer", &json!({ "container_id": id, "timeout": grace }))?;
+            assert_eq!(self.exit_code(id)?, Some(0));
+        }
+        self.cri.remove_pod(&pod.sandbox)
+    }
+
+    /// Runs the init container to its end once more with another command in the place of its own.
+    pub(crate) fn run_instead(&self, command: &str) -> Result<String, Error> {
+        let name = command;
+        let pod =
+            DaemonPod { name: name.to_owned(), sandbox: self.cri.run_pod(&self.config(name))?, containers: vec![] };
+        let mut container = self.spec["initContainers"][0].clone();
+        container["args"] = json!([command, "--cni-bin-dir=/host/cni-bin"]);
+        let said = self.run(&pod, &container)?;
+        self.cri.remove_pod(&pod.sandbox)?;
+        Ok(said)
+    }
+
+    fn config(&self, name: &str) -> Value {
+        let mut config = self.cri.pod(name, 0);
+        // It has the host's.
+        config["hostname"].take();
+        config["linux"] =
+            json!({ "security_context": { "namespace_options": namespaces(), "seccomp": self.seccomp() } });
+        config
+    }
+
+    /// Runs a container to its end, and returns what it said.
+    fn run(&self, pod: &DaemonPod, container: &Value) -> Result<String, Error> {
+        let id = self.create(pod, container)?;
+        let code = until_found("end of an init container", DEADLINE, || self.exit_code(&id))?;
+        let said = self.cri.log(&log_of(pod, container))?;
+        assert_eq!(code, 0, "{said}");
+        Ok(said)
+    }
+
+    /// Returns the code with which a container has ended.
+    fn exit_code(&self, id: &str) -> Result<Option<i64>, Error> {
+        let status = &self.cri.call("ContainerStatus", &json!({ "container_id": id }))?["status"];
+        let is_over = status["state"] == "CONTAINER_EXITED";
+        Ok(is_over.then(|| status["exit_code"].as_i64().unwrap_or(0)))
+    }
+
+    /// Makes and starts a container, and returns its id.
+    fn create(&self, pod: &DaemonPod, container: &Value) -> Result<String, Error> {
+        let security = &container["securityContext"];
+        assert!(security["privileged"].is_null(), "it is not privileged");
+        assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
+        let mounts = container["volumeMounts"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let config = json!({
+            "metadata": { "name": container["name"] },
+            "image": { "image": self.image },
+            "command": container["command"],
+            "args": container["args"],
+            "mounts": mounts.iter().map(|mount| self.mount(mount)).collect::<Result<Vec<_>, _>>()?,
+            "log_path": log_of(pod, container),
+            "linux": { "security_context": {
+                "namespace_options": namespaces(),
+                "capabilities": {
+                    "add_capabilities": security["capabilities"]["add"],
+                    "drop_capabilities": security["capabilities"]["drop"],
+                },
+                "readonly_rootfs": security["readOnlyRootFilesystem"],
+                "no_new_privs": security["allowPrivilegeEscalation"] == false,
+                "seccomp": self.seccomp(),
+            } },
+        });
+        let request =
+            json!({ "pod_sandbox_id": pod.sandbox, "config": config, "sandbox_config": self.config(&pod.name) });
+        let made = self.cri.call("CreateContainer", &request)?;
+        self.cri.call("StartContainer", &made)?;
+        Ok(made["container_id"].as_str().unwrap_or_default().to_owned())
+    }
+
+    fn seccomp(&self) -> Value {
+        json!({ "profile_type": self.spec["securityContext"]["seccompProfile"]["type"] })
+    }
+
+    /// Returns a mount as the CRI takes it; makes the directory on the host first if the volume says so.
+    fn mount(&self, mount: &Value) -> Result<Value, Error> {
+        let volumes = self.spec["volumes"].as_array().expect("a list");
+        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).expect("each mount has a volume");
+        let host_path = volume["hostPath"]["path"].as_str().expect("a path");
+        if volume["hostPath"]["type"] == "DirectoryOrCreate" {
+            self.host.run_command("mkdir", &["-p", host_path], "")?;
+        }
+        let propagation = match mount["mountPropagation"].as_str() {
+            None => "PROPAGATION_PRIVATE",
+            Some("HostToContainer") => "PROPAGATION_HOST_TO_CONTAINER",
+            Some(other) => panic!("{other}: more than is needed"),
+        };
+        Ok(json!({
+            "container_path": mount["mountPath"],
+            "host_path": host_path,
+            "readonly": mount["readOnly"],
+            "propagation": propagation,
+        }))
+    }
+}
+
+/// Names the file in which a container says something.
+fn log_of(pod: &DaemonPod, container: &Value) -> String {
+    format!("{}-{}.log", pod.name, container["name"].as_str().unwrap_or_default())
+}
+
+/// The host's network, and else its own.
+fn namespaces() -> Value {
+    json!({ "network": "NODE", "pid": "CONTAINER" })
+}
