@@ -56,9 +56,11 @@ fn the_frames_of_one_attachment_or_all_are_written_as_they_come() -> Result<(), 
     of_one.kill()?;
     of_all.kill()?;
 
-    let kinds = shown(&lab, &one, "dhcp", "dhcp.option.dhcp")?;
+    // On a busy machine a DISCOVER is sent again before its answer comes.
+    let mut kinds = shown(&lab, &one, "dhcp", "dhcp.option.dhcp")?;
+    kinds.dedup();
     assert_eq!(kinds, ["1", "2", "3", "5", "7"], "the whole life of one lease");
-    assert_eq!(shown(&lab, &all, "dhcp", "dhcp.option.dhcp")?.len(), 10);
+    assert_eq!(shown(&lab, &all, "dhcp.option.dhcp == 3 or dhcp.option.dhcp == 5", "dhcp.option.dhcp")?.len(), 4);
     assert!(!shown(&lab, &one, "arp", "frame.number")?.is_empty(), "its probes too");
     let names = shown(&lab, &all, "dhcp.option.dhcp == 7", "frame.interface_name")?;
     assert_eq!(names, ["lan/c1/eth0", "lan/c2/eth0"]);
