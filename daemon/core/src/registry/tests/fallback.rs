@@ -37,7 +37,7 @@ fn silent() -> Rig {
 }
 
 /// Returns a rig in which `a` has the first address.
-fn fallen_back() -> Rig {
+pub(super) fn fallen_back() -> Rig {
     let mut rig = silent();
     let add = rig.add("a", 1, "a");
     rig.run_until(1028.0);

@@ -60,6 +60,14 @@ fn a_lease_is_extended_before_its_time_and_its_end_is_told() {
 }
 
 #[test]
+fn a_lease_that_no_server_granted_needs_none_to_extend_it() {
+    let mut rig = super::fallback::fallen_back();
+    rig.later(60.0);
+    let (sent, order) = (rig.sent.len(), rig.renew(Which::default()));
+    assert_eq!((rig.upshot(order), rig.sent.len()), (Upshot::Local, sent));
+}
+
+#[test]
 fn a_renewal_that_no_server_answers_leaves_the_lease_as_it_was() {
     let mut rig = Rig::new(8);
     rig.lease = 1000;
