@@ -37,6 +37,9 @@ use crate::lock::LockError;
 
 pub(crate) use self::lock::DirLock;
 
+/// The version of leasehold that this is.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The result of one transaction.
 #[derive(Debug)]
 pub(crate) struct Persisted {
@@ -68,10 +71,12 @@ pub(crate) enum StoreError {
         source: LockError,
     },
     /// A later version of leasehold wrote the file.
-    #[error("{} has {of} {found}, this leasehold knows {known} at most: run the newer one, or move the file away", .path.display())]
+    #[error("{} is from {by} and has {of} {found}; leasehold {} knows {known} at most: run the newer one, or move the file away", .path.display(), VERSION)]
     NewerFormat {
         /// The file.
         path: PathBuf,
+        /// The version that wrote it, as far as the file says so.
+        by: String,
         /// Which of the two formats.
         of: FormatOf,
         /// Its format.

@@ -24,7 +24,7 @@ use super::journal::{self, Reading, Runs};
 use super::named;
 use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
 use super::ranges;
-use super::{FormatOf, StoreError, Stored};
+use super::{FormatOf, StoreError, Stored, VERSION};
 
 /// Binding id to its record as JSON.
 const LEASES: TableDefinition<u64, &[u8]> = TableDefinition::new("leases");
@@ -38,6 +38,8 @@ const FORMAT_KEY: &str = "format";
 const ID_KEY: &str = "id";
 /// The format that this code reads and writes.
 const FORMAT: u64 = 1;
+/// The release that had the file last, whatever the format: a daemon that does not know the format names it.
+const RELEASE: TableDefinition<(), &str> = TableDefinition::new("release");
 /// How a redb file begins, in each of its formats so far.
 const REDB_MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
 /// Where its two commit slots have the version of their format.
@@ -134,8 +136,8 @@ struct Failure {
 enum Unusable {
     /// Its contents are wrong: it is set aside.
     Damaged(String),
-    /// A later version of leasehold wrote it, in a later format of this kind.
-    Newer(FormatOf, u64),
+    /// A later version of leasehold wrote it, in a later format of this kind: that release, if it can be read.
+    Newer(FormatOf, u64, Option<String>),
     /// The file may be intact, but cannot be used now.
     Failed(Box<redb::Error>),
 }
@@ -318,7 +320,7 @@ fn open_checked(path: &Path, new_id: u64, copy: &Copied) -> Result<(Database, Co
         return Err(Unusable::Damaged("it is empty".to_owned()));
     }
     if let Some(format) = later_redb(path) {
-        return Err(Unusable::Newer(FormatOf::Redb, format));
+        return Err(Unusable::Newer(FormatOf::Redb, format, None));
     }
     let opened = checked(path, new_id, copy, || {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
@@ -387,9 +389,9 @@ fn checked(
         if !database.check_integrity().map_err(judge)? {
             tracing::warn!(file = %path.display(), "lease file repaired");
         }
-        let format = agree_on_format(&database).map_err(judge)?;
+        let (format, release) = agree_on_format(&database).map_err(judge)?;
         if format > FORMAT {
-            return Err(Unusable::Newer(FormatOf::Leasehold, format));
+            return Err(Unusable::Newer(FormatOf::Leasehold, format, release));
         }
         let named = agree_on_id(&database, new_id, copy).map_err(judge)?;
         let contents = read(&database, named).map_err(judge)?;
@@ -398,28 +400,21 @@ fn checked(
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
 }
 
-/// Returns the format of the file; a new file gets ours.
-fn agree_on_format(database: &Database) -> Result<u64, redb::Error> {
+/// Returns the format of the file, and the release that had it last if the file says so. From here on it is a file of this release,
+/// unless its format is a later one.
+fn agree_on_format(database: &Database) -> Result<(u64, Option<String>), redb::Error> {
     let txn = database.begin_write()?;
-    let found = {
-        let mut meta = txn.open_table(META)?;
-        let found = meta.get(FORMAT_KEY)?.map(|format| format.value());
-        if found.is_none() {
-            meta.insert(FORMAT_KEY, FORMAT)?;
-            txn.open_table(LEASES)?;
-        }
-        found
-    };
-    match found {
-        Some(format) => {
-            txn.abort()?;
-            Ok(format)
-        }
-        None => {
-            txn.commit()?;
-            Ok(FORMAT)
-        }
+    let found = txn.open_table(META)?.get(FORMAT_KEY)?.map(|format| format.value());
+    let release = txn.open_table(RELEASE)?.get(())?.map(|release| release.value().to_owned());
+    if found > Some(FORMAT) || (found == Some(FORMAT) && release.as_deref() == Some(VERSION)) {
+        txn.abort()?;
+    } else {
+        txn.open_table(META)?.insert(FORMAT_KEY, FORMAT)?;
+        txn.open_table(RELEASE)?.insert((), VERSION)?;
+        txn.open_table(LEASES)?;
+        txn.commit()?;
     }
+    Ok((found.unwrap_or(FORMAT), release))
 }
 
 /// Returns the name of the file, and whether it is new. One that has none gets this; a new one takes that of the copy instead, if
@@ -505,9 +500,13 @@ fn judge(error: impl Into<redb::Error>) -> Unusable {
 fn refuse(path: &Path, why: Unusable) -> StoreError {
     let path = path.to_owned();
     match why {
-        Unusable::Newer(of @ FormatOf::Leasehold, found) => StoreError::NewerFormat { path, of, found, known: FORMAT },
-        Unusable::Newer(of @ FormatOf::Redb, found) => {
-            StoreError::NewerFormat { path, of, found, known: REDB_FORMAT.into() }
+        Unusable::Newer(of, found, release) => {
+            let known = match of {
+                FormatOf::Leasehold => FORMAT,
+                FormatOf::Redb => REDB_FORMAT.into(),
+            };
+            let by = release.map_or("a later leasehold".to_owned(), |release| format!("leasehold {release}"));
+            StoreError::NewerFormat { path, by, of, found, known }
         }
         Unusable::Failed(source) => StoreError::File { path, source },
         Unusable::Damaged(reason) => StoreError::File { path, source: Box::new(redb::Error::Corrupted(reason)) },

@@ -20,6 +20,7 @@ use super::file::LeaseFile;
 use super::*;
 
 mod copy;
+mod release;
 
 fn record(n: u64) -> Record {
     let mac = Mac([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
@@ -176,24 +177,6 @@ async fn files_are_private_and_an_existing_directory_keeps_its_mode() {
         assert_eq!(mode(&dir.join("leases.lock")), 0o600);
     }
     assert_eq!((mode(&made), mode(&given)), (0o700, 0o755));
-}
-
-#[test]
-fn a_file_of_a_later_format_is_refused_and_left_alone() {
-    let dir = TempDir::new().unwrap();
-    open(dir.path()).0.close();
-    let path = dir.path().join("leases.redb");
-    let database = Database::open(&path).unwrap();
-    let txn = database.begin_write().unwrap();
-    txn.open_table(TableDefinition::<&str, u64>::new("meta")).unwrap().insert("format", 2).unwrap();
-    txn.commit().unwrap();
-    drop(database);
-    let Err(error) = Store::open(dir.path(), &dir.path().join("dhcp.sock"), unbounded_channel().0) else {
-        panic!("opened")
-    };
-    assert!(matches!(error, StoreError::NewerFormat { found: 2, known: 1, .. }), "{error}");
-    assert!(path.exists());
-    assert_eq!(damaged_files(dir.path()), [] as [PathBuf; 0]);
 }
 
 /// `written.redb` is never made anew. Its records are the first of the core's `recorded.jsonl`, each with an event.
@@ -372,18 +355,6 @@ fn no_flipped_bit_of_the_header_keeps_the_daemon_down() {
         assert!(records == [7] || !aside.is_empty(), "bit {bit}: lost without a word");
         aside.iter().for_each(|aside| fs::remove_file(aside).unwrap());
     }
-}
-
-#[test]
-fn a_file_of_a_later_redb_is_refused_with_both_versions_and_left_alone() {
-    let (dir, path, mut bytes) = with_one_record();
-    (bytes[64], bytes[192]) = (4, 4);
-    fs::write(&path, &bytes).unwrap();
-    let (events, _ends) = unbounded_channel();
-    let refused = Store::open(dir.path(), &dir.path().join("dhcp.sock"), events).err().unwrap().to_string();
-    let said = "has redb's format 4, this leasehold knows 3 at most: run the newer one, or move the file away";
-    assert!(refused.ends_with(said), "{refused}");
-    assert_eq!(fs::read(&path).unwrap(), bytes);
 }
 
 #[test]

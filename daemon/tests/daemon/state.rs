@@ -153,3 +153,27 @@ fn a_damaged_store_is_named_in_the_log_and_does_not_stop_it() {
     assert!(status.success());
     assert!(log.contains("ERROR") && log.contains("leases.redb.damaged-"), "{log}");
 }
+
+#[test]
+fn a_store_of_a_later_release_keeps_the_daemon_from_starting_until_it_is_moved_away() {
+    let Some(home) = Home::new() else { return };
+    let first = home.start();
+    first.signal(Signal::SIGTERM);
+    assert!(first.ended().0.success());
+    assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
+    let path = home.state().join("leases.redb");
+    {
+        let database = redb::Database::open(&path).unwrap();
+        let txn = database.begin_write().unwrap();
+        txn.open_table(redb::TableDefinition::<&str, u64>::new("meta")).unwrap().insert("format", 2).unwrap();
+        txn.open_table(redb::TableDefinition::<(), &str>::new("release")).unwrap().insert((), "9.8.7").unwrap();
+        txn.commit().unwrap();
+    }
+    let (status, log) = Daemon(home.command().spawn().unwrap()).ended();
+    assert_eq!(status.code(), Some(1), "{log}");
+    let said =
+        format!("is from leasehold 9.8.7 and has format 2; leasehold {} knows 1 at most", env!("CARGO_PKG_VERSION"));
+    assert!(log.contains(&said) && log.contains("run the newer one, or move the file away"), "{log}");
+    fs::rename(&path, home.state().join("moved")).unwrap();
+    home.start();
+}

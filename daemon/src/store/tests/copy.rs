@@ -123,7 +123,7 @@ fn told() -> Vec<DoorRecord> {
 }
 
 /// Returns changes after which a store holds two leases of Docker's, one of CNI's, and what Docker told.
-fn life() -> Vec<Change> {
+pub(super) fn life() -> Vec<Change> {
     let told = told().into_iter().map(|record| Change::PutDoor(Box::new(record)));
     [put_dockers(1), put(2, 2), put_dockers(3)].into_iter().chain(told).collect()
 }
