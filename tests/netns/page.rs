@@ -21,13 +21,11 @@ const MANY: &str = "(async count => {
         attachment: attachment(n), address: `10.7.${n >> 8}.${n & 255}/16`, state: states[n % 7],
         server: `10.7.0.${1 + n % 2}`, seconds_to_expiry: 3600 - n, lease_seconds: 3600,
     });
-    const all = [...Array(count).keys()], isOfRange = n => n % 10 === 9;
-    const taken = all.filter(isOfRange).map(n => ({attachment: attachment(n), address: `192.168.${n >> 8}.${n & 255}`}));
-    const said = {
-        '/leases': {bindings: all.filter(n => !isOfRange(n)).map(lease)},
-        '/ranges': {ranges: [{network: 'local', subnet: '192.168.0.0/16', taken}]},
-    };
-    window.fetch = async path => new Response(JSON.stringify(said[path]));
+    const ofRange = n => ({
+        attachment: attachment(n), address: `192.168.${n >> 8}.${n & 255}/16`, state: 'HELD', source: 'range',
+    });
+    const bindings = [...Array(count).keys()].map(n => n % 10 === 9 ? ofRange(n) : lease(n));
+    window.fetch = async () => new Response(JSON.stringify({bindings}));
     await load();
 })";
 
@@ -97,7 +95,7 @@ fn the_page_follows_what_happens_and_loads_nothing_else() -> Result<(), CallErro
     assert_eq!(browser.evaluate("window.loaded")?, json!("once"), "it was loaded again");
     let loaded = "[...new Set(performance.getEntriesByType('resource').map(entry => new URL(entry.name)))]\
         .map(url => url.origin + url.pathname).filter((url, n, all) => all.indexOf(url) === n).sort()";
-    let own = ["events", "leases", "ranges"].map(|path| format!("http://127.0.0.1:9467/{path}"));
+    let own = ["events", "leases"].map(|path| format!("http://127.0.0.1:9467/{path}"));
     let loaded = browser.evaluate(loaded)?;
     assert!(loaded.as_array().expect("a list").iter().all(|url| own.iter().any(|own| url == own)), "{loaded}");
     assert_eq!(browser.evaluate("document.cookie")?, json!(""));

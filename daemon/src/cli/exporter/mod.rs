@@ -124,7 +124,7 @@ struct Site {
 }
 
 /// What the daemon is asked. However many want to know and however slow it is, each is asked once at a time.
-const ASKED: [&str; 5] = [control::METRICS, control::HEALTH, control::READINESS, control::BINDINGS, control::RANGES];
+const ASKED: [&str; 4] = [control::METRICS, control::HEALTH, control::READINESS, control::BINDINGS];
 
 /// What it says.
 type Said = Rc<Result<Vec<u8>, ClientError>>;
@@ -188,7 +188,6 @@ async fn respond(request: &Request<Incoming>, site: &Site, follows: &Follows) ->
     match request.uri().path() {
         "/" => site.page.response(),
         "/leases" => relayed(site, control::BINDINGS).await,
-        "/ranges" => relayed(site, control::RANGES).await,
         "/events" => {
             let last = request.headers().get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
             match site.feed.subscribe(last) {
