@@ -20,8 +20,8 @@ use crate::verdict::{Verdict, milliseconds};
 const LEASES: usize = 1_000;
 /// The most macvlans on one host link.
 const PER_PARENT: usize = 250;
-/// What their turns take: 32 leave at once, the others 30 ms apart.
-const TURNS: Duration = Duration::from_millis(30 * (LEASES as u64 - 32));
+/// What the turns on one link take: 32 leave at once, the others 30 ms apart.
+const TURNS: Duration = Duration::from_millis(30 * (PER_PARENT as u64 - 32));
 /// How much longer the last answer may take.
 const LAST: Duration = Duration::from_secs(3);
 /// How long a list of ten thousand leases may take, from the start of the command to its end.
