@@ -1,4 +1,4 @@
-//! What an operator asks of the control socket: [`order`](super::order), [`show`](super::show) and [`status`](super::status) say
+//! What an operator asks of the control socket: the modules `order`, `show` and `status` say
 //! how it is spelled.
 
 use std::time::{Duration, SystemTime};
