@@ -196,25 +196,13 @@ impl Ranges {
         let held = self.held.iter().filter(
             move |(attachment, _)| matches!(&***attachment, Attachment::Cni { network, .. } if of.contains(network)),
         );
-        let held = held.flat_map(|(attachment, held)| {
-            let holding = Holding { by: attachment.clone(), since: held.record.since };
-            held.record.given.iter().map(move |given| (given.address.addr(), holding.clone()))
-        });
-        let networks = names.into_iter().filter_map(|name| self.networks.get(&name));
-        let others = networks.flat_map(|network| &network.others);
-        held.chain(others.map(|(address, by)| (*address, Holding { by: by.clone(), since: LONG_AGO })))
+        taken(held, names.into_iter().filter_map(|name| self.networks.get(&name)))
     }
 
     /// Returns what is taken on a LAN.
     pub(in crate::registry) fn taken_on_lan(&self, lan: &Lan) -> impl Iterator<Item = (IpAddr, Holding)> {
         let held = self.held.iter().filter(|(_, held)| held.record.lan == *lan);
-        let held = held.flat_map(|(by, held)| {
-            let holding = Holding { by: by.clone(), since: held.record.since };
-            held.record.given.iter().map(move |given| (given.address.addr(), holding.clone()))
-        });
-        let networks = self.networks.values().filter(|network| network.lan.as_ref() == Some(lan));
-        let others = networks.flat_map(|network| &network.others);
-        held.chain(others.map(|(address, by)| (*address, Holding { by: by.clone(), since: LONG_AGO })))
+        taken(held, self.networks.values().filter(|network| network.lan.as_ref() == Some(lan)))
     }
 
     fn networks_on(&self, lan: &Lan) -> impl Iterator<Item = String> {
@@ -407,6 +395,19 @@ impl Ranges {
         };
         self.held.iter().filter(runs).map(|(_, held)| held.record.given.len()).sum()
     }
+}
+
+/// Returns the addresses that these attachments have, and those that only the files of these networks say are taken.
+fn taken<'a>(
+    held: impl Iterator<Item = (&'a Arc<Attachment>, &'a Held)>,
+    networks: impl Iterator<Item = &'a Network>,
+) -> impl Iterator<Item = (IpAddr, Holding)> {
+    let held = held.flat_map(|(by, held)| {
+        let holding = Holding { by: by.clone(), since: held.record.since };
+        held.record.given.iter().map(move |given| (given.address.addr(), holding.clone()))
+    });
+    let others = networks.flat_map(|network| &network.others);
+    held.chain(others.map(|(address, by)| (*address, Holding { by: by.clone(), since: LONG_AGO })))
 }
 
 /// Returns whether an attachment is this interface of this container. One that is known from a file alone may lack the interface:
