@@ -70,8 +70,8 @@ impl Heard {
 
 impl Registry {
     /// Keeps what a server's message has led to, if it led a client on.
-    pub(super) fn keep_heard(&mut self, now: Now, id: BindingId, before: Option<Before>, payload: &[u8]) {
-        let Some(Before { state, outstanding: Some(asked), start }) = before else { return };
+    pub(super) fn keep_heard(&mut self, now: Now, id: BindingId, before: Before, payload: &[u8]) {
+        let Before { state, outstanding: Some(asked), start } = before else { return };
         let Some(after) = self.bindings.get(id).and_then(Before::of) else { return };
         let took = now.boot.saturating_since(asked.began);
         match (state, after.state) {

@@ -327,10 +327,13 @@ impl Registry {
         }
         match frame::decode(bytes, meta) {
             Ok(frame) => {
-                let before = self.bindings.get(id).and_then(Before::of);
+                let said = match &frame {
+                    Frame::Udp(udp) => self.bindings.get(id).and_then(Before::of).zip(Some(udp.payload)),
+                    Frame::Arp(_) => None,
+                };
                 self.with(now, id, |binding, cx| binding.on_frame(exchange, &frame, cx));
-                if let Frame::Udp(udp) = frame {
-                    self.keep_heard(now, id, before, udp.payload);
+                if let Some((before, payload)) = said {
+                    self.keep_heard(now, id, before, payload);
                 }
             }
             Err(cause) => match frame::ipv4_source(bytes) {
