@@ -167,25 +167,14 @@ mod tests {
         let mac = Mac([2, 0, 0, 0, 0, 9]);
         let lan = Lan::Link { parent: "eth0".to_owned(), vlan: 0 };
         let lease = Lease::unknown(address.parse().expect("an address"), Instant::from_boot(Duration::ZERO));
+        let attachment = Attachment::cni("lan", container, "net1");
+        let client_id = ClientId::new(client_id.into()).expect("two bytes");
         Row {
-            attachment: Attachment::cni("lan", container, "net1"),
-            identity: Some(Identity {
-                lan,
-                client_id: ClientId::new(client_id.into()).expect("two bytes"),
-                chaddr: mac,
-            }),
+            identity: Some(Identity { lan, client_id, chaddr: mac }),
             state: BindingState::Client(StateName::Bound),
-            hostname: None,
-            answered_in: None,
-            told: None,
             tenure: Some(lease.tenure(&Policy::default())),
-            extended: None,
-            rebound: None,
-            ends: None,
-            kept: None,
-            pathless: false,
-            held_up: None,
             link: Some(Link::parent(2, mac)),
+            ..Row::of_ranges(attachment, &[], lease.start, false)
         }
     }
 
