@@ -38,7 +38,7 @@ pub(in crate::docker) struct Looking {
     inquiry: Option<Box<Inquiry>>,
     /// The LAN's link, once it is found.
     link: Option<Link>,
-    /// Whether it can ask, or now asks, from a macvlan beside that link.
+    /// Whether asking from a macvlan beside that link is possible, or under way.
     beside: Beside,
 }
 
