@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Registry;
-use crate::binding::{Binding, Leave};
+use crate::binding::Leave;
 use crate::effect::{Answer, Failure, RequestId, StoreCause};
 use crate::record::BindingId;
 use crate::time::Now;
@@ -34,8 +34,7 @@ impl Registry {
     /// one there whose address it does not know. A call is answered when the store has it.
     pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
         self.leavings.0.entry(id).or_default().extend(call);
-        let is_inside = |binding: &Binding| binding.is_held() && !binding.is_on_host();
-        match self.bindings.get(id).is_some_and(is_inside) {
+        match self.is_inside(id) {
             true => self.with(now, id, |binding, cx| binding.vacate(cx)),
             false => self.give_back(now, id),
         }
@@ -48,6 +47,11 @@ impl Registry {
             self.give_back(now, id);
         }
         leaves || self.vacated(now, id)
+    }
+
+    /// Returns whether a binding lives inside its container: what it carries there is taken off before its lease goes back.
+    pub(super) fn is_inside(&self, id: BindingId) -> bool {
+        self.bindings.get(id).is_some_and(|binding| binding.is_held() && !binding.is_on_host())
     }
 
     /// The store has written that a lease is given back, or has refused to, which is tried again.

@@ -25,7 +25,7 @@ use self::show::Showing;
 use self::status::StatusCheck;
 use super::Registry;
 use super::timers::Key;
-use crate::effect::{Answer, Call, Outcome, RangeAnswer, RangeCall, RequestId, Why};
+use crate::effect::{Answer, Call, Obeyed, Outcome, RangeAnswer, RangeCall, RequestId, Why};
 use crate::identity::Attachment;
 use crate::job;
 use crate::record::BindingId;
@@ -140,6 +140,12 @@ impl Jobs {
     fn renewals(&mut self) -> impl Iterator<Item = (RequestId, &mut Renewal)> {
         self.by_id.iter_mut().filter_map(|(id, job)| if let Job::Renewal(job) = job { Some((*id, job)) } else { None })
     }
+}
+
+/// Answers an order: nothing of it is waited for any more.
+fn obeyed(mut done: Vec<Obeyed>) -> Next {
+    done.sort_by(|a, b| a.attachment.cmp(&b.attachment));
+    Next::Answers(Answer::Obeyed(done))
 }
 
 impl Registry {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::{Caller, Job, Next};
+use super::{Caller, Job, Next, obeyed};
 use crate::binding::Leave;
 use crate::effect::{Answer, Failure, Obeyed, RequestId, Row, Upshot};
 use crate::identity::Attachment;
@@ -33,14 +33,8 @@ impl Returning {
         }
     }
 
-    fn goes_on(mut self) -> Next {
-        match self.left.is_empty() {
-            true => {
-                self.done.sort_by(|a, b| a.attachment.cmp(&b.attachment));
-                Next::Answers(Answer::Obeyed(self.done))
-            }
-            false => Next::Waits(Job::Returning(self)),
-        }
+    fn goes_on(self) -> Next {
+        if self.left.is_empty() { obeyed(self.done) } else { Next::Waits(Job::Returning(self)) }
     }
 
     pub(super) fn time_out(mut self) -> Next {
@@ -120,7 +114,7 @@ impl Registry {
 
     /// Begins the DEL of an operator's release.
     pub(in crate::registry) fn begin_return(&mut self, now: Now, of: BindingId) {
-        match self.bindings.get(of).is_some_and(|binding| binding.is_held() && !binding.is_on_host()) {
+        match self.is_inside(of) {
             true => self.with(now, of, |binding, cx| binding.vacate(cx)),
             false => self.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx)),
         }

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Job, Next};
+use super::{Job, Next, obeyed};
 use crate::binding::Standstill;
 use crate::dhcpv4::RECENT;
-use crate::effect::{Answer, Obeyed, RequestId, Row, Upshot};
+use crate::effect::{Obeyed, RequestId, Row, Upshot};
 use crate::identity::Attachment;
 use crate::record::BindingId;
 use crate::registry::Registry;
@@ -60,14 +60,8 @@ impl Renewal {
         self.left.remove(&id);
     }
 
-    fn goes_on(mut self) -> Next {
-        match self.left.is_empty() {
-            true => {
-                self.done.sort_by(|a, b| a.attachment.cmp(&b.attachment));
-                Next::Answers(Answer::Obeyed(self.done))
-            }
-            false => Next::Waits(Job::Renewal(self)),
-        }
+    fn goes_on(self) -> Next {
+        if self.left.is_empty() { obeyed(self.done) } else { Next::Waits(Job::Renewal(self)) }
     }
 
     /// Concludes what is known of the leases that no server has extended so far. They go on asking.
