@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -53,6 +54,19 @@ pub(crate) enum ClientError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The daemon's answer is not what was asked for.
+    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
+    Unreadable(#[from] serde_json::Error),
+}
+
+/// Reads the daemon's answer.
+pub(crate) fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, ClientError> {
+    Ok(serde_json::from_slice(answer)?)
+}
+
+/// Returns the daemon's answer as it is printed. It is read as a value, so that fields known only to a later daemon are shown too.
+pub(crate) fn pretty(answer: &[u8]) -> Result<String, ClientError> {
+    Ok(format!("{:#}\n", read::<Value>(answer)?))
 }
 
 /// Asks the daemon at `socket` for `url` and returns the body of its answer.

@@ -23,9 +23,6 @@ pub(crate) enum EventsError {
     /// The daemon did not give them.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The daemon's answer is not a list of events.
-    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
-    Unreadable(#[from] serde_json::Error),
     /// They cannot be printed.
     #[error("cannot print")]
     Print(#[source] io::Error),
@@ -68,7 +65,7 @@ pub(crate) fn events(args: &EventsArgs, out: &mut dyn Write) -> Result<(), Event
 
 fn ask(args: &EventsArgs, after: u64, wait: u64) -> Result<Answer, EventsError> {
     let body = client::get(&args.socket, &format!("{EVENTS}?after={after}&wait={wait}"))?;
-    Ok(serde_json::from_slice(&body)?)
+    Ok(client::read(&body)?)
 }
 
 /// Returns whether the next try may find a daemon, because this one is restarting or stopping.
@@ -76,13 +73,13 @@ fn may_come_back(error: &ClientError) -> bool {
     match error {
         ClientError::NoDaemon(_) | ClientError::Io { .. } | ClientError::NotHttp { .. } => true,
         ClientError::Status { status, .. } => *status == 503,
-        ClientError::Denied(_) => false,
+        ClientError::Denied(_) | ClientError::Unreadable(_) => false,
     }
 }
 
 fn print(events: &[Value], json: bool, out: &mut dyn Write) -> Result<(), EventsError> {
     for event in events {
-        let line = if json { event.to_string() } else { line(&Event::deserialize(event)?) };
+        let line = if json { event.to_string() } else { line(&Event::deserialize(event).map_err(ClientError::from)?) };
         writeln!(out, "{line}").map_err(EventsError::Print)?;
     }
     out.flush().map_err(EventsError::Print)

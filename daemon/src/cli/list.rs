@@ -24,9 +24,6 @@ pub(crate) enum ListError {
     /// The daemon did not give it.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The daemon's answer is not a list of bindings.
-    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
-    Unreadable(#[from] serde_json::Error),
     /// It cannot be printed.
     #[error("cannot print")]
     Print(#[from] io::Error),
@@ -47,6 +44,7 @@ pub(crate) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), ListError
     }
     loop {
         let text = match asked(args, term) {
+            Err(error @ ListError::Client(ClientError::Unreadable(_))) => return Err(error),
             // It may be restarting.
             Err(error @ ListError::Client(_)) => format!("{}\n", printable(&error.to_string())),
             asked => asked?,
@@ -63,14 +61,12 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
     let path = if args.ranges { RANGES.to_owned() } else { format!("{BINDINGS}?{}", which.parameters().join("&")) };
     let body = client::get(&args.socket, &path)?;
     if args.json {
-        // As a value, so that fields known only to a later daemon are shown too.
-        let value: serde_json::Value = serde_json::from_slice(&body)?;
-        return Ok(format!("{value:#}\n"));
+        return Ok(client::pretty(&body)?);
     }
     if args.ranges {
-        return Ok(ranges::table(&serde_json::from_slice::<Ranges>(&body)?.ranges));
+        return Ok(ranges::table(&client::read::<Ranges>(&body)?.ranges));
     }
-    let Bindings { bindings, pools, not_adopted, strangers, refused: _ } = serde_json::from_slice(&body)?;
+    let Bindings { bindings, pools, not_adopted, strangers, refused: _ } = client::read(&body)?;
     let table = match args.output {
         Columns::Few => table::few(&bindings, term.width()),
         Columns::Wide => table::wide(&bindings),

@@ -6,26 +6,15 @@ use leasehold_api::to_json;
 use super::args::LogArgs;
 use super::client::{self, ClientError};
 
-/// Why the log is neither shown nor changed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LogError {
-    /// The daemon did not do it.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The daemon's answer does not say what it logs.
-    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
-    Unreadable(#[from] serde_json::Error),
-}
-
 /// Asks the daemon and returns the text to print.
-pub(crate) fn log(args: &LogArgs) -> Result<String, LogError> {
+pub(crate) fn log(args: &LogArgs) -> Result<String, ClientError> {
     let change = |filter: &String| LogChange { filter: filter.clone(), seconds: args.limit.as_secs() };
     let answer = match args.filter.as_ref().map(change) {
         Some(change) => client::send(&args.socket, "PUT", LOG, &to_json(&change))?,
         None if args.reset => client::send(&args.socket, "DELETE", LOG, "")?,
         None => client::get(&args.socket, LOG)?,
     };
-    let Log { filter, seconds_left } = serde_json::from_slice(&answer)?;
+    let Log { filter, seconds_left } = client::read(&answer)?;
     if args.json {
         return Ok(to_json(&Log { filter, seconds_left }) + "\n");
     }

@@ -26,9 +26,6 @@ pub(crate) enum OrderError {
     /// The daemon did not do it.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The daemon's answer cannot be read.
-    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
-    Unreadable(#[from] serde_json::Error),
     /// There is no terminal any more.
     #[error("cannot ask, or print")]
     Io(#[from] io::Error),
@@ -66,7 +63,7 @@ fn order(
         return Err(OrderError::Nobody);
     }
     let meant = client::get(&args.socket, &format!("{BINDINGS}?{}", which.parameters().join("&")))?;
-    let meant = serde_json::from_slice::<Bindings>(&meant)?.bindings.len();
+    let meant = client::read::<Bindings>(&meant)?.bindings.len();
     if args.all && !args.yes && !confirmed(&format!("{words} {meant} leases?"))? {
         return Err(OrderError::Unconfirmed);
     }
@@ -75,11 +72,12 @@ fn order(
     parameters.extend(more.map(str::to_owned));
     let patience = PATIENCE + EACH * u32::try_from(meant).unwrap_or(u32::MAX);
     let answer = client::post_within(&args.socket, &format!("{path}?{}", parameters.join("&")), patience)?;
-    let obeyed: Obeyed = serde_json::from_slice(&answer)?;
-    match args.json {
-        true => writeln!(out, "{:#}", serde_json::from_slice::<serde_json::Value>(&answer)?)?,
-        false => out.write_all(text(Term::of_stdout(), &which, &obeyed.leases).as_bytes())?,
-    }
+    let obeyed: Obeyed = client::read(&answer)?;
+    let text = match args.json {
+        true => client::pretty(&answer)?,
+        false => text(Term::of_stdout(), &which, &obeyed.leases),
+    };
+    out.write_all(text.as_bytes())?;
     Ok(verdict(&obeyed.leases))
 }
 

@@ -9,26 +9,14 @@ use super::events;
 use super::order::Verdict;
 use super::term::brief;
 
-/// Why no lease is shown.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ShowError {
-    /// The daemon did not show it.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The daemon's answer is not a story.
-    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
-    Unreadable(#[from] serde_json::Error),
-}
-
 /// Asks the daemon; returns the text to print, and whether it is about one lease.
-pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ShowError> {
+pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ClientError> {
     let which = Which { name: Some(args.name.clone()), ..Which::default() };
     let answer = client::get(&args.socket, &format!("{SHOW}?{}", which.parameters().join("&")))?;
-    let story: Story = serde_json::from_slice(&answer)?;
+    let story: Story = client::read(&answer)?;
     let verdict = if story.lease.is_some() { Verdict::Done } else { Verdict::Nobody };
     if args.json {
-        let value: serde_json::Value = serde_json::from_slice(&answer)?;
-        return Ok((format!("{value:#}\n"), verdict));
+        return Ok((client::pretty(&answer)?, verdict));
     }
     let text = match (&story.lease, &story.candidates[..]) {
         (Some(lease), _) => told(lease),

@@ -9,23 +9,12 @@ use super::client::{self, ClientError};
 use super::columns::columns;
 use super::term::{Paint, Term, brief, printable};
 
-/// Why there is no status.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StatusError {
-    /// The daemon did not give it.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The daemon's answer is not a status.
-    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
-    Unreadable(#[from] serde_json::Error),
-}
-
 /// Asks the daemon; returns the text to print, and whether nothing wants attention.
-pub(crate) fn status(args: &StatusArgs) -> Result<(String, bool), StatusError> {
+pub(crate) fn status(args: &StatusArgs) -> Result<(String, bool), ClientError> {
     let answer = client::get(&args.socket, STATUS)?;
-    let status: Status = serde_json::from_slice(&answer)?;
+    let status: Status = client::read(&answer)?;
     let text = match args.json {
-        true => format!("{:#}\n", serde_json::from_slice::<serde_json::Value>(&answer)?),
+        true => client::pretty(&answer)?,
         false => told(&status, Term::of_stdout()),
     };
     Ok((text, status.attention.is_empty()))

@@ -23,9 +23,6 @@ pub(crate) enum CaptureError {
     /// The daemon did not give frames.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The daemon's answer does not hold frames.
-    #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
-    Unreadable(#[from] serde_json::Error),
     /// A frame is not in the form in which it should be.
     #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
     Frame(#[from] DecodeError),
@@ -40,7 +37,7 @@ pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
     let unwritten = |error| CaptureError::File(args.write.clone(), error);
     let whose = args.attachment.as_ref().map(|name| format!("&attachment={}", to_url(name))).unwrap_or_default();
     let ask = |more: &str| -> Result<Frames, CaptureError> {
-        Ok(serde_json::from_slice(&client::get(&args.socket, &format!("{CAPTURE}?{more}{whose}"))?)?)
+        Ok(client::read(&client::get(&args.socket, &format!("{CAPTURE}?{more}{whose}"))?)?)
     };
     let mut after = ask("wait=0")?.next_after;
     let out: Box<dyn Write> = match args.write.as_os_str() == "-" {

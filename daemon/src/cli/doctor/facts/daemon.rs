@@ -24,9 +24,12 @@ pub(super) fn socket(path: &Path) -> Socket {
         },
         Err(ClientError::NoDaemon(_)) => Answer::Nobody,
         Err(ClientError::Io { .. }) => Answer::Silent,
-        Err(error @ (ClientError::Denied(_) | ClientError::Status { .. } | ClientError::NotHttp { .. })) => {
-            Answer::Other(error.to_string())
-        }
+        Err(
+            error @ (ClientError::Denied(_)
+            | ClientError::Status { .. }
+            | ClientError::NotHttp { .. }
+            | ClientError::Unreadable(_)),
+        ) => Answer::Other(error.to_string()),
     };
     Socket { path: path.to_owned(), found: standing(path), directory: path.parent().and_then(standing), answer }
 }
