@@ -45,7 +45,7 @@ pub(super) async fn show(query: &str, caller: &Caller) -> Response<Full<Bytes>> 
         _ => Ok(Vec::new()),
     };
     match events {
-        Ok(events) => json(StatusCode::OK, to_json(&show::story(&shown, events))),
+        Ok(events) => json(StatusCode::OK, to_json(&show::story(&shown, events, SystemTime::now()))),
         Err(error) => sentence(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
 }

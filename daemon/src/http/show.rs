@@ -20,10 +20,10 @@ use crate::store::journal::{Journal, JournalError, MOST};
 /// How many of the last events are told.
 const EVENTS: usize = 20;
 
-/// Writes what is known of a lease, or which leases the name fits.
-pub(super) fn story(shown: &[Shown], events: Vec<control::Event>) -> Story {
+/// Writes what is known of a lease at this moment, or which leases the name fits.
+pub(super) fn story(shown: &[Shown], events: Vec<control::Event>, now: SystemTime) -> Story {
     match shown {
-        [only] => Story { lease: Some(Box::new(lease(only, events))), candidates: Vec::new() },
+        [only] => Story { lease: Some(Box::new(lease(only, events, now))), candidates: Vec::new() },
         several => Story { lease: None, candidates: several.iter().map(|shown| binding(&shown.row)).collect() },
     }
 }
@@ -46,9 +46,9 @@ pub(super) async fn events_of(journal: &Journal, of: &Attachment) -> Result<Vec<
     }
 }
 
-fn lease(shown: &Shown, events: Vec<control::Event>) -> Lease {
+fn lease(shown: &Shown, events: Vec<control::Event>, now: SystemTime) -> Lease {
     let Shown { row, lease, exchanged, interface } = shown;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let until = |left: Option<Duration>| left.map(|left| rfc3339(WallTime::from_epoch(now + left)));
     let ack = exchanged.as_ref().and_then(|exchanged| exchanged.ack.as_ref());
     let (interface, interface_unseen) = match interface {
