@@ -17,6 +17,7 @@ mod lock;
 mod log;
 mod metrics;
 mod net;
+mod one_request;
 mod options;
 mod owner;
 mod pid_file;

@@ -11,10 +11,9 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::ext::ReasonPhrase;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use leasehold_api::cni::{Code, Error};
 use leasehold_api::docker::Failed;
 use leasehold_api::{MAX_BODY, cni as wire, control as wire_control, spool, to_json};
@@ -33,12 +32,9 @@ use super::events::Question;
 use super::refusal::{STOPPING, undecodable};
 use super::{Doors, capture, logging, monitor, operator, order};
 use crate::listen::Protocol;
+use crate::one_request::http1;
 use crate::{metrics, net};
 
-/// The longest head of a request, in bytes: hyper keeps a buffer of that size for each waiting caller.
-const MAX_HEAD: usize = 8192;
-/// From the accept to the end of the request's head.
-const HEAD_LIMIT: Duration = Duration::from_secs(5);
 /// From the end of the head to the end of the body.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
 /// From the answer to the end of its transfer.
@@ -164,12 +160,7 @@ async fn over_http1(stream: UnixStream, caller: Caller, mut stopping: watch::Rec
         answered.notify_one();
         Ok::<_, Infallible>(response)
     });
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_LIMIT)
-        .max_buf_size(MAX_HEAD)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+    let serving = http1().serve_connection(TokioIo::new(stream), service);
     let limit = async {
         tokio::select! {
             biased;

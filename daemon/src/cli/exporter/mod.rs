@@ -18,10 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, header};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use leasehold_api::control;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,6 +33,7 @@ use self::feed::{Feed, Told};
 use super::args::ExporterArgs;
 use super::client::{self, ClientError};
 use crate::fresh::Fresh;
+use crate::one_request::http1;
 
 /// The most connections at once; further ones wait in the backlog.
 const MOST: usize = 128;
@@ -44,14 +44,8 @@ const BACKLOG: u32 = 128;
 /// The most requests to the daemon at once. A thread waits for each.
 const ASKING: usize = 8;
 
-/// From the accept to the end of the request's head.
-const HEAD_LIMIT: Duration = Duration::from_secs(5);
-
 /// From the accept to the end of the answer, but for events, which end when the page is cut off.
 const LIMIT: Duration = Duration::from_secs(30);
-
-/// The longest head of a request, in bytes.
-const MAX_HEAD: usize = 8192;
 
 /// How long the daemon may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -149,12 +143,7 @@ async fn accept(listener: &TcpListener, site: &Rc<Site>) {
 async fn connection(stream: TcpStream, site: Rc<Site>) {
     let (site, follows) = (&site, &Cell::new(None));
     let service = service_fn(|request| async move { Ok::<_, Infallible>(respond(&request, site, follows).await) });
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_LIMIT)
-        .max_buf_size(MAX_HEAD)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+    let serving = http1().serve_connection(TokioIo::new(stream), service);
     let limit = async {
         sleep(LIMIT).await;
         if let Some(cut_off) = follows.take() {
