@@ -59,7 +59,7 @@ impl Copied {
             }
         }
         let store = entries.first()?.store;
-        warn!(copy = %self.directory.display(), records = entries.len(), "the store is new: taking up what was copied of the one before");
+        warn!(copy = %self.directory.display(), records = entries.len(), "the store is new: restoring what was copied of the previous one");
         Some((store, entries.into_iter().filter(|of| of.store == store).map(|of| of.change).collect()))
     }
 
