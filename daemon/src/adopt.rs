@@ -2,9 +2,9 @@
 //! earlier daemon could not adopt them all.
 //!
 //! libcni keeps a file for each attachment: the network's configuration, what the runtime passed and what the plugins
-//! answered. From it the ADD is put together as the runtime would send it now, so that the lease's client identifier,
-//! LAN and options are those of a real ADD. Whether the container still runs, and whether its server agrees, is for the
-//! core to find out.
+//! answered. From it the daemon builds the ADD that the runtime would send now, so that the lease's client identifier,
+//! LAN and options are those of a real ADD. The core finds out whether the container still runs, and whether its server
+//! agrees.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +23,7 @@ use tracing::{debug, info, warn};
 use crate::cni_cache::{self, Unread, files, on_host, read};
 use crate::http::{Asked, Site};
 
-/// The names by which networks call this IPAM plugin.
+/// The names under which networks call this IPAM plugin.
 const PLUGINS: [&str; 2] = ["dhcp", "leasehold"];
 
 /// Why a file of the cache yields no container.
@@ -89,7 +89,7 @@ impl Unfinished {
         };
         match done {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                warn!(file = %self.0.display(), %error, "the next daemon may fail to go on adopting, or try in vain");
+                warn!(file = %self.0.display(), %error, "the next daemon may not go on adopting, or may try without need");
             }
             Ok(()) | Err(_) => {}
         }

@@ -1,7 +1,7 @@
-//! The DHCP and ARP frames of late, for whoever asks for them: as the daemon sent and received them.
+//! Recent DHCP and ARP frames, as the daemon sent and received them, for whoever asks.
 //!
-//! Nothing is kept unless somebody asked a moment ago. What is kept is bounded, and belongs to no reader: one that is too slow
-//! misses frames, and hears how many.
+//! Nothing is kept unless somebody asked a moment ago. The frames kept are bounded, and belong to no reader: one that is too
+//! slow misses frames, and is told how many.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,9 +15,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Clock;
 
-/// The most bytes that are kept, with what each frame takes besides.
+/// The most bytes that are kept, including each frame's overhead.
 const ROOM: usize = 4 << 20;
-/// What a frame takes besides its bytes.
+/// A frame's overhead.
 const BESIDES: usize = 128;
 /// For how long frames are kept after somebody asked: longer than a question may wait.
 const INTEREST: Duration = Duration::from_secs(90);
@@ -30,7 +30,7 @@ pub(crate) struct Seen {
     pub(crate) time: WallTime,
     /// Whether the daemon sent it.
     pub(crate) sent: bool,
-    /// Whose lease it is about, if it is about one.
+    /// The attachment whose lease it is about, if any.
     pub(crate) attachment: Option<Arc<Attachment>>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -123,7 +123,7 @@ impl Frames {
 impl Kept {
     fn read(&mut self, after: Option<u64>, limit: usize, wanted: impl Fn(&Seen) -> bool) -> Read {
         self.until = Some(Instant::now() + INTEREST);
-        // A daemon that was started since has counted less far.
+        // A daemon that has started since then has counted less far.
         let after = after.unwrap_or(self.last).min(self.last);
         let oldest = self.frames.front().map_or(self.last + 1, |frame| frame.number);
         let missed = (oldest - 1).saturating_sub(after);

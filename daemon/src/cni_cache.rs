@@ -1,4 +1,4 @@
-//! libcni's cache: a file for each attachment of a runtime's, which tells what runs.
+//! libcni's cache: a file for each of a runtime's attachments, which shows what runs.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};

@@ -1,7 +1,7 @@
 //! The one loop: wait, feed the core, carry out its effects.
 //!
-//! Holds no DHCP rule and no lease state. It only knows which requests are open and how to answer them; everything else
-//! passes between the core and those that touch the world: [`crate::net`], [`crate::store`], [`crate::data_dir`] and [`crate::http`].
+//! Holds no DHCP rule and no lease state. It only knows which requests are open and how to answer them; everything else passes
+//! between the core and the parts that touch the world: [`crate::net`], [`crate::store`], [`crate::data_dir`] and [`crate::http`].
 //! Nothing waits except in [`Sources::next`].
 
 mod error;
@@ -61,7 +61,7 @@ const WORKERS: usize = 4;
 /// so that shims wait in the backlog, and accepts last, when the core knows every lease; only then does dockerd find its
 /// sockets. At the end the sockets go first, and the state directory last.
 pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
-    // Through it nothing of the host can be seen: neither its containers, nor that they are gone.
+    // Nothing of the host can be seen through it: neither its containers, nor that they are gone.
     if !settings.host_prefix.is_dir() {
         return Err(StartError::HostPrefix(settings.host_prefix.clone()));
     }
@@ -331,7 +331,7 @@ impl Driver {
                 }
                 self.feed(Input::HungUp(id));
             }
-            // Whoever asked may be gone.
+            // The caller may be gone.
             Wake::Door(Event::Measured(to)) => _ = to.send(Box::new(self.measure())),
             Wake::Door(Event::Turned(to)) => _ = to.send(()),
             Wake::Files(data_dir::Event::Filed(filed)) => {
@@ -383,7 +383,7 @@ impl Driver {
         Some(since + longest.unwrap_or(Protocol::Control.grace()))
     }
 
-    /// Answers the open calls that are not cut off that they failed, and takes back what they led to.
+    /// Fails the open calls that are not cut off, and undoes their effects.
     fn refuse_open(&mut self) {
         let is_answered =
             |_: &RequestId, open: &mut Open| open.asker.protocol().is_some_and(Protocol::answers_to_the_end);
@@ -393,7 +393,7 @@ impl Driver {
         }
     }
 
-    /// Stops at once: without one of its tasks the daemon would be deaf, and another is soon started.
+    /// Stops at once: without one of its tasks the daemon would be deaf, and another daemon is soon started.
     fn ended(&mut self, task: &'static str) {
         error!("{task} ended: stopping");
         self.phase = Phase::Stopped;
@@ -420,12 +420,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes a request of each spooled call; its answer goes to its file.
+    /// Makes each spooled call a request, whose answer goes to its file.
     fn take_up(&mut self) -> Vec<(RequestId, Call)> {
         let mut calls = Vec::new();
         for (file, call) in self.spool.take_up() {
             let id = self.doors.mint();
-            info!(request = id.0, file = %file.display(), "taking up a spooled call");
+            info!(request = id.0, file = %file.display(), "carrying out a spooled call");
             self.opens(id, Asker::Spooled(file), &call);
             calls.push((id, call));
         }
@@ -467,7 +467,7 @@ impl Driver {
         }
     }
 
-    /// Carries out all effects. Answers go first, and out at once: a caller waits for nothing that does not wait for it.
+    /// Carries out all effects. Answers go first, and at once: no caller waits for work that need not be done first.
     async fn drain(&mut self) {
         let effects: Vec<_> = iter::from_fn(|| self.core.poll_effect()).inspect(trace::effect).collect();
         let (answers, others): (Vec<_>, Vec<_>) =
@@ -533,8 +533,8 @@ impl Driver {
     }
 }
 
-/// Waits until all connections are closed. Callers that still come are answered that they failed where each call is answered; the
-/// others are cut off.
+/// Waits until all connections are closed. If each call is answered, callers that still come get a failure; otherwise they are
+/// cut off.
 async fn closed(accepting: &mut JoinHandle<()>, doors: &mut UnboundedReceiver<Event>, late: &mut Vec<Reply>) {
     loop {
         tokio::select! {

@@ -1,14 +1,14 @@
-//! Answers that are given again for a moment, so that many who ask cost no more than one.
+//! Answers that are reused for a moment, so that many callers cost no more than one.
 
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// For how long an answer is given again.
+/// How long an answer is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The last answer to a question, and when it was given. Whoever asks while the next one is made waits for that.
+/// The last answer to a question, and when it was given. A caller that asks while the next one is being made waits for that.
 #[derive(Debug)]
 pub(crate) struct Fresh<T>(Mutex<Option<(Instant, T)>>);
 

@@ -23,7 +23,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// Divides `limit`: half goes to callers, an eighth at each socket. Each needs one descriptor itself and up to three sockets
-    /// for its exchange; the daemon's own share is set apart. Whoever finds none left waits: callers in the backlog, exchanges for
+    /// for its exchange; the daemon's own share is set apart. If none is left they wait: callers in the backlog, exchanges for
     /// others to close.
     pub(crate) fn of(limit: u64) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);

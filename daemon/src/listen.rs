@@ -1,12 +1,12 @@
 //! The sockets where callers find the daemon, each with its protocol: handed over by systemd, or bound here.
 //!
-//! A socket's mode decides who may connect, so it is 0600 from the first moment; that of the one for reading is then widened to a
+//! A socket's mode decides who may connect, so it is 0600 from the first moment; the read-only socket's mode is then widened to a
 //! group. A path has at most one daemon: a live socket there is never touched, and a lock beside it, which nobody else can open,
 //! keeps two daemons apart.
 //!
-//! The control socket is there before the daemon is ready, so that shims wait in its backlog. Docker's sockets are not: dockerd
-//! asks a socket that accepts without a time limit, and does not start while nobody answers there. If the socket is missing, it
-//! tries for 15 s. So the daemon binds them when it is ready, and never listens on one of systemd's.
+//! The control socket is there before the daemon is ready, so that shims wait in its backlog. Docker's sockets are not: if a
+//! socket accepts, dockerd waits there without a time limit, and does not start while nobody answers. If the socket is missing,
+//! it tries for 15 s. So the daemon binds them when it is ready, and never listens on one of systemd's.
 //!
 //! The paths are checked every second, and bound if they are not there ([`Place::tend`]). That costs a system call each.
 //! inotify would be exact, but does not notice a directory that was replaced or mounted over.
@@ -32,9 +32,9 @@ const BACKLOG: i32 = 4096;
 /// What is spoken at a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Protocol {
-    /// What CNI's shim and the operator ask.
+    /// What CNI's shim and operators ask.
     Control,
-    /// What changes nothing: for monitors and people who only look.
+    /// Requests that change nothing: for monitors and people who only look.
     Read,
     /// Docker's network driver, and its IPAM driver for networks that give an endpoint an Ethernet address: macvlan, bridge.
     Docker,
@@ -58,7 +58,7 @@ impl Protocol {
     }
 
     /// Returns whether each of its calls is answered before the daemon ends: a caller whose call is cut off repeats it without its
-    /// content, but one who finds no socket repeats the whole call. Else the callers are cut off, and ask the next daemon.
+    /// content, but one that finds no socket repeats the whole call. Otherwise callers are cut off, and ask the next daemon.
     pub(crate) fn answers_to_the_end(self) -> bool {
         match self {
             Self::Docker | Self::DockerIpvlan => true,
@@ -72,7 +72,7 @@ impl Protocol {
         Duration::from_secs(if self.answers_to_the_end() { 5 } else { 1 })
     }
 
-    /// Returns whether its callers do not say where the interfaces are, so that the daemon has to find them.
+    /// Returns whether its callers do not say where the interfaces are, so that the daemon must find them.
     pub(crate) fn hides_interfaces(self) -> bool {
         match self {
             Self::Docker | Self::DockerIpvlan => true,
@@ -126,7 +126,7 @@ impl Protocol {
     }
 }
 
-/// The socket for reading, if systemd passes none.
+/// The read-only socket, if systemd passes none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReadSocket {
     /// Its path.
@@ -135,13 +135,13 @@ pub(crate) struct ReadSocket {
     pub(crate) gid: Option<u32>,
 }
 
-/// Docker's directory of plugins.
+/// Docker's plugin directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PluginDir {
     /// Its path.
     pub(crate) path: PathBuf,
-    /// Whether the driver `leasehold` has Docker give endpoints an Ethernet address. A plugin that Docker runs itself has one
-    /// socket: without this it is for ipvlan.
+    /// Whether Docker gives the endpoints of the driver `leasehold` an Ethernet address. A plugin that Docker runs itself has
+    /// one socket: without this it is for ipvlan.
     pub(crate) requires_mac: bool,
 }
 
@@ -209,8 +209,8 @@ pub(crate) type Listeners = Vec<(Protocol, UnixListener)>;
 /// Returns the sockets that listen already and do not block, the control socket first, and the places of all sockets in the same
 /// order. Nobody finds those of the others before [`Place::tend`] has bound them.
 ///
-/// The control socket is the one that systemd passed (`inherited`, by name), or is bound at `socket`. The one for reading is
-/// systemd's or that of `read`, if either is there. Docker's sockets are in its directory of plugins, if there is one, and where
+/// The control socket is the one that systemd passed (`inherited`, by name), or is bound at `socket`. The read-only one is
+/// systemd's or that of `read`, if either is there. Docker's sockets are in its plugin directory, if there is one, and where
 /// units of an earlier leasehold had systemd listen.
 pub(crate) fn listen(
     socket: &Path,
@@ -258,8 +258,8 @@ pub(crate) fn listen(
     Ok((listeners, places))
 }
 
-/// Removes Docker's socket on which systemd listens by a unit of an earlier leasehold, for this daemon to bind its own there:
-/// systemd's would accept while the daemon fails.
+/// Removes Docker's socket on which systemd listens because of an earlier leasehold's unit, so that this daemon can bind its
+/// own there: systemd's would accept while the daemon fails.
 fn take_over(path: &Path, unit: &str) {
     tracing::warn!(
         "systemd listens at {}, and dockerd would hang there whenever this daemon fails: the daemon binds its own socket in its \
@@ -268,7 +268,7 @@ fn take_over(path: &Path, unit: &str) {
         path.display(),
         parent(path).display(),
     );
-    // If it stays, what stands in the way is logged when the socket is bound.
+    // If it stays, the obstacle is logged when the socket is bound.
     let _ = fs::remove_file(path);
 }
 
@@ -282,7 +282,7 @@ pub(crate) struct Place {
     seen: Option<(u64, u64)>,
     /// Who binds the path.
     bound_by: BoundBy,
-    /// The group that may connect to the socket for reading, if not the daemon's own.
+    /// The group that may connect to the read-only socket, if not the daemon's own.
     gid: Option<u32>,
     /// What is wrong with the path, as logged.
     trouble: Option<String>,
@@ -318,8 +318,8 @@ impl Place {
         &self.path
     }
 
-    /// Checks whether callers find the socket. If not, binds it and returns it; systemd's is left to systemd. What stands in
-    /// the way is logged once, and tried again at the next check.
+    /// Checks whether callers find the socket. If not, binds it and returns it; systemd's is left to systemd. An obstacle is
+    /// logged once, and binding is tried again at the next check.
     pub(crate) fn tend(&mut self) -> Option<UnixListener> {
         let found = identity(&self.path).ok();
         if found.is_some() && found == self.seen {
@@ -422,7 +422,7 @@ fn bind_at(path: &Path) -> Result<(UnixListener, (u64, u64)), ListenError> {
     Ok((UnixListener::from(OwnedFd::from(socket)), bound))
 }
 
-/// Lets a group connect to a socket, or that of the daemon.
+/// Lets a group, or the daemon's own, connect to a socket.
 fn open_to_group(path: &Path, gid: Option<u32>) -> io::Result<()> {
     if gid.is_some() {
         lchown(path, None, gid)?;
@@ -451,7 +451,7 @@ fn clear(protocol: Protocol, path: &Path) -> Result<(), ListenError> {
             tracing::info!(socket = %path.display(), "replaced a stale socket");
             fs::remove_file(path).map_err(|e| failed("remove", path, e))
         }
-        // Its backlog is full, or it is a socket of another type: in any case somebody's.
+        // Its backlog is full, or it is a socket of another type: in any case it is in use.
         Err(_) => Err(ListenError::Live { path: path.to_owned(), owner: Owner::of(None), flag }),
     }
 }

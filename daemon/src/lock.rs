@@ -11,7 +11,7 @@ use nix::unistd::geteuid;
 
 use crate::owner::Owner;
 
-/// A lock, held as long as the value lives. Its file stays: whoever removed it could not know who else has it open.
+/// A lock, held as long as the value lives. Its file stays: nobody who removed it could know who else has it open.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,

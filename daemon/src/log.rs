@@ -1,6 +1,6 @@
-//! Logging: fields on standard error, as text or JSON, or in the fields of systemd's [`journal`] where that is standard error. All
-//! of it goes through [`queue`], so that the daemon never waits for a reader. The [`filter`] can be changed while it runs; what was
-//! worth a look lately stays at hand ([`recent`]).
+//! Logging: fields on standard error, as text or JSON, or in the fields of systemd's [`journal`] if that is standard error. All of
+//! it goes through [`queue`], so that the daemon never waits for a reader. The [`filter`] can be changed while it runs; [`recent`]
+//! keeps the last warnings.
 
 mod filter;
 mod journal;
@@ -21,7 +21,7 @@ pub(crate) use recent::{Recent, Said};
 /// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people; the journal's own fields where standard error is the journal.
+    /// For people; the journal's own fields if standard error is the journal.
     Text,
     /// One object per line.
     Json,
@@ -43,8 +43,8 @@ pub(crate) enum LogError {
     Thread(#[source] io::Error),
 }
 
-/// Sends what `filter` lets through to standard error, panics included, until the returned value is dropped. The filter that is
-/// returned with it can be changed.
+/// Sends what `filter` lets through to standard error, including panics, until the returned value is dropped. The returned
+/// filter can be changed.
 ///
 /// `filter` is a level, or comma-separated `target=level`s.
 pub(crate) fn init(format: LogFormat, filter: &str) -> Result<(Flush, Filter), LogError> {

@@ -143,7 +143,7 @@ impl Files {
         };
         self.undone.remove(&path);
         if let Err(error) = self.put(&path, text.as_deref()) {
-            warn!(path = %path.display(), %error, "name servers of a lease not published; tried again");
+            warn!(path = %path.display(), %error, "name servers of a lease not published: trying again");
             self.undone.insert(path, text);
         }
     }

@@ -120,7 +120,7 @@ impl Ask {
             Err(cause) => {
                 eprintln!(
                     "dhcp: no leasehold daemon at {socket}, and the DEL is not kept for it ({cause}): \
-                     its next start gives the lease back if the container's network namespace is gone"
+                     the next daemon gives the lease back if the container's network namespace is gone"
                 );
                 return done;
             }
@@ -133,7 +133,7 @@ impl Ask {
                 Ok(answer)
             }
             Err(Trouble::Down(_)) => {
-                eprintln!("dhcp: no leasehold daemon at {socket}: its next start carries out {}", kept.path.display());
+                eprintln!("dhcp: no leasehold daemon at {socket}: the next daemon carries out {}", kept.path.display());
                 done
             }
             Err(trouble) => Err(error(&self.socket, self.verb, &trouble)),

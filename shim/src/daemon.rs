@@ -39,7 +39,7 @@ pub(crate) fn start(args: impl Iterator<Item = OsString>) -> ExitCode {
     if flags.resend_max.is_some() {
         eprintln!(
             "dhcp: -resendmax is not needed: leasehold asks again within 8 s while a container waits, and within a \
-             minute while none does"
+             minute otherwise"
         );
     }
     let me = env::current_exe().unwrap_or_default();

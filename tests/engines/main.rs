@@ -88,7 +88,10 @@ fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), Ca
     let engine = E::start(&lab.lan.host, &lab.config, &binary("dhcp")?)?;
 
     let error = engine.run("c1", &["true"]).expect_err("ptp has no interface to ask through").to_string();
-    assert!(error.contains("no interface eth0") && error.contains("ptp, for one, creates it afterwards"), "{error}");
+    assert!(
+        error.contains("no interface eth0") && error.contains("ptp, for example, creates it afterwards"),
+        "{error}"
+    );
     lab.daemon().wait_until_empty()?;
     assert_eq!(server.leases()?, []);
     Ok(())

@@ -127,7 +127,7 @@ fn a_setting_turns_the_plugin_into_one_for_ipvlan() -> Result<(), Error> {
 const CAPABILITIES: [(&str, &str); 3] = [
     ("CAP_SYS_ADMIN", "not looked through"),
     ("CAP_NET_ADMIN", "make a macvlan"),
-    ("CAP_NET_BROADCAST", "hearing of them takes CAP_NET_BROADCAST"),
+    ("CAP_NET_BROADCAST", "hearing about them needs CAP_NET_BROADCAST"),
 ];
 
 #[test]

@@ -33,11 +33,11 @@ fn a_firewall_on_a_networks_bridge_is_told() -> Result<(), CallError> {
     let networks = sandbox.dir("net.d")?.to_string_lossy().into_owned();
     fs::write(format!("{networks}/10-lan.conf"), Lan::bridge_config(&lab.daemon().socket()).to_string())
         .expect("a file in the sandbox");
-    has(&found(&lab, &networks)?, "ok", "bridge cni0 is made with its first container");
+    has(&found(&lab, &networks)?, "ok", "its first container will make bridge cni0");
     lab.lan.add_host_bridge()?;
     let set = |value| lab.lan.host.run_command("sh", &["-c", &format!("echo {value} > {BRIDGE_NF}")], "");
     set(1)?;
-    has(&found(&lab, &networks)?, "warning", "bridge netfilter: what the bridge of lan carries");
+    has(&found(&lab, &networks)?, "warning", "bridge netfilter: traffic on the bridge of lan");
     lab.lan.host.run_command("iptables", &["-P", "FORWARD", "DROP"], "")?;
     has(&found(&lab, &networks)?, "failure", "where FORWARD drops by policy");
     set(0)?;
@@ -54,12 +54,12 @@ fn a_machine_id_that_another_host_may_have_is_told_by_what_became_of_its_leases(
     lab.config["ipam"]["clientId"] = "duid".into();
     let member = lab.attach("c1")?;
     let before = found(&lab, &networks)?;
-    has(&before, "ok", "machine id: nothing on the LAN says");
+    has(&before, "ok", "machine id: nothing on the LAN suggests");
     has(&before, "ok", "answers; it has 1 lease");
     // As a server does that gave the address to another client with the same identifier.
     server.with(|server| server.config_mut().refuses = true);
     lab.daemon().wait_for_event(" lost ")?;
     server.with(|server| server.config_mut().refuses = false);
-    has(&found(&lab, &networks)?, "warning", "machine id: lan/c1/eth0 is known by it");
+    has(&found(&lab, &networks)?, "warning", "machine id: lan/c1/eth0 is identified by it");
     lab.detach(&member)
 }

@@ -38,13 +38,13 @@ fn an_operator_renews_and_releases_leases_by_name_by_filter_and_all() -> Result<
 
     let (code, text) = run(&lab, &["release", "web", "--force"])?;
     assert!(
-        code == Some(4) && text.starts_with("Nothing was done: the name fits 2 leases.\n  lan/web1/eth0"),
+        code == Some(4) && text.starts_with("Nothing was done: 2 leases match the name.\n  lan/web1/eth0"),
         "{text}"
     );
     let (code, text) = run(&lab, &["renew", "nobody"])?;
     assert!(code == Some(4) && text == "There is no such lease called nobody: `leasehold list` shows all.\n", "{text}");
     let (code, text) = run(&lab, &["renew"])?;
-    assert!(code == Some(1) && text.starts_with("leasehold: say which leases are meant"), "{text}");
+    assert!(code == Some(1) && text.starts_with("leasehold: say which leases you mean"), "{text}");
     let (code, text) = run(&lab, &["release", "--all", "--force"])?;
     assert!(code == Some(1) && text.contains("nothing was done: confirm --all with y, or give --yes"), "{text}");
 
@@ -167,7 +167,7 @@ fn one_lease_and_the_daemon_are_shown_as_they_are() -> Result<(), CallError> {
 
     let (code, text) = run(&lab, &["status"])?;
     assert!(code == Some(0) && text.contains("leases by state  1 BOUND\n"), "{text}");
-    assert!(text.contains("\n10.7.0.1  ") && text.ends_with("Nothing wants attention.\n"), "{text}");
+    assert!(text.contains("\n10.7.0.1  ") && text.ends_with("Nothing needs attention.\n"), "{text}");
     drop(server);
     // A lease that is lost, and for which no server has another.
     let (code, text) = run(&lab, &["release", "web1", "--force"])?;

@@ -160,7 +160,7 @@ fn a_server_that_answers_by_broadcast_alone_is_heard_from_the_third_discover_on_
     lab.config["ipam"]["timeout"] = 1.into();
     let error = lab.attach("c2").expect_err("its time is over before that").cni();
     assert!(
-        error.msg.contains("answered only once it asked for answers by broadcast: set `broadcast` to true"),
+        error.msg.contains("got an answer only once it asked for answers by broadcast: set `broadcast` to true"),
         "{error}"
     );
     lab.config["ipam"]["broadcast"] = true.into();

@@ -25,7 +25,7 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() -> Result<(), CallError>
     // A directory that is not the host's root, and a mount namespace that has another /run/netns.
     for sight in [Sight::Under(lab.home().state_dir()), Sight::Hidden] {
         lab.start_daemon_with(&sight)?;
-        lab.wait_for_line("none of the network namespaces with a lease here is to be seen")?;
+        lab.wait_for_line("no network namespace with a lease here can be seen")?;
         // The kernel knows them all.
         for member in &members {
             seen.wait_for_dhcp(Kind::Ack, DEADLINE, |message| message.yiaddr == member.address)?;
@@ -78,7 +78,7 @@ fn a_container_to_whose_namespace_no_path_leads_keeps_its_lease_until_it_ends() 
     }
     let said = lab.daemon().operator(&["list"])?;
     assert!(
-        said.contains("No path leads there any more") && said.contains(&format!("c1/eth0: was at {path}")),
+        said.contains("No path leads to these any more") && said.contains(&format!("c1/eth0: was at {path}")),
         "{said}"
     );
     assert!(!seen.dhcp()?.iter().any(|message| message.kind == Kind::Release), "{seen}");

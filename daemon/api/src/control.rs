@@ -27,7 +27,7 @@ pub const LOG: &str = "/v1/log";
 /// The daemon's URL path for all metrics (`GET`), as OpenMetrics text.
 pub const METRICS: &str = "/metrics";
 
-/// The daemon's URL path that answers 200 if its loop turns (`GET`).
+/// The daemon's URL path that answers 200 if its loop runs (`GET`).
 pub const HEALTH: &str = "/healthz";
 
 /// The daemon's URL path that answers 200 if an ADD could be recorded now, else 503 with the reason (`GET`).
@@ -129,7 +129,7 @@ pub struct Obeyed {
     pub leases: Vec<Upshot>,
 }
 
-/// What became of an order, for one lease.
+/// The outcome of an order for one lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Upshot {
@@ -139,7 +139,7 @@ pub struct Upshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub address: Option<IpNet>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// Why, or what that means: a sentence.
     pub because: String,
@@ -148,7 +148,7 @@ pub struct Upshot {
     pub seconds_to_expiry: Option<u64>,
 }
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -163,7 +163,7 @@ pub enum Outcome {
     Lost,
     /// There is nothing to extend or to give back.
     Nothing,
-    /// It is on its way back.
+    /// It is being given back.
     Returned,
     /// It is not given back, because its container lives.
     Lives,
@@ -368,7 +368,7 @@ pub struct Range {
 pub struct Taken {
     /// The address.
     pub address: IpAddr,
-    /// Who has it: of another network, if that is on the same LAN.
+    /// Who has it; the attachment may belong to another network on the same LAN.
     pub attachment: Attachment,
     /// Since when, in seconds since 1970; absent if only a file of host-local's says that it is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -498,7 +498,7 @@ pub enum Attachment {
     Docker {
         /// The PoolID.
         pool: String,
-        /// The endpoint's Ethernet address, or something else of its own.
+        /// The endpoint's Ethernet address, or another name of its own.
         endpoint: String,
     },
 }

@@ -1,7 +1,7 @@
 //! Asking a LAN by ARP who has an address (RFC 826): three times, 0.2 s apart.
 //!
-//! What an answer means is for those who ask: a client looks for its server, a lease on its way back for another holder. The probes
-//! and announcements of RFC 5227 have times of their own (`conflict`).
+//! The asker decides what an answer means: a client looks for its server, a lease that is being given back looks for another
+//! holder. RFC 5227's probes and announcements have their own timing (`conflict`).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::wire::frame::Arp;
 /// How often to ask.
 const TRIES: u32 = 3;
 
-/// From one question to the next, and from the last to the end. A DEL waits at most for all of them.
+/// The time between questions, and from the last one to the end. A DEL waits for all of them at most.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Questions under way.
@@ -31,7 +31,7 @@ pub(crate) enum Turn {
     Ask,
     /// Wait.
     Wait,
-    /// Nothing: no more answers are waited for.
+    /// Nothing: it waits for no more answers.
     Over,
 }
 
@@ -53,12 +53,12 @@ impl Asking {
         }
     }
 
-    /// Returns the question who has an address.
+    /// Returns the frame that asks who has an address.
     pub(crate) fn question(&self, target: Ipv4Addr) -> Vec<u8> {
         Arp::request(self.from.0, self.from.1, target).encode()
     }
 
-    /// Returns the station that says it has this address, if one does other than who asks.
+    /// Returns the station that says it has this address, if it is not the asker itself.
     pub(crate) fn answer(&self, arp: &Arp, target: Ipv4Addr) -> Option<Mac> {
         let by = arp.sender_mac;
         let is_station = by.0[0] & 1 == 0 && by != Mac::default() && by != self.from.0;

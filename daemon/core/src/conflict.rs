@@ -1,7 +1,7 @@
 //! Address conflict detection (RFC 5227): does another station use the leased address?
 //!
-//! A [`Window`] is the time for which one address is watched: three probes, a wait, and two announcements once the address is on
-//! the interface. It knows no sockets and no lease; its caller decides what a conflict leads to.
+//! A [`Window`] watches one address for a time: three probes, a wait, and two announcements once the address is on the
+//! interface. It knows no sockets and no lease; its caller decides what follows from a conflict.
 //!
 //! | ARP from another station | address not on the interface yet | address on the interface |
 //! |---|---|---|
@@ -11,16 +11,16 @@
 //!
 //! Before a conflict has any effect, the claimant is asked for an address that nobody can have ([`control`]).
 //!
-//! A lease that was in use before gives way only by §2.4, even if its address is probed for again because carrier was away: a
-//! newcomer that got the same address, from a server that lost its leases, must not drive it out.
+//! A lease that was in use before gives way only as in §2.4, even if its address is probed for again because carrier was
+//! away: a newcomer that got the same address from a server that lost its leases must not drive it out.
 //!
-//! Probes of others count in a strict window only: switches that track devices send such probes for every address that they see,
-//! from 0.0.0.0 as RFC 5227 itself asks them to.
+//! Others' probes count only in a strict window: switches that track devices send such probes for every address they see, from
+//! 0.0.0.0, as RFC 5227 requires.
 //!
-//! A station with one of our own Ethernet addresses does not count as another; nor does the interface that held the address
+//! A station with one of our own Ethernet addresses does not count as another. Neither does the interface that held the address
 //! before ([`departed`]): it answers ARP until it is gone. On ipvlan all containers of a parent share one Ethernet address, so a
-//! conflict between two of them cannot be seen here; one with a host beyond the parent can, over the parent's link. On macvlan a
-//! conflict with an address of the parent itself cannot be seen: the two do not hear each other.
+//! conflict between two of them cannot be seen here; a conflict with a host beyond the parent can, over the parent's link. On
+//! macvlan a conflict with the parent's own address cannot be seen: the two do not hear each other.
 
 pub mod control;
 pub mod departed;
@@ -51,7 +51,7 @@ pub const PROBE_MAX: Duration = Duration::from_secs(2);
 /// From the last probe until the address counts as free (RFC 5227 §1.1).
 pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 
-/// The longest time from the beginning of a strict window until the address counts as free.
+/// The longest time from the start of a strict window until the address counts as free.
 pub const PROBING: Duration =
     Duration::from_secs(PROBE_WAIT.as_secs() + (PROBE_NUM as u64 - 1) * PROBE_MAX.as_secs() + ANNOUNCE_WAIT.as_secs());
 
@@ -71,7 +71,7 @@ pub const APPEARANCE: Duration = Duration::from_secs(4);
 #[derive(Clone, Debug)]
 pub struct Window {
     address: Ipv4Addr,
-    /// The Ethernet address that our frames bear, then all others that do not count as another station.
+    /// The Ethernet address of our frames, then all others that do not count as another station.
     own: Box<[Mac]>,
     strict: bool,
     /// Whether the lease was in use before.
@@ -122,8 +122,8 @@ impl Window {
     /// Returns a window that begins with a probe at once. `own` begins with the Ethernet address that our frames bear; the
     /// others in it do not count as another station.
     ///
-    /// RFC 5227 wants a random wait before the first one, so that the hosts of a building that gets its power back do
-    /// not probe as one. Here the first probe goes with a REQUEST, and those take permits.
+    /// RFC 5227 wants a random wait before the first probe, so that hosts do not all probe at once when a building's
+    /// power returns. Here the first probe leaves with a REQUEST, which needs a permit.
     pub fn optimistic(address: Ipv4Addr, own: Box<[Mac]>, now: Instant) -> Self {
         Self {
             address,
@@ -140,7 +140,8 @@ impl Window {
         }
     }
 
-    /// Returns a window by the letter of the RFC: free four to seven seconds from `now`, and others' probes count.
+    /// Returns a window that follows the RFC to the letter: the address is free four to seven seconds from `now`, and others'
+    /// probes count.
     pub fn strict(address: Ipv4Addr, own: Box<[Mac]>, now: Instant, rng: &mut Rng) -> Self {
         let first = now + between(Duration::ZERO, PROBE_WAIT, rng);
         Self { strict: true, probe_at: Some(first), ..Self::optimistic(address, own, now) }
@@ -206,7 +207,7 @@ impl Window {
         self.announce_at = None;
     }
 
-    /// Makes frames bear another Ethernet address from here on. `own` as at the beginning.
+    /// Has frames bear another Ethernet address from here on. `own` is as at the beginning.
     pub fn bear(&mut self, own: Box<[Mac]>) {
         self.own = own;
     }
@@ -259,7 +260,7 @@ impl Window {
         if self.announcements == 1 { Action::Send(announcement) } else { Action::Repeat(announcement) }
     }
 
-    /// Defends the address. The first defence keeps the window open, to hear whether it helped; further ones do not, or a
+    /// Defends the address. The first defence keeps the window open, to hear whether it helped; later ones do not, or a
     /// neighbour could keep it open for ever.
     fn defend(&mut self, now: Instant, by: Mac) -> Heard {
         match self.defended.replace(now) {

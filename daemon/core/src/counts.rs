@@ -1,8 +1,7 @@
-//! What the core counts: what became of messages, what was refused, how long leases took.
+//! What the core counts: the outcomes of messages, what was refused, how long leases took.
 //!
-//! Counts only grow, from the daemon's start on, and cost nothing at rest: there are as many as there are names for what happens,
-//! and none for a lease or a container. What is held at a moment is counted when somebody asks
-//! (`Core::holdings`).
+//! Counts only grow, from the daemon's start on, and cost nothing at rest: there is one for each name of what happens, and none
+//! for a lease or a container. What is held at the moment is counted when somebody asks (`Core::holdings`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,19 +54,19 @@ impl Counts {
         EventKind::ALL.into_iter().map(|kind| (kind, self.events.get(&kind).copied().unwrap_or_default()))
     }
 
-    /// Returns what became of the messages that leases took, for each form and fate that there is. Not counted: what is asked about
-    /// a LAN without taking a lease, and DECLINEs, each of which is an event.
+    /// Returns the number of messages sent for leases, for each form and fate. Not counted: questions about a LAN that take no
+    /// lease, and DECLINEs, each of which is an event.
     pub fn messages(&self) -> impl Iterator<Item = (Form, Fate, u64)> {
         let all = Form::ALL.into_iter().flat_map(|form| form.fates().iter().map(move |fate| (form, *fate)));
         all.map(|message| (message.0, message.1, self.messages.get(&message).copied().unwrap_or_default()))
     }
 
-    /// Returns how long the phases of ADDs took that got their lease from a server.
+    /// Returns how long the phases took in ADDs that got their lease from a server.
     pub fn phases(&self) -> &BTreeMap<Phase, Histogram> {
         &self.phases
     }
 
-    /// Returns how long it took to extend leases that are held, from the first message of the phase to the ACK.
+    /// Returns how long it took to extend held leases, from the first message of the phase to the ACK.
     pub fn extensions(&self) -> &BTreeMap<Form, Histogram> {
         &self.extensions
     }
@@ -98,7 +97,7 @@ impl Phase {
     }
 }
 
-/// How many durations there were up to each of some bounds.
+/// How many durations there were between bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// Those up to each bound and above the one before; then those above all bounds.

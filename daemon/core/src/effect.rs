@@ -39,15 +39,15 @@ use crate::time::BootId;
 use crate::wire::Mac;
 pub use crate::wire::frame::FrameMeta;
 
-/// One open request. Minted by the shell, below 2^63, never used again in a run.
+/// One open request. Issued by the shell, below 2^63, and never used again in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// One effect that reports back. Minted by the core, never used again in a run.
+/// One effect that reports back. Issued by the core, and never used again in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
 
-/// The sockets of an exchange. Minted by the core, never used again in a run.
+/// The sockets of an exchange. Issued by the core, and never used again in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExchangeId(pub u64);
 
@@ -75,8 +75,8 @@ pub enum Input<'a> {
         /// All that the store holds.
         records: Vec<RangeRecord>,
     },
-    /// What lies in the directory of a network with local ranges: before its first call in a run, and again at any time. What was
-    /// said before is forgotten.
+    /// The contents of the directory of a network with local ranges: before its first call in a run, and again at any time. They
+    /// replace what was said before.
     Files {
         /// The network.
         network: String,
@@ -94,7 +94,7 @@ pub enum Input<'a> {
         /// What it asks.
         call: Call,
     },
-    /// A caller went away before it had its answer. An answer may have crossed this.
+    /// A caller hung up before it had its answer. An answer may have crossed this.
     HungUp(RequestId),
     /// An effect is over.
     Done {
@@ -119,7 +119,7 @@ pub enum Input<'a> {
         /// Why.
         cause: LinkCause,
     },
-    /// The link did not take a frame whose [`Effect::Send`] bears no op.
+    /// The link did not accept a frame whose [`Effect::Send`] bears no op.
     Unsent {
         /// The exchange.
         exchange: ExchangeId,
@@ -137,7 +137,7 @@ pub enum Outcome {
     Persisted(Result<(), StoreCause>),
     /// Of [`Effect::Open`].
     Opened(Result<(), LinkCause>),
-    /// Of [`Effect::Send`]: the link took the frame, or why it did not.
+    /// Of [`Effect::Send`]: the link accepted the frame, or why it did not.
     Sent(Result<(), LinkCause>),
     /// Of [`Effect::Inspect`].
     Inspected(Result<LinkView, LinkCause>),
@@ -155,7 +155,7 @@ pub enum Outcome {
         /// The exchange, if its sockets are open.
         exchange: Option<ExchangeId>,
     },
-    /// Of [`Effect::Survey`]. It says what could not be found out.
+    /// Of [`Effect::Survey`]. It names what could not be found out.
     Surveyed(Survey),
     /// Of [`Effect::Seek`], or why no namespace could be looked at.
     Sought(Result<Sightings, LinkCause>),
@@ -230,16 +230,16 @@ pub enum Effect {
         lan: Lan,
         /// The exchange. It hears answers by ARP, and holds no port.
         exchange: ExchangeId,
-        /// The hardware address by which answers name the client; `None`: the place's own.
+        /// The client's hardware address in answers; `None`: the place's own.
         chaddr: Option<Mac>,
     },
-    /// Looks for what could explain that no DHCP server answers.
+    /// Looks for reasons why no DHCP server answers.
     Survey {
         /// Answered by [`Outcome::Surveyed`].
         op: OpId,
         /// The container's link.
         link: Link,
-        /// The host's link that is its LAN, if it is known by one.
+        /// The host's link on its LAN, if it is named by one.
         lan_parent: Option<String>,
     },
     /// Looks for interfaces in the namespaces of an engine that does not say where it puts them: Docker. From then on the shell
@@ -260,15 +260,15 @@ pub enum Effect {
         /// The link.
         link: Box<OwnLink>,
     },
-    /// Deletes the link with this owner from the host's namespace. Success too if it is not there, or if a link of that name has
-    /// another alias; that one stays.
+    /// Deletes the link with this owner from the host's namespace. It is also a success if it is not there, or if the link with
+    /// that name has another alias; that link stays.
     Unmake {
         /// Answered by [`Outcome::Unmade`].
         op: OpId,
         /// The owner.
         owner: LinkOwner,
     },
-    /// Lists the links in the host's namespace that the daemon made, or one with another store.
+    /// Lists the links in the host's namespace that this daemon, or one with another store, made.
     ListOwn {
         /// Answered by [`Outcome::OwnLinks`].
         op: OpId,
@@ -282,7 +282,7 @@ pub enum Effect {
         /// The frame.
         frame: Vec<u8>,
         /// The index of a host link that the frame leaves by instead, so that the stations of this host do not hear it. If that
-        /// link does not take it at once, it leaves over the exchange.
+        /// link does not accept it at once, it leaves over the exchange.
         over: Option<u32>,
     },
     /// Makes the packet socket of an open exchange hear only this ARP. If that fails, the exchange breaks.
@@ -306,7 +306,7 @@ pub enum Effect {
         /// The answer.
         answer: Answer,
     },
-    /// Looks whether a namespace is there. From then on its end is reported ([`Input::Kernel`]).
+    /// Checks whether a namespace exists. From then on its end is reported ([`Input::Kernel`]).
     Watch {
         /// Answered by [`Outcome::Watched`].
         op: OpId,
@@ -323,11 +323,11 @@ pub enum Effect {
         address: IpAddr,
         /// Whose it is.
         of: Attachment,
-        /// What should become of it.
+        /// What should happen to it.
         change: FileChange,
     },
-    /// Lets the host's programs read an attachment's name servers, replacing what they read before; `None`: it has none any
-    /// more. Nothing is answered. The shell keeps the order, and at start forgets whatever no effect of the start names.
+    /// Publishes an attachment's name servers to the host's programs, replacing the previous ones; `None`: it has none any
+    /// more. There is no answer. The shell keeps the order, and deletes at the start whatever no effect of the start names.
     Publish {
         /// The attachment.
         attachment: Arc<Attachment>,
@@ -339,7 +339,7 @@ pub enum Effect {
 /// What the core's next deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// A call has to be answered.
+    /// A call must be answered.
     Call,
     /// The DHCP client of a binding goes on.
     Dhcp(Timer),
@@ -353,6 +353,6 @@ pub enum Why {
     Store,
     /// A failed change of an interface, or a failed look at one, is tried again.
     Work,
-    /// The DEL of a link that went has not come.
+    /// No DEL has come for a link that is gone.
     Orphan,
 }

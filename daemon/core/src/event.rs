@@ -56,7 +56,7 @@ impl Event {
     }
 
     /// Returns whether the next event of the same attachment may stand for this one too: it says that a lease was extended
-    /// without change. These never end, but the journal does.
+    /// without change. Such events never end, but the journal is bounded.
     pub fn may_run(&self) -> bool {
         matches!(self.kind, EventKind::Renewed | EventKind::Rebound)
     }
@@ -81,7 +81,7 @@ pub enum EventKind {
     Renewed,
     /// A server extended the lease after being asked by broadcast.
     Rebound,
-    /// The lease that is held grants something else than before.
+    /// The held lease grants something different from before.
     Changed,
     /// A server refused the lease, or it cannot be given back.
     Lost,
@@ -89,11 +89,11 @@ pub enum EventKind {
     Expired,
     /// Another station uses the address.
     Conflict,
-    /// The address was given back because another station uses it.
+    /// The address was declined because another station uses it.
     Declined,
-    /// The lease went back, or is left to expire.
+    /// The lease was given back, or is left to expire.
     Released,
-    /// The lease of a container that ran before was taken over.
+    /// The lease of a container that already ran was taken over.
     Adopted,
     /// A link or a namespace disappeared without DEL.
     OrphanFound,
@@ -103,7 +103,7 @@ pub enum EventKind {
     DetectionOff,
     /// Another attachment of this host, or the host itself, has the address: it was not taken, or not given back.
     AddressHeld,
-    /// A server answers on a LAN where containers were given addresses of a local range, as none did.
+    /// A server answers again on a LAN where containers got addresses from a local range.
     ServerBack,
 }
 

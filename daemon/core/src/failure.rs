@@ -55,9 +55,9 @@ pub enum Failure {
         sent: u32,
         /// How long the ADD waited.
         waited: Duration,
-        /// How long others on the LAN had gone first.
+        /// How long it waited while others on the LAN went first.
         queued: Duration,
-        /// What came in, and what did not go out.
+        /// What came in, and what could not be sent.
         tally: Box<Tally>,
         /// What else was found.
         silence: Option<Box<Silence>>,
@@ -75,9 +75,9 @@ pub enum Failure {
         sent: u32,
         /// How long the ADD waited.
         waited: Duration,
-        /// How long others on the LAN had gone first.
+        /// How long it waited while others on the LAN went first.
         queued: Duration,
-        /// What came in, and what did not go out.
+        /// What came in, and what could not be sent.
         tally: Box<Tally>,
     },
     /// The time-out passed while the server kept refusing what it had offered; or it refused an earlier address, and no offer
@@ -93,9 +93,9 @@ pub enum Failure {
         /// DISCOVERs sent after that, if no offer answered them; else 0.
         in_vain: u32,
     },
-    /// Another station uses the only address that would do, or the last one that was offered before the time-out.
+    /// Another station uses the only acceptable address, or the last one that was offered before the time-out.
     #[error(
-        "{address} is in use by {by}, and was declined: give that another address, or take {address} out of the \
+        "{address} is in use by {by}, and was declined: give that station another address, or take {address} out of the \
          server's pool"
     )]
     Conflict {
@@ -104,7 +104,7 @@ pub enum Failure {
         /// Who uses it, by Ethernet address.
         by: Mac,
     },
-    /// Other stations use each of several addresses that were offered. There are no more than an ADD may decline.
+    /// Other stations use several addresses that were offered: as many as an ADD may decline.
     #[error(
         "{} addresses that were offered on {lan} are in use, and were declined: {}; take them out of the server's pool, or \
          find out why these Ethernet addresses answer for them",
@@ -149,7 +149,7 @@ pub enum Failure {
         /// How long the probes may take.
         probing: Duration,
     },
-    /// The time-out passed while the ADD waited for something of ours.
+    /// The time-out passed while the ADD waited for the daemon itself.
     #[error("no result after {waited:?}: still waiting for {waiting_for}")]
     TimedOut {
         /// What it waited for.
@@ -172,7 +172,7 @@ pub enum Failure {
         /// Whether its interface is there; if not, it may be where the daemon cannot look.
         seen: bool,
     },
-    /// Another live attachment, or the host itself, has the only address that would do, or the last one that was offered.
+    /// Another live attachment, or the host itself, has the only acceptable address, or the last one that was offered.
     #[error("{}", held(*.server, *.address, .holder, *.shared))]
     AddressHeld {
         /// The server that would grant it; `None`: the container should have been adopted with it.
@@ -187,7 +187,7 @@ pub enum Failure {
     /// A DEL of the same attachment came while the ADD was under way.
     #[error("the ADD of {0} was cancelled by its DEL")]
     Cancelled(Attachment),
-    /// Only the requested address would do, and another was offered.
+    /// Only the requested address was acceptable, and another was offered.
     #[error("{server} offered {offered} instead of {wanted}")]
     NotWanted {
         /// The server that offered last.
@@ -206,7 +206,7 @@ pub enum Failure {
     /// Some of what GC collects could not be given back.
     #[error("not all was given back: {}", .0.join("; "))]
     NotCollected(Vec<String>),
-    /// The attachment is bound already: in another namespace, which still lives, or with an address that will not do.
+    /// The attachment is bound already: in another namespace, which still lives, or with an unacceptable address.
     #[error("{attachment} is already attached{}: delete it first", .netns.as_deref().map(|path| format!(" in {}", path.display())).unwrap_or_default())]
     Attached {
         /// The attachment.
@@ -214,7 +214,7 @@ pub enum Failure {
         /// Where, unless it lives on a link of the host.
         netns: Option<PathBuf>,
     },
-    /// An endpoint of this pool may not have the address that was to be had.
+    /// An endpoint of this pool may not have the offered or requested address.
     #[error("{}{address}, which is {why}{}", offers(.server), remedy(.server))]
     Unfit {
         /// The server that offered it; `None`: it was asked for.
@@ -224,7 +224,7 @@ pub enum Failure {
         /// Why not.
         why: Unfit,
     },
-    /// No address was to be had from a local range.
+    /// The local ranges had no address.
     #[error("{none}{}", known_to_run(.none, *.running))]
     NoAddress {
         /// Why not.
@@ -232,7 +232,7 @@ pub enum Failure {
         /// How many addresses of the network belong to containers that run.
         running: usize,
     },
-    /// A pool could not be had, or an address could not be reserved in it.
+    /// A pool could not be made, or an address could not be reserved in it.
     #[error("{0}")]
     Pool(PoolFault),
     /// CHECK of an attachment that has no lease.
@@ -260,7 +260,7 @@ pub enum Failure {
     },
     /// CHECK of an attachment without a route that the daemon has put on.
     #[error(
-        "route {route} is not on interface {ifname} of {attachment}: somebody changed it, so add it again or make the container anew"
+        "route {route} is not on interface {ifname} of {attachment}: somebody changed it, so add it again or recreate the container"
     )]
     NoRoute {
         /// The attachment.
@@ -275,9 +275,9 @@ pub enum Failure {
 fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &AddressHolder, shared: Option<Mac>) -> String {
     match (server, shared) {
         (Some(server), Some(mac)) => format!(
-            "server {server} gives this client {address}, which {holder} has: it seems to know clients by their Ethernet address, \
-             and both have {mac}; use macvlan instead of ipvlan, or give this one a MAC of its own, or, if it should \
-             take the other's place, the same `clientId`"
+            "server {server} gives this client {address}, which {holder} has: it seems to recognise clients by their \
+             Ethernet address, and both have {mac}; use macvlan instead of ipvlan, give this one its own MAC, or, if \
+             it replaces the other, the same `clientId`"
         ),
         (Some(server), None) if matches!(holder, AddressHolder::Host(_)) => {
             format!("server {server} offers {address}, which {holder} has: take it out of the server's pool")
@@ -290,7 +290,7 @@ fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &AddressHolder, sha
     }
 }
 
-/// Less than a second is not what an ADD came to nothing for.
+/// A wait of less than a second is not why an ADD failed.
 fn users(declined: &[(Ipv4Addr, Mac)]) -> String {
     declined.iter().map(|(address, by)| format!("{address} by {by}")).collect::<Vec<_>>().join(", ")
 }
@@ -298,7 +298,7 @@ fn users(declined: &[(Ipv4Addr, Mac)]) -> String {
 fn turn(queued: Duration) -> String {
     match queued.as_secs() {
         0 => String::new(),
-        _ => format!(", after {queued:?} of waiting for its turn among others"),
+        _ => format!(", after waiting {queued:?} for its turn among others"),
     }
 }
 
@@ -306,9 +306,9 @@ fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan, was_queued: b
     let found = silence.as_ref().map(|silence| silence.reasons(lan)).filter(|reasons| !reasons.is_empty());
     match (tally.reason(), tally.answers, found) {
         (Some(reason), ..) => format!(": {reason}"),
-        // So short a time says nothing of the server.
+        // Such a short time says nothing about the server.
         (None, 0, _) if was_queued => {
-            ": most of its time passed in that queue, as others there had no answer: try again, or raise `timeout`"
+            ": it spent most of its time in that queue, because others there got no answer: try again, or raise `timeout`"
                 .to_owned()
         }
         (None, 0, Some(reasons)) => format!(": no answer came; {}", reasons.join("; ")),
@@ -318,7 +318,7 @@ fn heard(tally: &Tally, silence: &Option<Box<Silence>>, lan: &Lan, was_queued: b
 }
 
 fn hurried(cut: bool) -> &'static str {
-    if cut { ", given up early because the last request there had none either" } else { "" }
+    if cut { ", given up early because the last request there got none either" } else { "" }
 }
 
 fn unbelieved(tally: &Tally) -> String {
@@ -327,7 +327,9 @@ fn unbelieved(tally: &Tally) -> String {
 
 fn known_to_run(none: &NoAddress, running: usize) -> String {
     match none {
-        NoAddress::Full { .. } => format!("; {running} of the network's belong to containers that are known to run"),
+        NoAddress::Full { .. } => {
+            format!("; {running} of the network's addresses belong to containers that are known to run")
+        }
         NoAddress::Duplicate { .. } | NoAddress::Taken { .. } | NoAddress::Gateway(_) | NoAddress::NotInSets(_) => {
             String::new()
         }
@@ -340,7 +342,7 @@ fn offers(server: &Option<Ipv4Addr>) -> String {
 
 fn remedy(server: &Option<Ipv4Addr>) -> &'static str {
     match server {
-        Some(_) => ": let the server give another, or make the network anew with what it gives",
+        Some(_) => ": have the server offer another, or recreate the network for what it offers",
         None => "",
     }
 }

@@ -1,4 +1,4 @@
-//! What a lease gives an interface, of whichever family: the finished plan, which doors spell and steps on a link carry out.
+//! What a lease gives an interface, in either family: the finished plan, which doors spell and steps on a link carry out.
 
 pub mod policy;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The number of the main routing table.
 pub(crate) const MAIN_TABLE: u32 = 254;
 
-/// What an interface is to carry, and what its container may know besides.
+/// What an interface should carry, and what else its container may know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
     /// The addresses, each with the prefix of its subnet.
@@ -18,7 +18,7 @@ pub struct Grant {
     /// The default router, unless the policy suppresses the default route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
-    /// The router that a default route over the interface is to go by where there is one: none is added.
+    /// The router for an existing default route over the interface; no default route is added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<IpAddr>,
     /// The routes, each after those that its next hop needs.
@@ -46,7 +46,7 @@ pub struct Dns {
     pub search: Vec<String>,
 }
 
-/// A route as an interface is to have it.
+/// A route as an interface should have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Where to.
@@ -69,13 +69,13 @@ pub struct Route {
     /// The scope, by the kernel's numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<u8>,
-    /// The main plugin is not told of it: the daemon puts it on once the address is there.
+    /// The main plugin does not get it: the daemon puts it on once the address is there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
 }
 
 impl Grant {
-    /// Returns the same without the routes that the daemon puts on itself.
+    /// Returns this grant without the routes that the daemon puts on itself.
     pub fn told(mut self) -> Self {
         self.routes.retain(|route| !route.late);
         self
@@ -86,7 +86,7 @@ impl Grant {
         self.routes.iter().any(|route| route.late)
     }
 
-    /// Returns the route that a router outside of the subnets of the addresses is reached by.
+    /// Returns the route to a router outside the subnets of the addresses.
     pub(crate) fn route_to(&self, router: IpAddr) -> Option<Route> {
         let is_near = self.addresses.iter().any(|address| address.contains(&router));
         (!is_near).then(|| Route::new(router.into(), None))
@@ -120,7 +120,7 @@ impl Route {
         self.table.is_none_or(|table| table == MAIN_TABLE)
     }
 
-    /// Returns what of it the kernel tells routes apart by.
+    /// Returns what the kernel distinguishes routes by.
     fn key(&self) -> (IpNet, u32, u32) {
         (self.destination.trunc(), self.metric.unwrap_or(0), self.table.unwrap_or(MAIN_TABLE))
     }

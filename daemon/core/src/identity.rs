@@ -1,4 +1,4 @@
-//! Who asks for a lease, and how the server knows the asker.
+//! Who asks for a lease, and how the server recognises the asker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub enum Attachment {
     },
     /// From Docker's drivers, which name neither container nor interface.
     Docker {
-        /// The PoolID, or what takes its place.
+        /// The PoolID, or its substitute.
         pool: String,
-        /// The endpoint's Ethernet address, or something else of its own.
+        /// The endpoint's Ethernet address, or another name of its own.
         endpoint: String,
     },
 }
@@ -51,7 +51,7 @@ impl Attachment {
         }
     }
 
-    /// Returns the id that its runtime knows it by: its container's, or its endpoint's.
+    /// Returns its id at its runtime: its container's, or its endpoint's.
     pub fn id(&self) -> &str {
         match self {
             Self::Cni { container, .. } => container,
@@ -67,8 +67,8 @@ impl Attachment {
         }
     }
 
-    /// Returns whether a client identifier is made from the container's id: it ends with that container, which its engine may
-    /// start again. Only the head of a long id is readable.
+    /// Returns whether a client identifier is made from the container's id: such an identifier ends with that container,
+    /// which its engine may start again. Only the beginning of a long id is readable.
     pub(crate) fn is_named_by(&self, id: &ClientId) -> bool {
         const HEAD: usize = 63;
         let Self::Cni { network, container, ifname } = self else { return false };
@@ -87,7 +87,7 @@ impl fmt::Display for Attachment {
     }
 }
 
-/// The name that a front door gives something of its own, such as a network: 1 to 64 letters and digits.
+/// A front door's name for something of its own, such as a network: 1 to 64 letters and digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct DoorId(String);
@@ -98,7 +98,7 @@ pub struct DoorId(String);
 pub struct BadDoorId;
 
 impl DoorId {
-    /// How much of it people see, and a link's name bears.
+    /// How much of it people see, and a link's name has.
     pub const SHORT: usize = 12;
 
     /// Returns the part of it that people see.
@@ -151,11 +151,11 @@ impl fmt::Display for AddressHolder {
     }
 }
 
-/// One broadcast domain as far as this host can tell.
+/// One broadcast domain, as far as this host can tell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lan {
-    /// The wire behind a link of the host (`master`, `bridge`, `parent`), in one VLAN of it (0: untagged).
+    /// The wire behind a host link (`master`, `bridge`, `parent`), in one of its VLANs (0: untagged).
     Link {
         /// The host link's name.
         parent: String,
@@ -228,8 +228,8 @@ impl ClientId {
         Self(std::iter::once(1).chain(mac.0).collect())
     }
 
-    /// Returns it for a person. An identifier of type 0 (RFC 4361: no hardware type) is mostly text and shown so,
-    /// `00:c1/lan/eth0`; any other stays hexadecimal.
+    /// Returns it for a person. An identifier of type 0 (RFC 4361: no hardware type) is usually text and shown as
+    /// such, `00:c1/lan/eth0`; any other stays hexadecimal.
     pub fn readable(&self) -> String {
         match &*self.0 {
             [0, text @ ..] if text.iter().all(u8::is_ascii_graphic) => {
@@ -269,10 +269,10 @@ impl TryFrom<String> for ClientId {
     }
 }
 
-/// What a server knows a client by.
+/// How a server recognises a client.
 ///
 /// A server that receives a client identifier recognises the client by that alone (RFC 2131 §4.2), so two identities belong to
-/// one holder when LAN and client identifier agree: see [`Identity::key`]. The chaddr is there because every message bears it.
+/// one holder if LAN and client identifier agree: see [`Identity::key`]. The chaddr is there because every message bears it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The wire that the server is on.
@@ -304,7 +304,8 @@ pub enum ClientIdRule {
     Hashed {
         /// The identifier that is sent instead.
         sent: ClientId,
-        /// The whole name: the identifier of clients that this daemon knows by it, and of those that ran before the daemon did.
+        /// The whole name: the identifier of clients that this daemon already knows by it, and of those that ran before the
+        /// daemon did.
         known: Option<ClientId>,
     },
 }

@@ -1,10 +1,10 @@
-//! What becomes of a call that may have to wait: alike for the registry's calls and for those above it.
+//! What happens to a call that may have to wait: the same for the registry's calls and for those above it.
 
 use std::collections::BTreeMap;
 
 use crate::effect::{Answer, RequestId};
 
-/// What becomes of a call, which waits as a `J`.
+/// What happens to a call next; it waits as a `J`.
 #[derive(Debug)]
 pub(crate) enum Next<J> {
     /// It waits, for this.
@@ -16,7 +16,7 @@ pub(crate) enum Next<J> {
 }
 
 impl<J> Next<J> {
-    /// Puts a call that waits into the table of those. Returns the answer of one that is over.
+    /// Puts a call that waits into the table. Returns the answer of a call that is over.
     pub(crate) fn settle(self, id: RequestId, waiting: &mut BTreeMap<RequestId, J>) -> Option<Answer> {
         match self {
             Self::Waits(job) => {

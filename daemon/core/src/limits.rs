@@ -32,10 +32,10 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// It is outside the subnet.
-    #[error("outside of the network's subnet {0}")]
+    #[error("outside the network's subnet {0}")]
     Subnet(Ipv4Net),
     /// It is outside the range.
-    #[error("outside of the network's --ip-range {0}")]
+    #[error("outside the network's --ip-range {0}")]
     Range(Ipv4Net),
     /// It is reserved, as the gateway or an aux address.
     #[error("reserved in this network, as its gateway or an --aux-address")]

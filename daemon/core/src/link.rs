@@ -19,14 +19,14 @@ pub use self::step::{LinkRoute, Step};
 use crate::identity::Lan;
 use crate::wire::Mac;
 
-/// The cookie of a network namespace (`SO_NETNS_COOKIE`): its identity within one boot. Paths, inodes and nsids are used again
-/// at once after a namespace died; cookies are not.
+/// The cookie of a network namespace (`SO_NETNS_COOKIE`): its identity within one boot. Paths, inodes and nsids are reused at
+/// once after a namespace died; cookies are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cookie(pub u64);
 
-/// Returns the directory of a namespace's path: if that is missing, nothing can be said about its contents. For
-/// `/proc/PID/ns/net` it is `/proc`: the rest of the path goes with the process.
+/// Returns the directory of a namespace's path: if that is missing, nothing is known about its contents. For
+/// `/proc/PID/ns/net` it is `/proc`: the rest of the path disappears with the process.
 pub fn directory_of(netns: &Path) -> &Path {
     let proc = Path::new("/proc");
     if netns.starts_with(proc) { proc } else { netns.parent().unwrap_or(netns) }
@@ -47,7 +47,7 @@ pub enum Link {
         /// The interface's Ethernet address.
         mac: Mac,
     },
-    /// A link of the host, on behalf of a container whose own interface is not there.
+    /// A host link, on behalf of a container whose own interface is not there.
     Parent {
         /// The link's index in the host's namespace.
         ifindex: u32,
@@ -58,8 +58,8 @@ pub enum Link {
         #[serde(default, skip_serializing_if = "is_zero")]
         vlan: u16,
         /// Whether the socket is on a temporary port of the link instead of the link itself: on a bridge a veth, on any other
-        /// link a macvlan. A frame that is sent on a bridge never reaches a server that listens on that bridge, and one that is
-        /// sent on the parent of macvlans never reaches a server in one of them.
+        /// link a macvlan. A frame sent on a bridge never reaches a server that listens on that bridge, and a frame sent on the
+        /// parent of macvlans never reaches a server in one of them.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         port: bool,
     },
@@ -70,7 +70,7 @@ fn is_zero(vlan: &u16) -> bool {
 }
 
 impl Link {
-    /// Returns a link of the host as it is, on behalf of a container with this Ethernet address.
+    /// Returns a host link as it is, on behalf of a container with this Ethernet address.
     pub fn parent(ifindex: u32, mac: Mac) -> Self {
         Self::Parent { ifindex, mac, vlan: 0, port: false }
     }
@@ -81,7 +81,7 @@ impl Link {
         Self::Parent { ifindex, mac, vlan: lan.vlan(), port: false }
     }
 
-    /// Returns the same with the socket on a port of that link. A link in a container stays as it is.
+    /// Returns this link with the socket on one of its ports. A link in a container stays as it is.
     pub fn by_port(self) -> Self {
         match self {
             Self::Parent { ifindex, mac, vlan, port: _ } => Self::Parent { ifindex, mac, vlan, port: true },
@@ -190,7 +190,7 @@ impl Place {
         }
     }
 
-    /// Returns whether what is sent there leaves, as the link was found. A bridge gets carrier from the port that is made.
+    /// Returns whether frames sent there leave, as the link was found. A bridge gets carrier from the port that is made.
     pub fn has_carrier(&self, found: &LinkView) -> bool {
         match self {
             Self::InNetns(_) => found.carrier,
@@ -204,8 +204,8 @@ impl Place {
 pub enum Target {
     /// An interface by name.
     Named(ByName),
-    /// The interface of a running container: the one that a server knows by this Ethernet address. Mostly it has this name, but
-    /// a stand-in may have taken that; if none can be told to be it, that is refused with the reason.
+    /// The interface of a running container: the one whose Ethernet address its server knows. Usually it has this name, but a
+    /// stand-in may have taken the name; if no interface can be identified, the effect fails with the reason.
     OfServer(ByName, Mac),
     /// A link seen before. The shell refuses if the path now leads to another namespace.
     Known(Link),
@@ -257,9 +257,9 @@ pub struct LinkView {
     pub up: bool,
     /// Whether it has carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
-    /// Whether it was down or had no carrier when the visit that set it up came.
+    /// Whether it was down or had no carrier before the visit that set it up.
     pub was_down: bool,
-    /// The addresses on it, in the families that are looked for.
+    /// The addresses on it, in the families that were looked for.
     pub addresses: Vec<IpNet>,
     /// The IPv4 routes over it that the kernel did not make itself, if they were looked at.
     pub routes: Option<Vec<LinkRoute>>,
@@ -267,10 +267,10 @@ pub struct LinkView {
     pub bridge: bool,
     /// Whether it is a macvlan.
     pub macvlan: bool,
-    /// The index of the host's link that it is a macvlan on. What that link sends leaves by the wire and reaches none of its
-    /// macvlans; the kernel copies what one of them broadcasts for each of the others.
+    /// The index of the host's link that it is a macvlan on. A frame from that link leaves on the wire and reaches none of
+    /// its macvlans; the kernel copies a broadcast from one of them for each of the others.
     pub lower: Option<u32>,
-    /// Whether it is wireless: its access point takes frames from one Ethernet address only.
+    /// Whether it is wireless: its access point accepts frames from one Ethernet address only.
     pub wireless: bool,
     /// Frames that came in on it so far.
     pub received: u64,
@@ -287,8 +287,8 @@ impl LinkView {
         (self.cookie, self.ifindex)
     }
 
-    /// Returns whether it is a bridge and a port of it can speak for this Ethernet address. No port can for the bridge's own:
-    /// frames to that address come out at no port.
+    /// Returns whether it is a bridge with ports that can speak for this Ethernet address. No port can speak for the bridge's
+    /// own: frames to that address come out at no port.
     pub fn has_ports_for(&self, mac: Mac) -> bool {
         self.bridge && self.mac != mac
     }
@@ -346,7 +346,7 @@ pub enum Hears {
 /// Which sockets an exchange wants. Always one packet socket: it hears UDP to port 68 with the client's chaddr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sockets {
-    /// The hardware address by which answers name the client: that of the messages, which may differ from the link's.
+    /// The client's hardware address in answers: that of its messages, which may differ from the link's.
     pub chaddr: Mac,
     /// What the packet socket hears of ARP.
     pub arp: Hears,
@@ -358,7 +358,7 @@ pub struct Sockets {
 /// What the kernel reported about a namespace or link, unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelEvent {
-    /// A namespace died, with all that was in it.
+    /// A namespace died, with everything in it.
     NetnsDied {
         /// The namespace.
         cookie: Cookie,
@@ -409,7 +409,7 @@ pub enum KernelEvent {
         /// The link's Ethernet address.
         mac: Mac,
     },
-    /// A link of ours was seen in the host's namespace, or went from there.
+    /// One of our links appeared in the host's namespace, or left it.
     OwnLink {
         /// Whose it is.
         owner: LinkOwner,
@@ -425,7 +425,7 @@ pub enum KernelEvent {
         /// The address.
         address: IpAddr,
     },
-    /// An address went from a link.
+    /// An address disappeared from a link.
     AddressGone {
         /// The namespace.
         cookie: Cookie,

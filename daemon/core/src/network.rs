@@ -1,4 +1,4 @@
-//! Docker's networks of our own driver: what the links of their endpoints are made of, and what is kept of each.
+//! Docker networks with our own driver: what their endpoints' links are made of, and what is kept about each.
 //!
 //! Values and bookkeeping, without DHCP. dockerd names a network once, when it is created, and never again: what is not kept is
 //! lost.
@@ -23,7 +23,7 @@ pub const MOST_ENDPOINTS: usize = 16_384;
 /// No PoolID begins with this, because each begins with a subnet.
 const IN_NETWORK: &str = "network ";
 
-/// Returns what takes the place of a PoolID for the endpoints of a network of our own driver.
+/// Returns the substitute for a PoolID for the endpoints of a network with our own driver.
 pub fn in_network(network: &str) -> String {
     format!("{IN_NETWORK}{network}")
 }
@@ -33,7 +33,7 @@ pub(crate) fn is_in_network(attachment: &Attachment) -> bool {
     matches!(attachment, Attachment::Docker { pool, .. } if pool.starts_with(IN_NETWORK))
 }
 
-/// How the endpoints of a network are joined to its LAN.
+/// How a network's endpoints join its LAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -48,7 +48,7 @@ pub enum Mode {
 /// What the links of a network's endpoints are made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wiring {
-    /// How they are joined to the LAN.
+    /// How they join the LAN.
     pub mode: Mode,
     /// The host's link: the parent or the bridge.
     pub on: String,
@@ -108,14 +108,14 @@ pub struct NetworkRecord {
     /// The router that the network's creator named, which takes precedence over the lease's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<Ipv4Addr>,
-    /// The subnet that Docker's IPAM driver gave it; 0.0.0.0/0 is all there is.
+    /// The subnet that Docker's IPAM driver gave it; 0.0.0.0/0 is everything.
     pub pool: Ipv4Net,
     /// Whether that driver is ours.
     pub leases: bool,
     /// When it was created.
     pub since: WallTime,
-    /// Whether it has had no endpoint yet. Docker may not know it: a call that makes a network may break when all is done, and
-    /// Docker never says which networks it has.
+    /// Whether it has had no endpoint yet. Docker may not know it: a call that creates a network may break after everything is
+    /// done, and Docker never says which networks it has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unused: bool,
 }
@@ -141,9 +141,9 @@ pub struct EndpointRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Leased when the endpoint was created, because Docker had none; the lease goes back with the endpoint.
+    /// Leased when the endpoint was created, because Docker had none; the lease is given back with the endpoint.
     Leased(Attachment),
-    /// Told by Docker's IPAM driver. If that is ours, there is a lease, which goes back when Docker says so.
+    /// From Docker's IPAM driver. If that is ours, there is a lease, which is given back when Docker says so.
     Told,
 }
 
@@ -165,9 +165,9 @@ pub enum NetworkFault {
     /// The network exists, with other options.
     #[error("network {0} exists with other options")]
     Differs(DoorId),
-    /// The IPAM driver was told a LAN other than the network driver's.
+    /// The IPAM driver was given a LAN other than the network driver's.
     #[error(
-        "its addresses are leased on {leased}, and the network is on {own}: create it with --ipam-opt parent={own}"
+        "its addresses are leased on {leased}, but the network is on {own}: create it with --ipam-opt parent={own}"
     )]
     Elsewhere {
         /// Where they are leased.
@@ -175,7 +175,7 @@ pub enum NetworkFault {
         /// Where the network is.
         own: Lan,
     },
-    /// The container is in the subnet already, by another network.
+    /// The container is in the subnet already, through another network.
     #[error(
         "the container is in {subnet} already, by network {}, and Docker refuses two interfaces in one subnet in a container: \
          disconnect it from one of the two (docker network disconnect); on one LAN, one network is enough", other.short()
@@ -188,7 +188,7 @@ pub enum NetworkFault {
     },
     /// The IPAM driver is the one for ipvlan.
     #[error(
-        "--ipam-driver leasehold-ipvlan is for -o mode=ipvlan, where all containers have the Ethernet address of the parent: \
+        "--ipam-driver leasehold-ipvlan is for -o mode=ipvlan, where all containers have the parent's Ethernet address: \
          create the network with --ipam-driver leasehold"
     )]
     ForIpvlan,
@@ -203,25 +203,25 @@ pub enum NetworkFault {
         /// Those that have had no endpoint yet, the oldest first.
         unused: Vec<DoorId>,
     },
-    /// The link that its endpoints would be made on will not do.
+    /// Endpoints cannot be made on the link.
     #[error("-o {option}={value}: {why}")]
     BadLink {
         /// The option that names it.
         option: &'static str,
         /// Its name.
         value: String,
-        /// Why not, and the way out.
+        /// Why not, and what to do.
         why: String,
     },
 }
 
-/// Says that Docker may have forgotten networks without endpoints, and what to do then.
+/// Says that Docker may have forgotten networks without endpoints, and what to do about them.
 fn never_used(unused: &[DoorId]) -> String {
     let Some(oldest) = unused.first() else { return String::new() };
     let count = unused.len();
     format!(
-        ". {count} of them never had a container, such as {}: one that docker network ls --no-trunc does not show was forgotten \
-         by Docker, and docker.md says how to delete it",
+        ". {count} of them never had a container, such as {}: Docker has forgotten those that docker network ls \
+         --no-trunc does not show, and docker.md says how to delete them",
         oldest.as_str()
     )
 }

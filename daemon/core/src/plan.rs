@@ -1,11 +1,11 @@
 //! The steps on a link from what an interface carries to what a grant says. Pure.
 //!
-//! Whatever a grant named is ours, whoever put it on the interface; what others put there stays. Every step is idempotent, so a
-//! plan that was carried out in part, or that a crash cut short, is carried out again from its start.
+//! Whatever a grant named is ours, whoever put it on the interface; everything else stays. Every step is idempotent, so a plan
+//! that was carried out in part, or that a crash cut short, is carried out again from the start.
 //!
 //! The order never leaves the interface without the valid address: the new one is on before the old one goes. If both are in one
 //! subnet, the kernel makes the second one secondary, and deletes it with the first (`promote_secondaries` is 0). So the new one
-//! first comes as a /32, which is in no subnet.
+//! is first added as a /32, which is in no subnet.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,19 +15,19 @@ use ipnet::IpNet;
 use crate::grant::{Grant, MAIN_TABLE, Route};
 use crate::link::{LinkRoute, Step};
 
-/// How many addresses of others stand in as a /32 while they are gone: a namespace's owner may put any number there.
+/// How many of others' addresses are replaced by a /32 while they are gone: a namespace's owner may put any number there.
 const MAX_MEANWHILE: usize = 16;
 
 /// What an interface carries before it is changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Before<'a> {
-    /// The grants of one family of which something may be on it. What they have in common is certainly on it, unless `bare`.
+    /// The grants of one family that may have something on it. What they have in common is certainly on it, unless `bare`.
     pub grants: &'a [Grant],
-    /// Whether nothing is certainly on it.
+    /// Whether nothing on it is certain.
     pub bare: bool,
-    /// Whether no route is certainly on it.
+    /// Whether no route on it is certain.
     pub unrouted: bool,
-    /// The router of a grant of which nothing else is on it.
+    /// The router of a grant that has nothing else on it.
     pub router: Option<IpAddr>,
     /// The addresses that were seen on it.
     pub addresses: &'a [IpNet],
@@ -71,17 +71,17 @@ fn link_route(route: &Route) -> LinkRoute {
     }
 }
 
-/// Returns whether two grants ask the same of an interface.
+/// Returns whether two grants require the same of an interface.
 pub fn same(a: &Grant, b: &Grant) -> bool {
     (&a.addresses, a.mtu, a.router) == (&b.addresses, b.mtu, b.router) && link_routes(a) == link_routes(b)
 }
 
-/// Returns the steps from what the interface carries to what `next` says, or to nothing of any grant.
+/// Returns the steps from what the interface carries to what `next` says, or to nothing.
 pub fn difference(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
     let mut steps = Vec::new();
     let wanted = next.map(|next| next.addresses.as_slice()).unwrap_or_default();
     let old: BTreeSet<IpNet> = before.grants.iter().flat_map(|grant| &grant.addresses).copied().collect();
-    // A change that was cut short may have left the address that it had put on meanwhile.
+    // A change that was cut short may have left its temporary address behind.
     let meanwhile = old.iter().filter(|address| address.addr().is_ipv4()).map(|address| IpNet::from(address.addr()));
     let left: BTreeSet<IpNet> = meanwhile.filter(|address| before.addresses.contains(address)).collect();
     let mut leaving: Vec<IpNet> = old.union(&left).copied().filter(|address| !wanted.contains(address)).collect();
@@ -126,9 +126,9 @@ fn leave(address: IpNet, others: &[IpNet], steps: &mut Vec<Step>) {
     replace(&[address], None, others, steps);
 }
 
-/// Takes addresses of one subnet off, and puts `next` on, which is in that subnet too. Addresses of others that go with the
-/// first one of their subnet are put on again. Until then each is there as a /32, for others' routes: routes that leave from an
-/// address go with it, and all routes go with the last address.
+/// Takes addresses of one subnet off, and puts `next` on, which is in that subnet too. Others' addresses, which disappear with
+/// the first one of their subnet, are put on again. Until then each is there as a /32, for others' routes: routes with a source
+/// address disappear with it, and all routes disappear with the last address.
 fn replace(gone: &[IpNet], next: Option<IpNet>, others: &[IpNet], steps: &mut Vec<Step>) {
     let goes_too = |other: &&IpNet| gone.iter().any(|gone| of_one_subnet(gone, other));
     let back: Vec<IpNet> = others.iter().filter(goes_too).copied().collect();
@@ -144,17 +144,17 @@ fn of_one_subnet(a: &IpNet, b: &IpNet) -> bool {
     a.addr().is_ipv4() && a.trunc() == b.trunc()
 }
 
-/// Changes routes. New routes come before old ones go, except where the kernel cannot tell them apart: then the old one goes
-/// first.
+/// Changes routes. New routes are added before old ones are removed, except if the kernel cannot distinguish them: then the
+/// old one is removed first.
 fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     let old: Vec<Vec<LinkRoute>> = before.grants.iter().map(link_routes).collect();
     let new = next.map(link_routes).unwrap_or_default();
     let certain = !before.bare && !before.unrouted && !old.is_empty();
     let there = |route: &LinkRoute| certain && old.iter().all(|old| old.contains(route));
     let mut going: Vec<LinkRoute> = Vec::new();
-    // A route that needs another goes before it.
+    // A route that needs another is removed before it.
     for route in old.iter().flat_map(|old| old.iter().rev()) {
-        // Earlier daemons did not tell the metric to a main plugin before 1.1.0.
+        // Earlier daemons did not pass the metric to a main plugin before 1.1.0.
         let untold = route.metric.map(|_| LinkRoute { metric: None, ..route.clone() });
         for route in [Some(route.clone()), untold].into_iter().flatten() {
             if !new.contains(&route) && !going.contains(&route) {
@@ -172,7 +172,7 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
     steps.extend(later.into_iter().map(Step::RemoveRoute));
 }
 
-/// Returns the steps that lead others' default route over the router of `next`, if it uses that of an earlier grant.
+/// Returns the steps that point others' default route to the router of `next`, if it uses that of an earlier grant.
 fn redirect(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
     let Some(to) = next.and_then(|next| next.router) else { return Vec::new() };
     let old: BTreeSet<IpAddr> = before.grants.iter().filter_map(|grant| grant.router).chain(before.router).collect();

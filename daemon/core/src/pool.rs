@@ -1,4 +1,4 @@
-//! Docker's pools: what a PoolID spells, and what else is kept of a pool.
+//! Docker's pools: what a PoolID spells, and what else is kept about a pool.
 //!
 //! Values and bookkeeping, without DHCP. A PoolID spells the pool's definition, so that the pool is still served if the store
 //! that knew it is lost.
@@ -17,27 +17,27 @@ use crate::limits::Limits;
 use crate::profile::Wants;
 use crate::time::WallTime;
 
-/// How many pools are kept. Beyond that one is forgotten, the oldest without reserved addresses if there is one: it is known
-/// again when it is asked for.
+/// How many pools are kept. Beyond that one is forgotten, the oldest without reserved addresses if there is one: it is added
+/// again when it is requested.
 pub const MOST_POOLS: usize = 256;
 
 /// How many addresses of a pool may be reserved.
 pub const MOST_RESERVED: usize = 1024;
 
-/// How long Docker waits for a server where there is a lease that will do, and where one was silent a moment ago. At boot dockerd
-/// starts one container after the other, waits for all, and tries none again.
+/// How long Docker waits for a server if there is an acceptable lease, or if servers were silent a moment ago. At boot dockerd
+/// starts one container after the other, waits for each, and retries none.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// For how long an endpoint may wait for its container: up to Docker 27 its link is made before volumes are relabelled and a slow
+/// How long an endpoint may wait for its container: up to Docker 27 its link is made before volumes are relabelled and a slow
 /// runtime is started.
 pub(crate) const SLOW_START: Duration = Duration::from_secs(600);
 
-/// For how long an address for our own network driver waits for its endpoint: Docker asks for that at once.
+/// How long an address for our own network driver waits for its endpoint: Docker asks for that at once.
 const ENDPOINT: Duration = Duration::from_secs(70);
 
-/// Returns what Docker wants of a lease in this pool, or in none.
+/// Returns what Docker requires of a lease in this pool, or in none.
 pub fn wants(pool: Option<&PoolId>) -> Wants {
-    // No driver of Docker's takes an address of a pool that is all there is (0.0.0.0/0).
+    // None of Docker's own drivers takes an address of the pool 0.0.0.0/0.
     let is_for_ours = pool.is_some_and(|pool| pool.subnet.prefix_len() == 0);
     let sought_for = Some(if is_for_ours { ENDPOINT } else { SLOW_START });
     Wants { patience: Some(PATIENCE), sought_for, told_once: true }
@@ -124,14 +124,14 @@ pub struct PoolRecord {
     /// Addresses that no endpoint may have.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub reserved: BTreeSet<Ipv4Addr>,
-    /// Whether the subnet is what a server offered: none was asked for.
+    /// Whether the subnet is what a server offered: none was requested.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub automatic: bool,
-    /// When it was first asked for.
+    /// When it was first requested.
     pub since: WallTime,
 }
 
-/// Why a pool could not be had, or an address could not be reserved in it.
+/// Why a pool could not be made, or an address could not be reserved in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolFault {
     /// The range is not in the subnet.
@@ -142,16 +142,16 @@ pub enum PoolFault {
         /// The subnet.
         subnet: Ipv4Net,
     },
-    /// The LAN's subnet was wanted, and no server named one.
+    /// The LAN's subnet was needed, and no server named one.
     #[error("{because}; pass --subnet")]
     NoSubnet {
         /// Why not.
         because: String,
     },
-    /// The subnet that a server offers was answered, and asked for again at once, without end.
+    /// The subnet that a server offers was answered, and requested again at once, over and over.
     #[error(
-        "a network without --subnet was asked for {times} times within {within:?}, as dockerd does where {subnet}, which the DHCP \
-         server offers, overlaps a route of this host: pass --subnet {subnet}"
+        "a network without --subnet was requested {times} times within {within:?}, which dockerd does if {subnet}, \
+         which the DHCP server offers, overlaps a route of this host: pass --subnet {subnet}"
     )]
     Overlaps {
         /// The subnet.
@@ -161,7 +161,7 @@ pub enum PoolFault {
         /// Within what time.
         within: Duration,
     },
-    /// The gateway was wanted, and no server named one.
+    /// The gateway was needed, and no server named one.
     #[error("no router is known for {subnet}: pass --gateway")]
     NoGateway {
         /// The pool's subnet.
@@ -203,7 +203,7 @@ impl Pools {
         self.0.values().find(|record| record.automatic && record.id.definition == definition)
     }
 
-    /// Adds a pool. Returns the one that is forgotten for it, if there are too many.
+    /// Adds a pool. Returns the one that is forgotten in exchange, if there are too many.
     pub(crate) fn add(&mut self, record: PoolRecord) -> Option<PoolId> {
         let added = record.id.clone();
         self.0.insert(added.clone(), record);
@@ -225,7 +225,7 @@ impl Pools {
         Limits { reserved, ..id.limits() }
     }
 
-    /// Returns a pool for changing.
+    /// Returns a pool, mutably.
     pub(crate) fn get_mut(&mut self, id: &PoolId) -> Option<&mut PoolRecord> {
         self.0.get_mut(id)
     }

@@ -1,5 +1,5 @@
-//! The choices of one attachment's network configuration: what its client says, what its interface is to carry, and what becomes
-//! of its lease. And what its front door wants of that.
+//! The choices of one attachment's network configuration: what its client says, what its interface should carry, and what
+//! happens to its lease; and what its front door requires of the lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,48 +9,49 @@ use serde::{Deserialize, Serialize};
 use crate::dhcpv4::profile::ClientProfile;
 use crate::grant::policy::Policy;
 
-/// For how many seconds the lease of an identity that can return is kept, where its network does not say.
+/// How many seconds the lease of an identity that can return is kept, if its network does not say.
 pub const GRACE: u32 = 60;
 
-/// The choices of one attachment's network configuration. They outlive a restart with the attachment's record, where the parts
-/// are not told apart.
+/// The choices of one attachment's network configuration. They outlive a restart in the attachment's record, which does not
+/// separate the parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Profile {
     /// What its client says, and whom it believes.
     #[serde(flatten)]
     pub client: Arc<ClientProfile>,
-    /// Whatever is broadcast leaves and comes in over the LAN's parent link: the interfaces of ipvlan have its hardware
-    /// address, and a frame to that address is the parent's.
+    /// Broadcasts leave and arrive over the LAN's parent link: ipvlan interfaces have its hardware address, and a frame
+    /// to that address is the parent's.
     pub on_parent: bool,
-    /// Whether the lease is given back when its attachment goes. If not, it is left to end by itself.
+    /// Whether the lease is given back when its attachment goes. If not, it is left to expire.
     pub release: bool,
-    /// For how many seconds the lease is kept when its attachment goes, for its identity, which may return with another
-    /// container. `None`: that is its container's, and ends with it.
+    /// How many seconds the lease is kept when its attachment goes, because its identity may return with another
+    /// container. `None`: the identity is its container's, and ends with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace: Option<u32>,
-    /// What its interface is to carry.
+    /// What its interface should carry.
     #[serde(flatten)]
     pub policy: Policy,
-    /// What its front door wants, whatever the network's configuration says.
+    /// What its front door requires, whatever the network's configuration says.
     #[serde(skip_serializing_if = "Wants::is_default")]
     pub wants: Wants,
 }
 
-/// What a front door wants of a lease. The default is a door that names the interface, and whose caller puts the lease on it.
+/// What a front door requires of a lease. The default is a door that names the interface, and whose caller puts the lease on
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Wants {
-    /// How long its caller waits for a server where there is a lease that will do, and where one was silent a moment ago. `None`:
-    /// as long as anywhere else.
+    /// How long its caller waits for a server if there is an acceptable lease, or if servers were silent a moment ago. `None`: as
+    /// long as usual.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<Duration>,
-    /// For how long the interface is looked for, by its Ethernet address: the lease comes before it, and the daemon puts the lease
-    /// on it. `None`: the door names the interface.
+    /// How long to look for the interface, by its Ethernet address: the lease comes before it, and the daemon puts the lease on
+    /// it. `None`: the door names the interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sought_for: Option<Duration>,
-    /// Whether its caller says everything once. It hears of no later address, names the first one when it gives that back, and
-    /// nobody but the store remembers what it said.
+    /// Whether its caller says and hears everything once. It cannot be told about a later address, names the first one when it
+    /// gives that back, and nobody but the store remembers what it said.
     pub told_once: bool,
 }
 
@@ -59,7 +60,7 @@ impl Wants {
         *self == Self::default()
     }
 
-    /// Returns whether the door does not say where the interface is, so that the daemon has to find it.
+    /// Returns whether the door does not say where the interface is, so that the daemon must find it.
     pub fn is_found_later(&self) -> bool {
         self.sought_for.is_some()
     }
@@ -85,7 +86,7 @@ impl From<ClientProfile> for Profile {
 }
 
 impl Profile {
-    /// Returns whether the client's identity may come back with another container, on another host too.
+    /// Returns whether the client's identity may return with another container, also on another host.
     pub fn returns(&self) -> bool {
         self.grace.is_some()
     }
@@ -95,7 +96,7 @@ impl Profile {
 mod tests {
     use super::*;
 
-    /// As daemons wrote it that did not tell the parts apart, with all that there was to say.
+    /// As written by daemons that did not separate the parts, with every field.
     const WRITTEN: &str = r#"{"hostname":"h","fqdn":"h.example.net","vendor_class":"v","user_class":"u","provide":[[43,[1,2]]],
         "request":[1,3],"broadcast":true,"on_parent":true,"rapid_commit":true,"allow":["192.0.2.1"],"deny":["192.0.2.2"],
         "prefix":25,"release":false,"grace":60,"detection":"strict","on_change":"keep","on_expiry":"keep","metric":7,

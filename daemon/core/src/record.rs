@@ -26,12 +26,12 @@ pub struct BindingId(pub u64);
 pub struct Record {
     /// Who holds the lease, or held it.
     pub attachment: Attachment,
-    /// What the server knows the holder by.
+    /// How the server recognises the holder.
     pub identity: Identity,
     /// What its client says and wants.
     #[serde(default)]
     pub profile: Profile,
-    /// Whether the profile says if the identity can return (`grace`). Daemons before there was such a time did not ask.
+    /// Whether the profile says if the identity can return (`grace`). Earlier daemons had no such time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub grace_asked: bool,
     /// Where its packets go.
@@ -44,44 +44,46 @@ pub struct Record {
     pub boot: BootId,
     /// The wall clock at the lease's start: the only way from one boot's clock to the next one's.
     pub since: WallTime,
-    /// Until when a lease that is on its way back is kept for its identity, counted from the lease's start.
+    /// Until when a lease that is being given back is kept for its identity, counted from the lease's start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Duration>,
-    /// What is still to do at the interface, or what it keeps by choice. `None`: it carries what `lease` says when `Bound`, or
-    /// nothing of it when `Seeking`, as far as the profile wants the interface changed.
+    /// What is still to do at the interface, or what it keeps by choice. `None`: it carries what `lease` says if `Bound`, or
+    /// nothing of it if `Seeking`, as far as the profile wants the interface changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<Box<Former>>,
     /// Whether somebody took the leased address off the interface. It stays off until the next ADD, and so do those of later
     /// leases.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_off: bool,
-    /// Whether the lease is used although no server has confirmed it since its link may have come to another network, or since
-    /// servers were silent when its identity came back.
+    /// Whether the lease is used unconfirmed: its link may have moved to another network, or servers were silent when its
+    /// identity returned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unconfirmed: bool,
-    /// Whether the leased address never came onto the interface: its caller has it elsewhere. Nothing is put there until the
-    /// next ADD.
+    /// Whether the leased address never appeared on the interface: its caller has it elsewhere. Nothing is put there until
+    /// the next ADD.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub elsewhere: bool,
-    /// The address that a caller was told who hears of no later one, and names this one when it gives it back.
+    /// The address that was given to a caller that cannot be told about a later one, and that names this one when it gives it
+    /// back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Ipv4Net>,
 }
 
-/// What an interface may carry of earlier grants, and has to lose. If the daemon ends before that, the next one takes it off:
-/// every step of that can be taken twice.
+/// What an interface may carry of earlier grants, and must lose. If the daemon ends first, the next one takes it off: every
+/// step can be taken twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Former {
-    /// The leases of whose grants something may be there, as earlier daemons recorded them: see [`Former::in_grants`].
+    /// The leases whose grants may have something there, as earlier daemons recorded them: see [`Former::in_grants`].
     #[serde(default)]
     pub leases: Vec<Lease>,
-    /// The grants of which something may be there, of one family.
+    /// The grants of one family that may have something there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
-    /// Whether nothing is certainly there, not even what the record's lease has in common with these.
+    /// Whether nothing there is certain, not even what the record's lease has in common with these.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,
-    /// Whether another station uses an address of these: they go, though the profile keeps what ends (RFC 5227 §2.4).
+    /// Whether another station uses an address of these: they are removed, though the profile keeps what ends (RFC 5227
+    /// §2.4).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
     /// Whether the MTU still has to be set: that of the record's lease, or of the first of these if the profile keeps what
@@ -92,12 +94,12 @@ pub struct Former {
     /// link.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub routes_due: bool,
-    /// The router that a default route of others may still use: that of the last lease, of which nothing else is there.
+    /// The router that somebody else's default route may still use: that of the last lease, which has nothing else there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<IpAddr>,
 }
 
-/// Whether a lease is held or on its way back.
+/// Whether a lease is held or being given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordState {
@@ -107,7 +109,7 @@ pub enum RecordState {
     Seeking,
     /// The attachment is gone; the server may not know yet.
     Releasing,
-    /// Nobody holds the lease: it was the last of an identity that may return and then ask for its address.
+    /// Nobody holds the lease: it was the last of an identity that may return, and will then ask for its address.
     Past,
 }
 
@@ -122,7 +124,7 @@ impl RecordState {
 }
 
 impl Former {
-    /// Returns the same with leases replaced by their grants.
+    /// Returns this record with leases replaced by their grants.
     pub fn in_grants(mut self, grant: impl Fn(&Lease) -> Grant) -> Self {
         let leases = std::mem::take(&mut self.leases);
         self.grants.splice(..0, leases.iter().map(grant));
@@ -138,14 +140,14 @@ impl Record {
 
     /// Moves the lease's instants onto this boot's clock.
     ///
-    /// After a reboot only the wall clock tells how much of the lease has passed. If the wall clock went back, the lease looks
-    /// too young: its age then counts as zero, as if the lease had begun now.
+    /// After a reboot only the wall clock shows how much of the lease has passed. If the wall clock went back, the lease looks
+    /// too young: its age then counts as zero, as if the lease had just begun.
     pub fn rebase(&mut self, boot: &BootId, now: Now) {
         if self.boot == *boot {
             return;
         }
         let age = now.wall.saturating_since(self.since);
-        // The boot clock began at zero: a start before this boot is cut to it, and the times shortened by what is cut.
+        // The boot clock began at zero: a start before this boot is cut to zero, and the times are shortened by as much.
         let cut = age.saturating_sub(now.boot.since_boot());
         self.lease.start = Instant::from_boot(now.boot.since_boot().saturating_sub(age));
         if let Some(times) = &mut self.lease.times {
@@ -201,18 +203,18 @@ pub struct RangeRecord {
     pub cookie: Option<Cookie>,
     /// The directory of the network's files.
     pub directory: PathBuf,
-    /// Who gets the same addresses again, if anybody.
+    /// The client that gets the same addresses again, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns_as: Option<ClientId>,
-    /// The boot in which it was given: none outlives that.
+    /// The boot in which it was given: none outlives the boot.
     pub boot: BootId,
     /// When it was given.
     pub since: WallTime,
 }
 
 impl Change {
-    /// Returns the change that a copy of the store takes with this one: it has what nobody but the store remembers. A copy may be
-    /// older than the store, so its leases are to be confirmed.
+    /// Returns the change to the copy of the store: the copy has what nobody but the store remembers. It may be older than the
+    /// store, so its leases must be confirmed.
     pub fn copied(&self) -> Option<Self> {
         match self {
             Self::Put(id, record) if record.profile.wants.told_once => {
@@ -237,7 +239,7 @@ pub fn ended_by(changes: &[Change]) -> Option<BindingId> {
     others.next().is_none().then_some(binding)
 }
 
-/// Something that a front door keeps beside its leases, in words of its own: only that door's part of the core reads it.
+/// Something that a front door keeps besides its leases, in its own terms: only that door's part of the core reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoorRecord {
     /// Its key.
@@ -246,7 +248,7 @@ pub struct DoorRecord {
     pub json: String,
 }
 
-/// The key of such a record.
+/// The key of a door's record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DoorKey {
     /// The table of the store that it is in.

@@ -1,4 +1,4 @@
-//! Why nobody answered: what the host shows about it, and the way out of each cause.
+//! Why nobody answered: what the host shows about it, and what to do about each cause.
 //!
 //! When an ADD has no offer and its time is nearly up, the daemon looks at its link and its LAN's. The error names what is
 //! found, because the wire itself says nothing.
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::identity::Lan;
 
-/// What could explain that no server answers.
+/// The reasons why no server answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Whether the container's interface has carrier; `None`: it could not be looked at.
@@ -23,13 +23,13 @@ pub struct Survey {
     pub server_on_host: bool,
     /// Whether the host's link is a bridge.
     pub parent_is_bridge: bool,
-    /// How long the host's link, a bridge with the spanning tree protocol, keeps back what a new port sends.
+    /// How long the host's link, a bridge with the spanning tree protocol, blocks a new port.
     pub port_delay: Option<Duration>,
     /// Whether the container's interface is a macvlan: not a port of that bridge, but a child of it.
     pub macvlan: bool,
 }
 
-/// Silence, as whoever asked met it: an ADD, or an operator.
+/// Silence, as an ADD or an operator met it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
     /// The container's interface.
@@ -43,7 +43,7 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// Returns a sentence for each possible cause, with the way out, the likeliest first.
+    /// Returns a sentence for each possible cause, with what to do about it, the likeliest first.
     pub fn reasons(&self, lan: &Lan) -> Vec<String> {
         let of_the_host = lan.parent().into_iter().flat_map(|parent| self.of_the_host(parent));
         self.carrier().into_iter().chain(self.spanning_tree(lan)).chain(of_the_host).chain(self.frames()).collect()
@@ -58,7 +58,7 @@ impl Silence {
                  `timeout` well above that, or turn the protocol off (ip link set {bridge} type bridge stp_state 0)"
             )),
             (_, _, Some(up)) => Some(format!(
-                "{ifname} or the link that it is on came up only {up:?} before: if its switch port runs the spanning tree \
+                "{ifname} or the link below it came up only {up:?} earlier: if its switch port runs the spanning tree \
                  protocol, it forwards nothing for 30 s or more: raise `timeout`, or make it an edge port (PortFast)"
             )),
             (_, _, None) => None,
@@ -75,8 +75,8 @@ impl Silence {
         let heard = self.survey.received.filter(|_| self.survey.carrier != Some(false))?.saturating_sub(self.before);
         Some(match heard {
             0 => format!("not one frame came in on {}: is that the right network, VLAN and switch port?", self.ifname),
-            1 => "one frame of others came in, so the wire is there: is a DHCP server on it?".to_owned(),
-            _ => format!("{heard} frames of others came in, so the wire is there: is a DHCP server on it?"),
+            1 => "one frame from another station came in, so the wire works: is a DHCP server on it?".to_owned(),
+            _ => format!("{heard} frames from other stations came in, so the wire works: is a DHCP server on it?"),
         })
     }
 
@@ -85,19 +85,19 @@ impl Silence {
         let setting = "net.bridge.bridge-nf-call-iptables=1";
         let walled = match (parent_is_bridge && bridge_nf == Some(true), forward_drop) {
             (true, Some(true)) => Some(format!(
-                "what bridge {parent} carries goes through iptables ({setting}), where FORWARD drops by policy: set that to 0, \
-                 or let {parent} through (iptables -I FORWARD -i {parent} -o {parent} -j ACCEPT)"
+                "traffic on bridge {parent} goes through iptables ({setting}), where FORWARD drops by policy: set that \
+                 to 0, or let {parent} through (iptables -I FORWARD -i {parent} -o {parent} -j ACCEPT)"
             )),
             (true, None) => Some(format!(
-                "what bridge {parent} carries goes through iptables ({setting}): does its chain FORWARD let it through?"
+                "traffic on bridge {parent} goes through iptables ({setting}): does its chain FORWARD let it through?"
             )),
             (true, Some(false)) | (false, _) => None,
         };
-        // What a child of a link sends goes out of that link, and never up to its host.
+        // Frames from a child of a link leave over that link, and never reach its host.
         let own = match (server_on_host, parent_is_bridge && !macvlan) {
             (true, false) => Some(format!(
-                "a DHCP server runs on this host, whose own sockets a container on {parent} cannot reach: use a bridge, or put \
-                 the server elsewhere"
+                "a DHCP server runs on this host, which a container on {parent} cannot reach: use a bridge, or put the \
+                 server elsewhere"
             )),
             (true, true) => Some(format!(
                 "a DHCP server runs on this host: does it serve {parent}, and does the host's firewall let UDP port 67 in?"

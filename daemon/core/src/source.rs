@@ -14,8 +14,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns whether somebody on the wire knows of the lease: is asked to extend and to confirm it, and is told that it goes
-    /// back or cannot be used.
+    /// Returns whether a server on the wire knows about the lease: the server is asked to extend and confirm it, and is told
+    /// when it is given back or cannot be used.
     pub fn is_asked(&self) -> bool {
         match self {
             Self::Server => true,

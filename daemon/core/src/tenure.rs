@@ -1,4 +1,4 @@
-//! What a source has granted, in terms that no source owns: what callers, operators and interfaces are told of a lease.
+//! What a source has granted, in terms that no source owns: what callers, operators and interfaces learn about a lease.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -73,7 +73,7 @@ impl Tenure {
         timeless(self) == timeless(other)
     }
 
-    /// Returns the same as its caller is told of it: without the routes that the daemon puts on itself.
+    /// Returns this tenure as its caller gets it: without the routes that the daemon puts on itself.
     pub fn told(mut self) -> Self {
         self.grant = self.grant.told();
         self

@@ -1,4 +1,4 @@
-//! Deadlines in order of time, one a key.
+//! Deadlines in order of time, one per key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,8 @@ impl<K: Copy + Ord> Timers<K> {
         self.by_time.first().map(|(at, _, why)| (*at, *why))
     }
 
-    /// Returns the keys whose deadline has come, each with that, in order of time. They stay until they are set anew.
+    /// Returns the keys whose deadline has come, each with the deadline, in order of time. They stay until they are set
+    /// again.
     pub(crate) fn due(&self, now: Instant) -> Vec<(Instant, K)> {
         self.by_time.iter().take_while(|(at, ..)| *at <= now).map(|(at, key, _)| (*at, *key)).collect()
     }

@@ -28,27 +28,27 @@ pub(crate) enum Command {
     Daemon(DaemonArgs),
     /// Show all leases
     List(ListArgs),
-    /// Show one lease's whole story: its server and options, what is on its interface, its last events
+    /// Show everything about one lease: its server and options, what is on its interface, its last events
     ///
-    /// Exit codes: 0 if it is shown, 4 if there is no such lease or the name fits several, 1 if the daemon could not be asked.
+    /// Exit codes: 0 if it is shown, 4 if no lease or several match the name, 1 if the daemon could not be asked.
     Show(ShowArgs),
-    /// Show how the daemon fares, and what somebody should look at
+    /// Show how the daemon is doing, and what needs attention
     ///
-    /// Exit codes: 0 if nothing wants attention, 1 if something does, or the daemon could not be asked.
+    /// Exit codes: 0 if nothing needs attention, 1 if something does, or the daemon could not be asked.
     Status(StatusArgs),
     /// Show what happened to leases: the last 10,000 events
     Events(EventsArgs),
-    /// Have leases extended now, each at its turn
+    /// Extend leases now, each in turn
     ///
-    /// Exit codes: 0 if each was extended, 3 if one was not, 4 if there is no such lease or the name fits several, 1 if the daemon
-    /// could not be asked.
+    /// Exit codes: 0 if each was extended, 3 if one was not, 4 if no lease or several match the name, 1 if the daemon could not be
+    /// asked.
     Renew(OrderArgs),
     /// Give leases back to their servers
     ///
-    /// Exit codes: 0 if each is on its way back, 3 if one is not, 4 if there is no such lease or the name fits several, 1 if the
-    /// daemon could not be asked.
+    /// Exit codes: 0 if each is being given back, 3 if one is not, 4 if no lease or several match the name, 1 if the daemon
+    /// could not be asked.
     Release(ReleaseArgs),
-    /// Check this host as an installer would: one line for each thing, and the way out of each fault
+    /// Check this host as an installer would: one line per check, and how to fix each fault
     ///
     /// Exit codes: 0 if all is well, 3 if there are warnings, 4 if there is a failure, 1 if nothing can be printed.
     Doctor(DoctorArgs),
@@ -56,7 +56,7 @@ pub(crate) enum Command {
     Capture(CaptureArgs),
     /// Show what the daemon logs, or change it for a while
     Log(LogArgs),
-    /// Serve metrics for Prometheus, and a page to look at, over TCP; needs no privilege
+    /// Serve metrics for Prometheus, and a web page, over TCP; needs no privilege
     Exporter(ExporterArgs),
     /// Ask the DHCP servers of a LAN what they offer, without taking it; needs no daemon
     ///
@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Probe(ProbeArgs),
     /// Put the plugin where this host's runtimes look for it
     Install(InstallArgs),
-    /// Take the plugin out again, and put back what it replaced
+    /// Remove the plugin, and put back what it replaced
     Uninstall(UninstallArgs),
 }
 
@@ -75,11 +75,11 @@ pub(crate) struct DaemonArgs {
     /// The socket that the shim asks; not used when systemd passes one
     #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
     pub(crate) socket: PathBuf,
-    /// Docker's directory of plugins (/run/docker/plugins), in which to offer the drivers leasehold and leasehold-ipvlan
+    /// Docker's plugin directory (/run/docker/plugins), for the drivers leasehold and leasehold-ipvlan
     #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
     pub(crate) docker_plugin_dir: Option<PathBuf>,
-    /// Whether the driver leasehold has Docker give each container an Ethernet address; false for ipvlan, if Docker runs the
-    /// daemon as its plugin with only one driver
+    /// Whether Docker gives each container of the driver leasehold an Ethernet address; false for ipvlan, if Docker runs the
+    /// daemon as a plugin, which has only one driver
     #[arg(
         long,
         env = "LEASEHOLD_DOCKER_REQUIRES_MAC",
@@ -88,25 +88,25 @@ pub(crate) struct DaemonArgs {
         action = ArgAction::Set
     )]
     pub(crate) docker_requires_mac: bool,
-    /// A second socket, at which nothing can be changed: for monitors; not used when systemd passes one
+    /// A second, read-only socket for monitors; not used when systemd passes one
     #[arg(long, env = "LEASEHOLD_READ_SOCKET", value_name = "PATH")]
     pub(crate) read_socket: Option<PathBuf>,
-    /// The number of the group that may connect to that socket; without it, the daemon's own group
+    /// The id of the group that may connect to that socket; by default the daemon's own group
     #[arg(long, env = "LEASEHOLD_READ_GID", value_name = "GID")]
     pub(crate) read_gid: Option<u32>,
     /// Where Docker keeps its containers' network namespaces
     #[arg(long, env = "LEASEHOLD_DOCKER_NETNS_DIR", value_name = "DIR", default_value = "/run/docker/netns")]
     pub(crate) docker_netns_dir: PathBuf,
-    /// Where leases are kept over restarts
+    /// Where leases are stored
     #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
     pub(crate) state_dir: PathBuf,
     /// Where the name servers of each lease are published, in a file like /etc/resolv.conf
     #[arg(long, env = "LEASEHOLD_RUNTIME_DIR", value_name = "DIR", default_value = "/run/leasehold")]
     pub(crate) runtime_dir: PathBuf,
-    /// Where a daemon in a container sees the host's root directory: put before each netns path
+    /// Where a daemon in a container sees the host's root directory; it is put before each netns path
     #[arg(long, env = "LEASEHOLD_HOST_PREFIX", value_name = "DIR", default_value = "/")]
     pub(crate) host_prefix: PathBuf,
-    /// Where the process id is written, and removed at the end
+    /// Where to write the process id; the file is removed at the end
     #[arg(long, env = "LEASEHOLD_PID_FILE", value_name = "PATH")]
     pub(crate) pid_file: Option<PathBuf>,
     /// How long an ADD may take, in seconds, unless its network says otherwise
@@ -115,7 +115,7 @@ pub(crate) struct DaemonArgs {
     /// Ask DHCP servers to answer by broadcast, unless a network says otherwise
     #[arg(long, env = "LEASEHOLD_BROADCAST")]
     pub(crate) broadcast: bool,
-    /// Where libcni keeps what runs: a daemon without leases adopts the containers in there; empty for none
+    /// Where libcni caches attachments: a daemon without leases adopts the containers in there; empty for none
     #[arg(
         long,
         env = "LEASEHOLD_CNI_CACHE",
@@ -136,7 +136,7 @@ pub(crate) struct DaemonArgs {
 /// Which columns are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Columns {
-    /// Those that one looks for first
+    /// The most useful ones
     Few,
     /// All
     Wide,
@@ -145,7 +145,7 @@ pub(crate) enum Columns {
 /// How leases are shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
-    /// Show local ranges instead: the size of each, and what is taken of it
+    /// Show local ranges instead: the size of each, and how many addresses are taken
     #[arg(long, conflicts_with_all = ["WhichArgs", "output"])]
     pub(crate) ranges: bool,
     #[command(flatten)]
@@ -153,7 +153,7 @@ pub(crate) struct ListArgs {
     /// Show all columns
     #[arg(long, short, value_name = "FORM", default_value = "few", hide_default_value = true)]
     pub(crate) output: Columns,
-    /// Show it again every second, in place
+    /// Refresh the list every second, in place
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) watch: bool,
     /// Print the daemon's answer as JSON
@@ -170,7 +170,7 @@ pub(crate) struct WhichArgs {
     /// Only leases of this network
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Option<String>,
-    /// Only those whose container's id begins so
+    /// Only those whose container's id begins like this
     #[arg(long, value_name = "ID")]
     pub(crate) container: Option<String>,
     /// Only those with this address, or in this subnet
@@ -179,13 +179,13 @@ pub(crate) struct WhichArgs {
     /// Only those in this state, such as BOUND or KEPT
     #[arg(long, value_name = "STATE")]
     pub(crate) state: Option<String>,
-    /// Only those of this door
+    /// Only those of this front door
     #[arg(long, value_name = "DOOR", value_parser = ["cni", "docker"])]
     pub(crate) door: Option<String>,
 }
 
 impl WhichArgs {
-    /// Returns the same as the daemon is asked.
+    /// Returns it as the daemon's query.
     pub(crate) fn which(&self) -> Which {
         let Self { network, container, address, state, door } = self;
         Which {
@@ -199,10 +199,10 @@ impl WhichArgs {
     }
 }
 
-/// Which leases something is done with.
+/// Which leases an order is for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OrderArgs {
-    /// What the lease is called by: its attachment, address, pod or host name, or the beginning of its container's id
+    /// The lease's attachment, address, pod or host name, or the beginning of its container's id
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     #[command(flatten)]
@@ -210,7 +210,7 @@ pub(crate) struct OrderArgs {
     /// All leases
     #[arg(long, conflicts_with = "name")]
     pub(crate) all: bool,
-    /// Do not ask before it is done with all
+    /// Do not ask for confirmation of --all
     #[arg(long)]
     pub(crate) yes: bool,
     /// Print the daemon's answer as JSON
@@ -226,7 +226,7 @@ pub(crate) struct OrderArgs {
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     pub(crate) order: OrderArgs,
-    /// Those too whose containers live: their addresses are taken off their interfaces first
+    /// Also leases of living containers: their addresses are taken off the interfaces first
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -234,7 +234,7 @@ pub(crate) struct ReleaseArgs {
 /// Which lease is shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
-    /// What the lease is called by: its attachment, address, pod or host name, or the beginning of its container's id
+    /// The lease's attachment, address, pod or host name, or the beginning of its container's id
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Print the daemon's answer as JSON
@@ -259,7 +259,7 @@ pub(crate) struct StatusArgs {
 /// How events are shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EventsArgs {
-    /// Go on with new events, over restarts of the daemon too
+    /// Go on with new events, even when the daemon restarts
     #[arg(long, short)]
     pub(crate) follow: bool,
     /// Print one JSON object per line, as the daemon gave it
@@ -282,7 +282,7 @@ pub(crate) struct ExporterArgs {
     /// The names by which browsers may ask for the page, besides addresses and localhost
     #[arg(long, env = "LEASEHOLD_EXPORTER_HOST", value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) host: Vec<String>,
-    /// The daemon's socket for reading
+    /// The daemon's read-only socket
     #[arg(
         long,
         env = "LEASEHOLD_READ_SOCKET",
@@ -292,19 +292,19 @@ pub(crate) struct ExporterArgs {
     pub(crate) socket: PathBuf,
 }
 
-/// Where a host is looked at.
+/// What to check on this host.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// The daemon's socket
     #[arg(long, env = "LEASEHOLD_SOCKET", value_name = "PATH", default_value = "/run/cni/dhcp.sock")]
     pub(crate) socket: PathBuf,
-    /// Where leases are kept over restarts
+    /// Where leases are stored
     #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
     pub(crate) state_dir: PathBuf,
     /// Where name servers are published
     #[arg(long, env = "LEASEHOLD_RUNTIME_DIR", value_name = "DIR", default_value = "/run/leasehold")]
     pub(crate) runtime_dir: PathBuf,
-    /// Docker's directory of plugins, if the daemon serves Docker
+    /// Docker's plugin directory, if the daemon serves Docker
     #[arg(long, env = "LEASEHOLD_DOCKER_PLUGIN_DIR", value_name = "DIR")]
     pub(crate) docker_plugin_dir: Option<PathBuf>,
     /// Where the daemon looks for the network namespaces of Docker's containers
@@ -324,7 +324,7 @@ pub(crate) struct DoctorArgs {
 /// Which frames are written, where, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CaptureArgs {
-    /// Whose: an attachment, as `leasehold list` shows it
+    /// The attachment, as `leasehold list` shows it
     #[arg(value_name = "ATTACHMENT", required_unless_present = "all")]
     pub(crate) attachment: Option<String>,
     /// The frames of all attachments
@@ -353,7 +353,7 @@ pub(crate) struct LogArgs {
     /// For how long: 90s, 10m, 2h
     #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = span)]
     pub(crate) limit: Duration,
-    /// Log again what the daemon logged at its start
+    /// Log what the daemon logged when it started
     #[arg(long, conflicts_with = "filter")]
     pub(crate) reset: bool,
     /// Print the daemon's answer as JSON
@@ -364,7 +364,7 @@ pub(crate) struct LogArgs {
     pub(crate) socket: PathBuf,
 }
 
-/// Where and how servers are asked.
+/// Where and how to ask servers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProbeArgs {
     /// The link to ask on: the parent or bridge of containers, or an interface
@@ -386,7 +386,7 @@ pub(crate) struct ProbeArgs {
         value_parser = clap::value_parser!(u16).range(0..=4094)
     )]
     pub(crate) vlan: u16,
-    /// For how many seconds to wait for answers
+    /// How many seconds to wait for answers
     #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
     pub(crate) wait: Duration,
     /// Ask as this CNI network does, and say which servers it believes
@@ -395,7 +395,7 @@ pub(crate) struct ProbeArgs {
     /// Where CNI networks are configured
     #[arg(long, env = "LEASEHOLD_CNI_CONF_DIR", value_name = "DIR", default_value = "/etc/cni/net.d")]
     pub(crate) cni_conf_dir: PathBuf,
-    /// Print all that was found as one JSON object, at the end
+    /// Print everything as one JSON object, at the end
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -409,30 +409,30 @@ pub(crate) struct InstallArgs {
     /// Install the plugin host-local too
     #[arg(long)]
     pub(crate) host_local: bool,
-    /// Replace plugins of others, and keep them for `leasehold uninstall`
+    /// Replace plugins that are not leasehold's, and keep them for `leasehold uninstall`
     #[arg(long)]
     pub(crate) force: bool,
     /// Only replace what was installed before, as after an upgrade
     #[arg(long)]
     pub(crate) update: bool,
-    /// Install and start the daemon as a service of systemd
+    /// Install and start the daemon as a systemd service
     #[arg(long)]
     pub(crate) systemd: bool,
-    /// The root directory of the host, for a container or an image
+    /// The host's root directory, for a container or an image
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
 }
 
-/// What is taken out again.
+/// What is removed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UninstallArgs {
     /// The directory for CNI plugins, instead of those that the host's runtimes use
     #[arg(long, env = "LEASEHOLD_CNI_BIN_DIR", value_name = "DIR,…", value_delimiter = ',')]
     pub(crate) cni_bin_dir: Vec<PathBuf>,
-    /// Stop the service of systemd and remove it
+    /// Stop the systemd service and remove it
     #[arg(long)]
     pub(crate) systemd: bool,
-    /// The root directory of the host, for a container or an image
+    /// The host's root directory, for a container or an image
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
 }

@@ -46,7 +46,7 @@ pub(crate) enum ClientError {
         /// What it said, escaped.
         body: String,
     },
-    /// What came is not a whole HTTP answer.
+    /// The answer is not a complete HTTP response.
     #[error("what answers at {} is not a leasehold daemon: {reason}", .socket.display())]
     NotHttp {
         /// The daemon's socket.
@@ -104,7 +104,7 @@ fn request(socket: &Path, what: (&str, &str), body: &str, patience: Duration) ->
     Ok(body.to_vec())
 }
 
-/// Returns what a refusal says, which is mostly an object with one sentence.
+/// Returns what a refusal says, usually an object with one sentence.
 fn said(body: &[u8]) -> String {
     let object: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = object["error"].as_str().map_or_else(|| String::from_utf8_lossy(body), Cow::Borrowed);
@@ -113,7 +113,7 @@ fn said(body: &[u8]) -> String {
 
 fn exchange(socket: &Path, (method, url): (&str, &str), body: &str, patience: Duration) -> io::Result<Vec<u8>> {
     let silent = |error: io::Error| match error.kind() {
-        // This is how a Unix socket reports a time-out, of a connection too for which the backlog has no room.
+        // This is how a Unix socket reports a time-out, including that of a connection for which the backlog has no room.
         ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, format!("no answer within {patience:?}")),
         _ => error,
     };
@@ -136,7 +136,7 @@ fn parse(answer: &[u8]) -> Result<(u16, &[u8]), String> {
     let mut head = httparse::Response::new(&mut headers);
     let length = match head.parse(answer) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Err("the answer ends in its headers".to_owned()),
+        Ok(httparse::Status::Partial) => return Err("the answer ends within its headers".to_owned()),
         Err(error) => return Err(error.to_string()),
     };
     let body = &answer[length..];
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn answers_that_are_cut_or_foreign_are_named() {
         let table: [(&[u8], &str); 5] = [
-            (b"", "ends in its headers"),
-            (b"HTTP/1.1 200 OK\r\ncontent-le", "ends in its headers"),
+            (b"", "ends within its headers"),
+            (b"HTTP/1.1 200 OK\r\ncontent-le", "ends within its headers"),
             (b"HTTP/1.1 200 OK\r\n\r\n{}", "no length"),
             (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}", "ends after 2 of 9 bytes"),
             (b"SSH-2.0-x\r\n\r\n", "invalid HTTP version"),

@@ -85,7 +85,7 @@ fn below(head: &str, lines: impl Iterator<Item = String>) -> String {
     if lines.is_empty() { lines } else { format!("\n{head}\n{lines}") }
 }
 
-/// Returns what delays the return of leases.
+/// Returns what delays RELEASEs.
 fn held_up(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
         let (what, seconds) = (binding.held_up_by.as_ref()?, binding.seconds_held_up?);
@@ -95,7 +95,7 @@ fn held_up(bindings: &[Binding]) -> String {
     below("Being given back, but held up:", bindings.iter().filter_map(line))
 }
 
-/// Returns the containers that no path leads to.
+/// Returns the containers in namespaces without a path.
 fn pathless(bindings: &[Binding]) -> String {
     let line = |binding: &Binding| {
         escaped(&format!(
@@ -104,7 +104,7 @@ fn pathless(bindings: &[Binding]) -> String {
             binding.link.as_ref().and_then(|link| link.netns.as_deref()).unwrap_or_default()
         ))
     };
-    let head = "No path leads there any more; extended from the host until a DEL, a GC or the namespace's end:";
+    let head = "No path leads to these any more; extended from the host until a DEL, a GC or the namespace's end:";
     below(head, bindings.iter().filter(|binding| binding.pathless).map(line))
 }
 
@@ -115,10 +115,10 @@ fn misbelieved(bindings: &[Binding]) -> String {
         let differs = told.addr() != address.addr();
         differs.then(|| escaped(&format!("{}: {told}, and has {address}", binding.attachment)))
     };
-    below("Docker still shows the address that it was told first:", bindings.iter().filter_map(line))
+    below("Docker still shows an earlier address:", bindings.iter().filter_map(line))
 }
 
-/// Returns the addresses that Docker's networks keep from their containers.
+/// Returns the addresses that Docker networks reserve.
 fn reserved(pools: &[Pool]) -> String {
     let line = |Pool { id, reserved, gateway: _ }: &Pool| {
         let addresses: Vec<_> = reserved.iter().map(Ipv4Addr::to_string).collect();
@@ -137,8 +137,7 @@ fn unadopted(not_adopted: &[NotAdopted]) -> String {
 }
 
 /// The heading for links that another store's daemon made.
-const LEFT_OVER: &str =
-    "Made for Docker by another leasehold, or by one whose store is lost. If no other runs on this host, delete them:";
+const LEFT_OVER: &str = "Made for Docker by another leasehold, or under a store that is lost. If no other leasehold runs on this host, delete them:";
 
 /// Returns the links that nobody deletes, each with the command that deletes it.
 fn left_over(strangers: &[String]) -> String {
@@ -248,7 +247,7 @@ mod tests {
         assert_eq!(misbelieved(&[binding("c1"), told("10.0.0.23/16")]), "");
         assert_eq!(
             misbelieved(&[told("10.0.0.24/16")]),
-            "\nDocker still shows the address that it was told first:\nlan/c1/eth0: 10.0.0.24/16, and has 10.0.0.23/24\n"
+            "\nDocker still shows an earlier address:\nlan/c1/eth0: 10.0.0.24/16, and has 10.0.0.23/24\n"
         );
     }
 
@@ -256,7 +255,7 @@ mod tests {
     fn what_no_path_leads_to_stands_below() {
         assert_eq!(pathless(&[binding("c1")]), "");
         let text = pathless(&[binding("c1"), Binding { pathless: true, ..binding("c2") }]);
-        assert!(text.starts_with("\nNo path leads there any more") && !text.contains("c1/"), "{text}");
+        assert!(text.starts_with("\nNo path leads to these any more") && !text.contains("c1/"), "{text}");
         assert!(text.contains("\nlan/c2/eth0: was at /run/netns/"), "{text}");
     }
 
@@ -309,7 +308,7 @@ mod tests {
         assert_eq!(left_over(&[]), "");
         assert_eq!(
             left_over(&["lh0123".to_owned(), "lh\u{1b}[2J".to_owned()]),
-            "\nMade for Docker by another leasehold, or by one whose store is lost. If no other runs on this host, delete them:\nip link delete lh0123\n\
+            "\nMade for Docker by another leasehold, or under a store that is lost. If no other leasehold runs on this host, delete them:\nip link delete lh0123\n\
              ip link delete lh\\u{1b}[2J\n"
         );
     }

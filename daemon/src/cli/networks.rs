@@ -26,7 +26,7 @@ pub(super) struct Network {
     pub(super) parent: Option<String>,
     /// Whether that link must be there before the first container: a bridge is made by its plugin.
     pub(super) is_standing: bool,
-    /// What an ADD for one of its containers would be, or how it would be refused.
+    /// The ADD for one of its containers, or how it would be refused.
     pub(super) add: Result<Box<Add>, Error>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Networks {
     pub(super) unread: Vec<(PathBuf, String)>,
 }
 
-/// Returns what an ADD goes by on this host.
+/// Returns what an ADD depends on on this host.
 pub(super) fn site() -> Site {
     let machine_id = fs::read_to_string(MACHINE_ID).ok().and_then(|text| MachineId::parse(&text));
     Site { machine_id, ..Site::default() }

@@ -10,7 +10,7 @@ use super::client::{self, ClientError};
 use super::columns::escaped;
 use super::term::{Paint, Term, brief};
 
-/// How long the daemon may take for the last lease, and for each: it has a LAN's leases extended one after the other.
+/// How long the daemon may take for the last lease, and for each: it extends a LAN's leases one after the other.
 const PATIENCE: Duration = Duration::from_secs(60);
 const EACH: Duration = Duration::from_millis(40);
 
@@ -18,9 +18,9 @@ const EACH: Duration = Duration::from_millis(40);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrderError {
     /// Nothing says which leases are meant.
-    #[error("say which leases are meant: by a name, by a filter such as --network, or --all")]
+    #[error("say which leases you mean: by name, by a filter such as --network, or with --all")]
     Nobody,
-    /// Nobody was there to be asked, or has said no.
+    /// There was nobody to ask, or the answer was no.
     #[error("nothing was done: confirm --all with y, or give --yes")]
     Unconfirmed,
     /// The daemon did not do it.
@@ -31,23 +31,23 @@ pub(crate) enum OrderError {
     Io(#[from] io::Error),
 }
 
-/// What came of an order, for the exit code.
+/// The outcome of an order, for the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// All was done.
     Done = 0,
     /// Something was not.
     Undone = 3,
-    /// No lease was meant, or a name fits several.
+    /// No lease was meant, or several match a name.
     Nobody = 4,
 }
 
-/// Has leases extended, and prints what came of it.
+/// Extends leases, and prints the outcome.
 pub(crate) fn renew(args: &OrderArgs, out: impl Write) -> Result<Verdict, OrderError> {
     order(args, (RENEW, "Extend"), None, out)
 }
 
-/// Gives leases back, and prints what came of it.
+/// Gives leases back, and prints the outcome.
 pub(crate) fn release(args: &ReleaseArgs, out: impl Write) -> Result<Verdict, OrderError> {
     order(&args.order, (RELEASE, "Give back"), args.force.then_some("force=true"), out)
 }
@@ -109,7 +109,7 @@ fn text(term: Term, which: &Which, leases: &[Upshot]) -> String {
     }
     if leases[0].outcome == Outcome::Ambiguous {
         let names: String = leases.iter().map(|lease| format!("  {}\n", line(lease))).collect();
-        return format!("Nothing was done: the name fits {} leases.\n{names}", leases.len());
+        return format!("Nothing was done: {} leases match the name.\n{names}", leases.len());
     }
     let mut text = String::new();
     for lease in leases {
@@ -147,7 +147,7 @@ mod tests {
             attachment: Attachment::Cni { network, container, ifname },
             address: Some("10.0.0.7/24".parse().unwrap()),
             outcome,
-            because: "server 10.0.0.1 sent NAK; another lease is looked for".to_owned(),
+            because: "server 10.0.0.1 sent NAK; the daemon looks for another lease".to_owned(),
             seconds_to_expiry: (outcome == Outcome::Extended).then_some(3_600),
         }
     }
@@ -158,7 +158,7 @@ mod tests {
         let expected = "\
 lan/c1/eth0  10.0.0.7/24  extended, 1h0m left
 lan/c\\u{1b}2/eth0  10.0.0.7/24  lost
-  server 10.0.0.1 sent NAK; another lease is looked for
+  server 10.0.0.1 sent NAK; the daemon looks for another lease
 lan/c3/eth0  10.0.0.7/24  extended, 1h0m left
 
 2 extended, 1 lost.
@@ -178,7 +178,7 @@ lan/c3/eth0  10.0.0.7/24  extended, 1h0m left
         let several = [lease("c1", Outcome::Ambiguous), lease("c2", Outcome::Ambiguous)];
         assert_eq!(
             text(Term::PLAIN, &which, &several),
-            "Nothing was done: the name fits 2 leases.\n  lan/c1/eth0  10.0.0.7/24\n  lan/c2/eth0  10.0.0.7/24\n"
+            "Nothing was done: 2 leases match the name.\n  lan/c1/eth0  10.0.0.7/24\n  lan/c2/eth0  10.0.0.7/24\n"
         );
         assert_eq!([verdict(&[]), verdict(&several)], [Verdict::Nobody; 2]);
     }

@@ -6,7 +6,7 @@ use super::columns::{columns, escaped};
 
 const HEAD: [&str; 6] = ["NETWORK", "LAN", "SET", "RANGE", "SIZE", "TAKEN"];
 
-/// Lays the ranges out in columns, and then what is taken of each.
+/// Lays the ranges out in columns, and then the taken addresses of each.
 pub(super) fn table(ranges: &[Range]) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(ranges.iter().map(row));

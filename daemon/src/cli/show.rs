@@ -1,4 +1,4 @@
-//! `leasehold show`: one lease's whole story.
+//! `leasehold show`: everything about one lease.
 
 use leasehold_api::control::{Acknowledged, Binding, DhcpOption, Event, Interface, Lease, SHOW, Story, Which};
 
@@ -23,7 +23,7 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ClientError> {
         (None, []) => escaped(&format!("There is no lease called {}: `leasehold list` shows all.", args.name)) + "\n",
         (None, several) => {
             let lines: String = several.iter().map(candidate).collect();
-            format!("The name fits {} leases:\n{lines}", several.len())
+            format!("{} leases match the name:\n{lines}", several.len())
         }
     };
     Ok((text, verdict))
@@ -41,7 +41,7 @@ fn told(lease: &Lease) -> String {
     if !lease.options.is_empty() {
         text += match lease.options_as_sent {
             true => "\nOptions, as the server last sent them:\n",
-            false => "\nOptions that the daemon remembers; what else the server sent is not known any more:\n",
+            false => "\nOptions that the daemon remembers; the server's other options are no longer known:\n",
         };
         text += &options(&lease.options);
     }

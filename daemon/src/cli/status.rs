@@ -1,4 +1,4 @@
-//! `leasehold status`: how the daemon fares, and what somebody should look at.
+//! `leasehold status`: how the daemon is doing, and what needs attention.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::client::{self, ClientError};
 use super::columns::columns;
 use super::term::{Paint, Term, brief, printable};
 
-/// Asks the daemon; returns the text to print, and whether nothing wants attention.
+/// Asks the daemon; returns the text to print, and whether nothing needs attention.
 pub(crate) fn status(args: &StatusArgs) -> Result<(String, bool), ClientError> {
     let answer = client::get(&args.socket, STATUS)?;
     let status: Status = client::read(&answer)?;
@@ -48,9 +48,9 @@ fn told(status: &Status, term: Term) -> String {
     }
     text += "\n";
     match attention.is_empty() {
-        true => text += &format!("{}\n", term.paint(Paint::Good, "Nothing wants attention.")),
+        true => text += &format!("{}\n", term.paint(Paint::Good, "Nothing needs attention.")),
         false => {
-            text += &format!("{}\n", term.paint(Paint::Warn, "This wants attention:"));
+            text += &format!("{}\n", term.paint(Paint::Warn, "This needs attention:"));
             attention.iter().for_each(|sentence| text += &term.wrapped("  ", sentence));
         }
     }
@@ -67,7 +67,7 @@ fn of_store(store: &Store) -> String {
         None => "no commit yet".to_owned(),
     });
     parts.extend((*failures > 0).then(|| format!("{failures} failed")));
-    parts.extend(fault.as_ref().map(|why| format!("takes nothing: {why}")));
+    parts.extend(fault.as_ref().map(|why| format!("cannot be written: {why}")));
     parts.join(", ")
 }
 
@@ -136,7 +136,7 @@ by source        2 server
 SERVER    LAN     LEASES  ANSWERED IN
 10.0.0.1  eth0.5  2       1.2 ms
 
-Nothing wants attention.
+Nothing needs attention.
 ";
         assert_eq!(told(&fine(), Term::PLAIN), expected);
     }
@@ -150,7 +150,7 @@ Nothing wants attention.
 Last warnings:
   2026-11-25T10:59:00.000Z WARN odd\\u{1b}[2J
 
-This wants attention:
+This needs attention:
   no ADD can be recorded: store full
 ";
         assert!(text.ends_with(end), "{text}");

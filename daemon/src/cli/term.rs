@@ -1,4 +1,4 @@
-//! What the reader of a command's output takes: how wide it is, and whether it shows colours.
+//! What the reader of a command's output can show: how wide it is, and whether in colour.
 
 use std::env;
 use std::io::{IsTerminal, stdout};

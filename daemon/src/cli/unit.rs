@@ -14,7 +14,7 @@ const FILE: &str = "/etc/default/leasehold";
 
 /// Returns a command line, with the flags that the unit's variables stand for and that neither it nor the environment sets.
 pub(crate) fn with_unit(line: Vec<OsString>) -> Vec<OsString> {
-    // The daemon itself is told by who starts it.
+    // The daemon itself gets them from whoever starts it.
     if line.get(1).is_some_and(|verb| verb == "daemon") {
         return line;
     }

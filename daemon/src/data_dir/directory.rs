@@ -1,7 +1,7 @@
 //! The directory of one network, and its files.
 //!
-//! host-local locks the directory (`lock`) for as long as it reads all files of it. Nobody has to wait for that here: a file is
-//! created only where there is none (`O_EXCL`), by host-local too, and that alone keeps an address from being given twice.
+//! host-local locks the directory (`lock`) for as long as it reads all files of it. Here nobody must wait for that: a file is
+//! created only if there is none (`O_EXCL`), by host-local too, and that alone keeps an address from being given twice.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,7 +17,7 @@ use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use super::wish::{Act, Wish};
 use crate::cni_cache::on_host;
 
-/// The most files that are read of a directory.
+/// The most files that are read in a directory.
 const MAX_FILES: usize = 1 << 17;
 /// The longest contents that are read of a file, in bytes.
 const MAX_FILE: u64 = 512;
@@ -41,7 +41,7 @@ impl Directory {
         &self.named
     }
 
-    /// Has the file of an address be as it should: see [`Wish::act`].
+    /// Makes an address's file what it should be: see [`Wish::act`].
     pub(super) fn follow(&self, address: IpAddr, wish: &Wish, is_given: bool) -> Result<(), FileCause> {
         let path = self.path.join(address.to_string());
         let later = |error: io::Error| FileCause::Later(error.to_string());
@@ -73,7 +73,7 @@ impl Directory {
                 let last = File::Last { set: *set, address };
                 let path = self.path.join(last.name());
                 if let Err(error) = write(&path, &last.contents(), OpenOptions::new().create(true).truncate(true)) {
-                    tracing::debug!(path = %path.display(), %error, "the last address given is not written");
+                    tracing::debug!(path = %path.display(), %error, "cannot write down the last address given");
                 }
                 Ok(())
             }
@@ -82,7 +82,7 @@ impl Directory {
         }
     }
 
-    /// Returns what lies there, each file with the time when it was written.
+    /// Returns the contents, each file with the time when it was written.
     pub(super) fn look(&self) -> io::Result<Vec<(File, SystemTime)>> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -110,7 +110,7 @@ fn holder_of(path: &Path) -> io::Result<Option<Option<Holder>>> {
     Ok(Some(by))
 }
 
-/// Reads the beginning of a file, and when it was written. What is no file has no contents, and is there all the same.
+/// Reads the beginning of a file, and when it was written. Anything but a file counts as a file without contents.
 fn read(path: &Path) -> io::Result<Option<(Vec<u8>, SystemTime)>> {
     let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path);
     let mut contents = Vec::new();

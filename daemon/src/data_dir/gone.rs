@@ -1,6 +1,6 @@
 //! Which containers of a network have ended, although their files are there.
 //!
-//! What nobody says anything of counts as there: an address that is free in truth is missed less than one that is given twice.
+//! A container about which nothing is known counts as running: an unused address does less harm than one that is given twice.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::cni_cache::{self, Attached, on_host};
 /// How long a runtime may take from the file of an address to its own cache: the whole of an ADD, and its retries.
 const SETTLED: Duration = Duration::from_secs(600);
 
-/// Where it is written what runs.
+/// Where to find out what runs.
 pub(super) struct Gone {
     host_prefix: PathBuf,
     caches: Vec<PathBuf>,
 }
 
-/// What is known of a network's containers.
+/// What is known about a network's containers.
 pub(super) struct Known {
     /// Whether the namespace of each attachment in the runtime's cache lives, if that is clear.
     cached: HashMap<(String, String), Option<bool>>,
@@ -35,7 +35,7 @@ impl Gone {
         Self { host_prefix: host_prefix.to_owned(), caches: caches.to_vec() }
     }
 
-    /// Returns what is known of a network's containers.
+    /// Returns what is known about a network's containers.
     pub(super) fn of(&self, network: &str) -> Known {
         let look = |attached: Attached| {
             let lives = attached.netns.as_deref().and_then(|netns| is_there(&self.host_prefix, netns));
@@ -45,7 +45,7 @@ impl Gone {
         let directory = |attached: &Attached| attached.netns.as_deref().map(|netns| directory_of(netns).to_owned());
         let seen = looked.iter().filter(|(_, lives)| *lives == Some(true));
         let seen: HashSet<_> = seen.map(|(attached, _)| directory(attached)).collect();
-        // Where none is seen, it may be that this process cannot see them.
+        // If none is seen, this process may be unable to see them.
         let believed = |(attached, lives): (Attached, Option<bool>)| {
             let lives = lives.filter(|_| seen.contains(&directory(&attached)));
             ((attached.container, attached.ifname), lives)
@@ -59,7 +59,7 @@ impl Gone {
 impl Known {
     /// Returns whether a file's holder is gone.
     pub(super) fn is_gone(&self, by: Option<&Holder>, written: SystemTime) -> bool {
-        // Of a file that names no interface, any of its container counts.
+        // If a file names no interface, any of its container's counts.
         let is_of = |(container, ifname): &(String, String), by: &Holder| {
             *container == by.container && by.ifname.as_ref().is_none_or(|of_file| of_file == ifname)
         };

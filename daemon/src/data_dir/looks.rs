@@ -1,4 +1,4 @@
-//! The front doors' end: before the first call of a network, its directory is looked at.
+//! The front doors' end: a network's directory is looked at before its first call.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(crate) struct Looks {
 #[derive(Clone, Debug)]
 struct Look {
     begun: Instant,
-    /// Closed when the core knows what was found.
+    /// Closed when the core has what was found.
     told: watch::Receiver<()>,
     is_first: bool,
 }
@@ -39,7 +39,7 @@ impl Looks {
         Self { jobs, begun: Arc::default() }
     }
 
-    /// Returns when the core knows what lay in a network's directory at its first call, or after a moment.
+    /// Returns when the core has the contents of a network's directory at its first call, or after a moment.
     pub(crate) async fn before_call(&self, network: &str, directory: &Path) {
         let Look { begun, mut told, is_first } = self.look(network, directory);
         if is_first && timeout_at(begun + MOMENT, told.changed()).await.is_err() {

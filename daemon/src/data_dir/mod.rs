@@ -1,11 +1,11 @@
-//! host-local's files, `<dataDir>/<network>/<address>` and `last_reserved_ip.<set>`: written so that one can go back, and read
-//! so that what somebody else gave is not given again.
+//! host-local's files, `<dataDir>/<network>/<address>` and `last_reserved_ip.<set>`: written so that users can go back to
+//! host-local, and read so that addresses that somebody else gave are not given again.
 //!
-//! What decides is the store; the files follow. All happens on a thread of its own, for which nobody waits longer than a
-//! moment: a directory may be full, read-only or slow. What could not be done is tried again.
+//! The store decides; the files follow. Everything happens on a separate thread, which nobody waits for longer than a
+//! moment: a directory may be full, read-only or slow. What failed is tried again.
 //!
-//! [`looks`] lets calls wait for a first look at a directory, [`directory`] does the work in one, [`wish`] knows what should
-//! become of a file, [`gone`] which containers have ended.
+//! [`looks`] has calls wait for a first look at a directory, [`directory`] works in one, [`wish`] knows what should happen
+//! to a file, [`gone`] which containers have ended.
 
 mod directory;
 mod gone;
@@ -35,7 +35,7 @@ use self::wish::{Wish, holder};
 
 pub(crate) use self::looks::Looks;
 
-/// The pause before what could not be done is tried again; it doubles up to the longest.
+/// The pause before another try; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How long the end of the daemon waits for the last files.
@@ -81,7 +81,7 @@ pub(crate) struct Found {
     pub(crate) files: Vec<FoundFile>,
     /// The last address given of each set.
     pub(crate) last: Vec<(usize, IpAddr)>,
-    /// To be dropped when the core knows: whoever waits for the look then goes on.
+    /// To be dropped when the core has it: whoever waits for the look then goes on.
     pub(crate) told: watch::Sender<()>,
 }
 
@@ -157,7 +157,7 @@ impl DataDirs {
         self.jobs.send(job).expect("the thread ends only when it is told to");
     }
 
-    /// Records that a change is over. Returns what the core is told of it.
+    /// Records that a change is over. Returns the result for the core.
     pub(crate) fn filed(&mut self, filed: Filed) -> Option<(OpId, Outcome)> {
         let Filed { op, directory, address, is_removal, result } = filed;
         let key = (directory, address);
@@ -170,7 +170,7 @@ impl DataDirs {
         Some((op?, Outcome::Filed { address, result }))
     }
 
-    /// Leaves out of what was found what is on its way out.
+    /// Removes from what was found the files that are being removed.
     pub(crate) fn without_removed(&self, mut found: Found) -> Found {
         let Found { directory, files, .. } = &mut found;
         files.retain(|file| !self.removals.contains_key(&(directory.clone(), file.address)));
@@ -193,7 +193,7 @@ struct Files {
     events: UnboundedSender<Event>,
     /// What could not be done.
     undone: BTreeMap<(PathBuf, IpAddr), Wish>,
-    /// The directories that the log has complained of.
+    /// The directories that the log has complained about.
     troubled: BTreeSet<PathBuf>,
     /// The directories that were looked at.
     seen: HashSet<PathBuf>,
@@ -255,7 +255,7 @@ impl Files {
         match &result {
             Err(FileCause::Later(cause)) => self.put_off(key, wish, cause),
             Err(FileCause::Taken(by)) if is_given => {
-                warn!(directory = %at.name().display(), %address, %of, by, "the file of an address in use is somebody else's");
+                warn!(directory = %at.name().display(), %address, %of, by, "the file of an address in use is not ours");
             }
             Ok(()) | Err(FileCause::Taken(_)) => {}
         }
@@ -268,7 +268,7 @@ impl Files {
             self.next_try = Instant::now() + self.pause;
         }
         if self.troubled.insert(key.0.clone()) {
-            warn!(directory = %key.0.display(), cause, "host-local's files are not kept there for now; tried again");
+            warn!(directory = %key.0.display(), cause, "host-local's files are not kept there for now: trying again");
         }
         self.undone.insert(key, wish);
     }
@@ -282,7 +282,7 @@ impl Files {
                     self.undone.insert((path, address), wish);
                 }
                 Err(FileCause::Taken(by)) => {
-                    warn!(directory = %path.display(), %address, by, "the file of an address in use is somebody else's");
+                    warn!(directory = %path.display(), %address, by, "the file of an address in use is not ours");
                 }
             }
         }
@@ -300,12 +300,12 @@ impl Files {
             Ok(found) => found,
             Err(error) => {
                 if self.troubled.insert(at.name().to_owned()) {
-                    warn!(directory = %at.name().display(), %error, "what others gave there is not known");
+                    warn!(directory = %at.name().display(), %error, "cannot learn which addresses others gave out there");
                 }
                 return;
             }
         };
-        // Later only strays come, and their runtime has yet to say that they run.
+        // Later there are only strays, and their runtime may not yet say that they run.
         let is_first = self.seen.insert(at.name().to_owned());
         let gone = is_first.then(|| self.gone.of(&network));
         let (mut files, mut last) = (Vec::new(), Vec::new());
@@ -320,7 +320,7 @@ impl Files {
                 File::Taken { .. } => {}
             }
         }
-        debug!(directory = %at.name().display(), files = files.len(), "looked at what others gave");
+        debug!(directory = %at.name().display(), files = files.len(), "looked at which addresses others gave out");
         let directory = at.name().to_owned();
         let _ = self.events.send(Event::Found(Found { network, directory, files, last, told }));
     }

@@ -1,4 +1,4 @@
-//! What should become of the file of one address, after all that was asked of it. Pure.
+//! What should happen to one address's file, after all requests about it. Pure.
 
 use leasehold_api::cni::Holder;
 use leasehold_core::identity::Attachment;
@@ -6,10 +6,10 @@ use leasehold_core::identity::Attachment;
 /// The most holders of one address that are remembered while its file cannot be changed.
 const MAX_STALE: usize = 64;
 
-/// What should become of the file of an address. `None` as a holder is nobody: the file names none.
+/// What should happen to an address's file. `None` as a holder is nobody: the file names none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// Whose file goes if it is there.
+    /// Whose file is removed if it is there.
     stale: Vec<Option<Holder>>,
     /// Whose file should be there, and the index of the address's set.
     wanted: Option<(Option<Holder>, usize)>,
@@ -18,7 +18,7 @@ pub(super) struct Wish {
 /// What to do about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
-    /// It is as it should be, or somebody else's that was to be removed.
+    /// It is as it should be, or it should be removed but is somebody else's.
     Nothing,
     Remove,
     /// There is none.
@@ -60,12 +60,12 @@ impl Wish {
         self.wanted.as_ref()
     }
 
-    /// Returns whether a file of this holder goes.
+    /// Returns whether this holder's file is removed.
     pub(super) fn is_stale(&self, by: Option<&Holder>) -> bool {
         self.stale.iter().any(|stale| is_same(by, stale.as_ref()))
     }
 
-    /// Returns what to do. `there`: the file, by its holder. `is_given`: the address is the holder's already, whatever lies
+    /// Returns what to do. `there`: the file, by its holder. `is_given`: the address is already the holder's, whatever is
     /// there: a power cut leaves files that name nobody.
     pub(super) fn act(&self, there: Option<Option<&Holder>>, is_given: bool) -> Act {
         match (there, &self.wanted) {

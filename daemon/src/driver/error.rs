@@ -27,7 +27,7 @@ pub(crate) enum StartError {
     #[error(transparent)]
     Net(#[from] NetError),
     /// One of its own tasks ended, which is a bug.
-    #[error("{0} ended: see the log above, this is a bug")]
+    #[error("{0} ended: this is a bug; see the log above")]
     Ended(&'static str),
     /// The kernel refused something else.
     #[error("cannot {doing}")]

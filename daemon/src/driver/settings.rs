@@ -29,7 +29,7 @@ pub(crate) struct Settings {
     pub(crate) host_prefix: PathBuf,
     /// Where the process id is written.
     pub(crate) pid_file: Option<PathBuf>,
-    /// Where libcni keeps what is running.
+    /// Where libcni caches attachments.
     pub(crate) cni_caches: Vec<PathBuf>,
     /// How long an ADD may take if its network does not say.
     pub(crate) add_timeout: Duration,

@@ -64,9 +64,9 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     let grace = grace(&ipam, &provided, chaddr.is_some());
     let client_id = client_id(&ipam, &mut provided, &names, site)?;
     let wanted = args::wanted(config, &said, &args)?;
-    // The children of an ipvlan's parent share its hardware address: what is unicast to it goes to the parent.
+    // The children of an ipvlan's parent share its hardware address: a unicast to it goes to the parent.
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
-    // An answer to a hardware address other than its own does not reach an interface either, and it is not known here whether
+    // An answer to a hardware address other than its own does not reach an interface either, and nobody knows here whether
     // the main plugin has set the one that the runtime names.
     let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent || chaddr.is_some());
     let client = Arc::new(ClientProfile { broadcast, ..client(&ipam, provided, &names)? });
@@ -90,15 +90,15 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     })
 }
 
-/// Returns for how many seconds the lease of a DEL is kept, if its configuration says that its identity can return. Anything
-/// unreadable is ignored: a DEL has to succeed whatever its configuration says.
+/// Returns how many seconds a DEL's lease is kept, if its configuration says that its identity can return. Anything
+/// unreadable is ignored: a DEL must succeed whatever its configuration says.
 pub(super) fn grace_of_del(request: &Request, config: &Config) -> Option<u32> {
     let (ipam, said) = (config.ipam().ok()?, config.runtime_config().ok()?);
     let provided = provided(&ipam, &Args::parse(request.env.args.as_deref())).ok()?;
     grace(&ipam, &provided, said.mac.is_some())
 }
 
-/// Returns for how many seconds a lease is kept whose identity can return; `None`: it cannot. `fixed_mac`: the runtime sets the
+/// Returns how many seconds a lease is kept if its identity can return; `None`: it cannot. `fixed_mac`: the runtime sets the
 /// hardware address.
 fn grace(ipam: &Ipam, provided: &BTreeMap<u8, &str>, fixed_mac: bool) -> Option<u32> {
     let by_kind = ipam.client_id.as_ref().is_some_and(|kind| client_id::returns(kind, fixed_mac));
@@ -112,7 +112,7 @@ fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>
     for entry in &ipam.provide {
         let option = entry.option;
         if option == RAPID_COMMIT || (option != CLIENT_ID && is_own(option)) {
-            let fault = format!("option {option} is for the client itself to send");
+            let fault = format!("only the client itself may send option {option}");
             return Err(bad_config("ipam.provide", fault));
         }
         let arg = entry.from_arg.as_deref().and_then(|key| Some((key, args.raw(key)?)));
@@ -142,7 +142,7 @@ fn client_id(
     }
 }
 
-/// Refuses an option that both a key of ours and `provide` set: one of them would have no effect.
+/// Refuses an option that both one of our keys and `provide` set: one of them would have no effect.
 fn once(key: &str, said: bool, option: u8, provided: &BTreeMap<u8, &str>) -> Result<(), Error> {
     if said && provided.contains_key(&option) {
         let fault = format!("ipam.provide sets option {option} too: leave one of them out");
@@ -151,10 +151,10 @@ fn once(key: &str, said: bool, option: u8, provided: &BTreeMap<u8, &str>) -> Res
     Ok(())
 }
 
-/// Returns what the client says and wants, except for how it is answered, which depends on the main plugin.
+/// Returns what the client says and wants, except how servers should answer, which depends on the main plugin.
 fn client(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> Result<ClientProfile, Error> {
     once("vendorClass", ipam.vendor_class.is_some(), VENDOR_CLASS, &provided)?;
-    // `provide` gives the whole of 77 as bytes, which need not be in the form of RFC 3004: they are sent as they are.
+    // `provide` gives all of option 77 as bytes, which need not have the form of RFC 3004: they are sent unchanged.
     once("userClass", ipam.user_class.is_some(), USER_CLASS, &provided)?;
     once("hostname", ipam.hostname.is_some(), HOST_NAME, &provided)?;
     once("fqdn", ipam.fqdn.is_some(), FQDN, &provided)?;
@@ -187,14 +187,16 @@ fn client(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> R
     match length(&client) {
         0..=ClientMessage::EXTRA => Ok(client),
         long => {
-            let fault =
-                format!("the options to send are {long} bytes long, a message has room for {}", ClientMessage::EXTRA);
+            let fault = format!(
+                "the options to send are {long} bytes long, but a message has room for {}",
+                ClientMessage::EXTRA
+            );
             Err(bad_config("ipam", fault))
         }
     }
 }
 
-/// Returns what the interface is to carry, except for what depends on the main plugin (who adds which routes).
+/// Returns what the interface should carry, except for what depends on the main plugin (who adds which routes).
 fn policy(ipam: &Ipam) -> Policy {
     Policy {
         detection: match ipam.conflict_detection {

@@ -64,7 +64,7 @@ fn no_address(text: &str) -> String {
     format!("{} is not a host address", quoted(text))
 }
 
-/// Reads an address that a host can have, with or without a prefix. An IPv4 address in IPv6 form is one of IPv4, as for Go.
+/// Reads an address that a host can have, with or without a prefix. An IPv4 address in IPv6 form counts as IPv4, as in Go.
 fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let ip: IpAddr = text.parse().ok().or_else(|| text.parse::<IpNet>().ok().map(|net| net.addr()))?;
@@ -74,7 +74,7 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 /// Returns the hardware address that the runtime wants the interface to have. It may be set only later (`tuning`), and
-/// a server that knows its clients by it must know this one from the start.
+/// a server that recognises clients by it must know this one from the start.
 pub(super) fn chaddr(said: &RuntimeConfig) -> Result<Option<Mac>, Error> {
     let Some(text) = &said.mac else { return Ok(None) };
     let mac = text.replace('-', ":").parse().ok().filter(|mac: &Mac| mac.0[0] & 1 == 0 && *mac != Mac::default());

@@ -36,13 +36,13 @@ impl Caller {
     }
 }
 
-/// Takes one of the places for those who wait for news: they must not take the last place from an ADD.
+/// Takes one of the places for callers that wait for events: they must not take the last place from an ADD.
 pub(super) fn waits(caller: &Caller) -> Result<SemaphorePermit<'_>, TryAcquireError> {
     caller.doors().share(caller.door.protocol).waiting.try_acquire()
 }
 
 pub(super) fn too_many_wait() -> Response<Full<Bytes>> {
-    sentence(StatusCode::SERVICE_UNAVAILABLE, "too many wait for news: try again later")
+    sentence(StatusCode::SERVICE_UNAVAILABLE, "too many callers wait for events: try again later")
 }
 
 /// Asks the driver; `None` if it stops instead of answering. If dropped before that, tells the driver.

@@ -11,10 +11,10 @@
 //!
 //! Type 0 is for identifiers that are not hardware addresses; dnsmasq's `id:` leaves it out when it compares.
 //!
-//! Names may be long, and Kea takes no identifier above 128 bytes. Of a longer text ([`LONGEST`]), its first 63 bytes are sent,
-//! by which a person finds the container in the server's list, and the SHA-256 of all of it as 64 hexadecimal digits: two hosts
-//! make the same of one pod, and no two pods share it. Bytes that somebody chose (`hex:…`, option 61 of `provide`) are sent as
-//! they are.
+//! Names may be long, and Kea accepts no identifier above 128 bytes. For a longer text ([`LONGEST`]), its first 63 bytes are
+//! sent, by which a person finds the container in the server's list, and the SHA-256 of all of it as 64 hexadecimal digits: two
+//! hosts derive the same identifier for one pod, and no two pods share one. Bytes that somebody chose (`hex:…`, option 61 of
+//! `provide`) are sent unchanged.
 
 use hmac::{Hmac, KeyInit, Mac};
 use leasehold_api::cni::{ClientId as Kind, Error};
@@ -29,7 +29,7 @@ use super::refusal::bad_config;
 /// The key of `clientId` in the configuration, for errors.
 const KEY: &str = "ipam.clientId";
 
-/// The longest identifier that every known server takes, in bytes.
+/// The longest identifier that every known server accepts, in bytes.
 const LONGEST: usize = 128;
 
 /// The host's identity (machine-id(5)).
@@ -40,7 +40,7 @@ impl MachineId {
     /// leasehold's own number, so that no other program derives the same identifier.
     const APPLICATION: [u8; 16] = 0x0c1d_5b02_9f4e_4a7b_a3d6_6e85_71f2_48c9_u128.to_be_bytes();
 
-    /// Returns a number that follows from the host.
+    /// Returns a number derived from the host.
     pub(crate) fn place(self) -> u128 {
         u128::from_be_bytes(self.uuid())
     }
@@ -154,8 +154,8 @@ fn of_pod(names: &Names<'_>) -> Result<String, Error> {
 
 /// Returns the identifier of something with this name on the host with that identity (RFC 4361 §6.1).
 ///
-/// The IAID tells the host's attachments apart. It is a hash of the name, because all daemons in a host's life share no
-/// place to count them; a collision is refused as one identity with two holders.
+/// The IAID distinguishes the host's attachments. It is a hash of the name, because the daemons in a host's life share
+/// no place to count them; a collision is refused as one identity with two holders.
 pub(super) fn of_host(name: &str, machine: MachineId) -> Vec<u8> {
     const TYPE: u8 = 255;
     const DUID_UUID: [u8; 2] = [0, 4];
@@ -203,7 +203,7 @@ mod tests {
             assert_eq!((id.len(), &id[..64]), (128, &untyped(&"x".repeat(63))[..]), "{length}");
             assert_ne!(id, made(&text(length + 1), "", None).unwrap());
         }
-        // Fixed: servers know containers by it.
+        // Fixed: servers recognise containers by it.
         let id = String::from_utf8(made(&text(128), "", None).unwrap()[64..].to_vec()).unwrap();
         assert_eq!(id, "24da1b81d0b16df6428eee73c69fcb2a93c76bc6df706f0c6670fe6bfe800464");
         let pod = format!("K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-{}", "0".repeat(200));
@@ -228,7 +228,7 @@ mod tests {
         let machine = MachineId::parse("0123456789abcdef0123456789abcdef\n").unwrap();
         let id = made(&Kind::Duid, "", Some(machine)).unwrap();
         let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Fixed: servers know the host's containers by it.
+        // Fixed: servers recognise the host's containers by it.
         assert_eq!(hex, "ffc0bd90ab00043d88f6e59d324950a9ad84c20ebefb46");
         assert!(!hex.contains("0123456789abcdef"));
     }

@@ -1,4 +1,4 @@
-//! CNI's words to the core's and back: what a runtime may say, and how CNI names each failure.
+//! Converts between CNI's terms and the core's: what a runtime may say, and how CNI names each failure.
 //!
 //! Pure: no socket, no file, no state.
 
@@ -14,7 +14,7 @@ use super::ranges::{self, Extras};
 use super::refusal::{OTHER_ANSWER, STOPPING, bad_env, quoted, refused, undecodable};
 use super::result::{code, message, success};
 
-/// A runtime's request, understood.
+/// A runtime's request, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// What it asks of the core.
@@ -33,7 +33,7 @@ pub(crate) struct Form {
     about: String,
     /// The code for a daemon that stops first.
     unanswered: Code,
-    /// What a result says beside addresses, if the network says that.
+    /// What a result says besides addresses, if the network configures that.
     extras: Option<Extras>,
 }
 
@@ -100,7 +100,8 @@ impl Asked {
         site: &Site,
     ) -> Result<Self, Error> {
         if version < verb.since() {
-            let msg = format!("cniVersion {version} has no {}: that begins with {}", verb.as_str(), verb.since());
+            let msg =
+                format!("cniVersion {version} has no {}: {} is the first that has it", verb.as_str(), verb.since());
             return Err(Error::new(Code::IncompatibleVersion, msg));
         }
         let of = |what: &dyn std::fmt::Display| format!("{} of {what}", verb.as_str());

@@ -1,4 +1,4 @@
-//! The core's bindings in the operator's words. Pure.
+//! The core's bindings in the operator's terms. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use leasehold_core::link::Link;
 use leasehold_core::pool::PoolRecord;
 use leasehold_core::tenure::{Grantor, Tenure};
 
-/// Writes all bindings, what could not be adopted, and counts of what was refused.
+/// Writes all bindings, the containers that could not be adopted, and counts of refusals.
 pub(crate) fn bindings(
     rows: &[Row],
     pools: &[PoolRecord],
@@ -31,7 +31,7 @@ pub(crate) fn bindings(
     }
 }
 
-/// Writes all local ranges, and what is taken of them.
+/// Writes all local ranges, and their taken addresses.
 pub(crate) fn ranges(rows: &[RangeRow]) -> control::Ranges {
     control::Ranges { ranges: rows.iter().map(range).collect() }
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/events`: the journal in the operator's words.
+//! `GET /v1/events`: the journal in the operator's terms.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Local ranges as the core's: completed and checked, and those for an ADD that no server answers.
+//! Local ranges in the core's terms: completed and checked, and those for an ADD that no server answers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use leasehold_core::range::{Fallback, Said, Sets};
 use super::client_id::MachineId;
 use super::refusal::bad_config;
 
-/// How long servers have to be silent, where a network does not say.
+/// How long servers must be silent, if a network does not say.
 const SILENCE: Duration = Duration::from_secs(20);
 /// How long the probes for an address, and the store, may take (RFC 5227 §2.1.1).
 pub(super) const PROBES: Duration = Duration::from_secs(10);
@@ -33,8 +33,11 @@ pub(super) fn fallback(
     let after = said.after.map_or(SILENCE, |seconds| Duration::from_secs(seconds.into()));
     if after.is_zero() || after + PROBES > timeout {
         let fits = timeout.saturating_sub(PROBES).as_secs();
-        let fault =
-            format!("an ADD may take {} s, the last {} for probes: 1 to {fits} s", timeout.as_secs(), PROBES.as_secs());
+        let fault = format!(
+            "an ADD may take {} s, the last {} of them for probes: 1 to {fits} s",
+            timeout.as_secs(),
+            PROBES.as_secs()
+        );
         return Err(bad_config("ipam.fallback.after", fault));
     }
     let sets = sets("ipam.fallback.ranges", &said.sets)?;

@@ -1,19 +1,19 @@
 //! The front doors: HTTP/1.1 on Unix sockets, one request per connection, turned into the core's calls and back.
 //!
 //! Holds no rule and no lease state: [`cni`] (with [`add`], [`ranges`], [`named`], [`names`], [`args`], [`client_id`],
-//! [`resolv_conf`], [`refusal`] and [`result`]), [`docker`] and [`control`] are pure conversions between the wire
-//! (`leasehold-api`) and the core, [`events`] reads the journal, [`order`] reads an operator's orders, [`show`] and [`status`]
-//! tell of one lease and of the daemon, [`logging`] changes what is logged, [`capture`] gives frames, [`monitor`] answers those
-//! who watch the daemon, [`server`] is hyper ([`caller`]: one connection, [`operator`]: what an operator asks), [`spool`] takes up what shims
-//! left while no daemon answered.
+//! [`resolv_conf`], [`refusal`] and [`result`]), [`docker`] and [`control`] are pure conversions between the wire (`leasehold-api`)
+//! and the core, [`events`] reads the journal, [`order`] reads an operator's orders, [`show`] and [`status`] describe one lease and
+//! the daemon, [`logging`] changes what is logged, [`capture`] gives frames, [`monitor`] answers monitors, [`server`] is hyper
+//! ([`caller`]: one connection, [`operator`]: what an operator asks), [`spool`] carries out what shims left while no daemon
+//! answered.
 //!
 //! # For the driver
 //! One channel carries everything, so one `recv` in the driver's loop hears every caller:
 //! * [`Event::Asked`]: give `call` to the core as `Input::Request` under `id`, and keep `reply` until the core's
 //!   `Effect::Reply` for that id; then [`Reply::send`].
 //! * [`Event::HungUp`]: the caller of `id` closed its connection before its answer. Drop its `reply`, and give the core
-//!   `Input::HungUp`. It never comes before the request's `Asked`. It may cross an answer just sent, which the caller then has
-//!   not had: the core is told of that too.
+//!   `Input::HungUp`. It never comes before the request's `Asked`. It may cross an answer just sent, which the caller then did
+//!   not get: the core hears about that too.
 //! * [`Event::Measured`], [`Event::Turned`]: answer at once.
 //! * Dropping a `reply` unsent answers the caller "try again later".
 //!
@@ -23,7 +23,7 @@
 //! Call [`serve`] only after `Input::Start` was handed in: that is "listen, scan, accept". Until then callers wait in
 //! the backlog. When the channel of listeners is closed, callers without an answer are cut off before any byte, which
 //! makes the shim ask the next daemon; the `HungUp`s that follow are a by-product of stopping. Docker's callers are not
-//! cut off, because dockerd asks again with an empty body: each is to be answered by then, or its `reply` dropped.
+//! cut off, because dockerd asks again with an empty body: each must be answered by then, or its `reply` dropped.
 
 mod add;
 mod args;
@@ -96,11 +96,11 @@ pub(crate) enum Event {
         /// Where the answer goes.
         reply: Reply,
     },
-    /// The caller went away before it had its answer.
+    /// The caller hung up before it had its answer.
     HungUp(RequestId),
     /// A monitor wants all numbers.
     Measured(oneshot::Sender<Box<Snapshot>>),
-    /// A monitor wants to know whether the loop turns.
+    /// A monitor wants to know whether the loop runs.
     Turned(oneshot::Sender<()>),
 }
 
@@ -125,14 +125,14 @@ impl Reply {
     }
 }
 
-/// What all front doors share: what they know of the host, the next request id, the places, and the ways to the driver
-/// and to the journal.
+/// What all front doors share: what they know about the host, the next request id, the places, and the channels to the
+/// driver and the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Doors {
     site: Site,
     events: mpsc::UnboundedSender<Event>,
     looks: Looks,
-    /// What the callers of each protocol may have at once: slow ones at one socket hold nobody up at another.
+    /// What the callers of each protocol may have at once: slow ones at one socket delay nobody at another.
     shares: Arc<BTreeMap<Protocol, Share>>,
     journal: Journal,
     log: Filter,
@@ -148,7 +148,7 @@ struct Share {
     /// Connections, and how many of them there may be.
     places: Arc<Semaphore>,
     most: usize,
-    /// Readers of the journal or of frames that wait for news.
+    /// Readers of the journal or of frames that wait.
     waiting: Arc<Semaphore>,
     /// Bytes of requests that are being read.
     reading: Arc<Semaphore>,
@@ -185,7 +185,7 @@ impl Doors {
     pub(crate) fn connections(&self) -> BTreeMap<&'static str, u64> {
         let open = |share: &Share| match share.places.available_permits() {
             0 => share.most as u64,
-            // One is set aside for who comes next.
+            // One is reserved for the next caller.
             free => share.most.saturating_sub(free + 1) as u64,
         };
         self.shares.iter().map(|(protocol, share)| (protocol.name(), open(share))).collect()

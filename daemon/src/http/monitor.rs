@@ -1,5 +1,5 @@
-//! What a monitor asks: `/metrics`, `/healthz`, `/readyz`. However many monitors there are, each second has one answer of each kind
-//! that costs something.
+//! What a monitor asks: `/metrics`, `/healthz`, `/readyz`. However many monitors there are, each costly answer is computed once a
+//! second.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::refusal::{OTHER_ANSWER, STOPPING};
 use crate::fresh::Fresh;
 use crate::metrics::{self, Snapshot};
 
-/// How long the loop may take for a turn before it counts as stuck. One takes some milliseconds.
+/// How long the loop may take for one round before it counts as stuck. One takes some milliseconds.
 const TURN: Duration = Duration::from_secs(5);
 
 /// What was said a moment ago.
@@ -23,9 +23,9 @@ const TURN: Duration = Duration::from_secs(5);
 pub(super) struct Said {
     pub(super) metrics: Fresh<Response<Full<Bytes>>>,
     pub(super) readiness: Fresh<Response<Full<Bytes>>>,
-    /// To those who only read.
+    /// For callers that only read.
     pub(super) bindings: Fresh<Response<Full<Bytes>>>,
-    /// To those who only read.
+    /// For callers that only read.
     pub(super) ranges: Fresh<Response<Full<Bytes>>>,
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn snapshot(events: &mpsc::UnboundedSender<Event>) -> Option<Sn
     Some(*snapshot.await.ok()?)
 }
 
-/// Returns whether the loop turns, and nothing else. A daemon that holds leases in memory because the disk is full must not be
+/// Returns whether the loop runs, and nothing else. A daemon that holds leases in memory because the disk is full must not be
 /// restarted for that.
 pub(super) async fn is_alive(events: &mpsc::UnboundedSender<Event>) -> bool {
     let (to, turned) = oneshot::channel();

@@ -11,10 +11,10 @@ use super::refusal::{bad_config, bad_env, quoted};
 /// names.
 const MAX_NAME: usize = 255;
 
-/// The rule of [`is_name`], in words.
+/// The rule of [`is_name`], for messages.
 const NAME_RULE: &str = "it must begin with a letter or digit, and hold only these, \"_\", \".\" and \"-\"";
 
-/// The longest path that the kernel takes (`PATH_MAX` with its NUL).
+/// The longest path that the kernel accepts (`PATH_MAX` with its NUL).
 const MAX_PATH: usize = 4095;
 
 /// Returns the network's name.
@@ -36,7 +36,7 @@ pub(super) struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// Returns the same as the core's.
+    /// Returns the core's attachment.
     pub(super) fn attachment(self) -> Attachment {
         Attachment::cni(self.network, self.container, self.ifname)
     }

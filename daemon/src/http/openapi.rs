@@ -1,5 +1,5 @@
-//! The document of the control API, made from the types and from what is said of each call here, and compared with the one that is
-//! kept in `daemon/docs`. `LEASEHOLD_WRITE=1 cargo test -p leasehold openapi` writes it anew.
+//! The document of the control API, made from the types and the descriptions here, and compared with the one in `daemon/docs`.
+//! `LEASEHOLD_WRITE=1 cargo test -p leasehold openapi` rewrites it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,12 +15,9 @@ type Parameters = &'static [(&'static str, &'static str)];
 
 const NONE: Parameters = &[];
 
-/// Those that say which leases are meant.
+/// Those that select leases.
 const WHICH: Parameters = &[
-    (
-        "name",
-        "what one calls a lease by: its attachment, address, pod or host name, or the beginning of its container's id",
-    ),
+    ("name", "the lease's attachment, address, pod or host name, or the beginning of its container's id"),
     ("network", "its network"),
     ("container", "the beginning of its container's id"),
     ("address", "its address, or a subnet that has it"),
@@ -28,20 +25,20 @@ const WHICH: Parameters = &[
     ("door", "`cni` or `docker`"),
 ];
 
-const ALL: (&str, &str) = ("all", "`true`: all leases, where nothing else says which");
+const ALL: (&str, &str) = ("all", "`true`: all leases, if nothing else says which");
 
-const FORCE: (&str, &str) = ("force", "`true`: those too whose containers live");
+const FORCE: (&str, &str) = ("force", "`true`: also leases of living containers");
 
 const EVENTS: Parameters = &[
     ("after", "events after this number; 0 by default"),
-    ("limit", "at most so many; 1000 by default, and at most"),
-    ("wait", "for so many seconds, 60 at most, if there is none yet"),
+    ("limit", "at most this many; 1000 by default, and at most"),
+    ("wait", "how many seconds to wait if there is none yet, 60 at most"),
 ];
 
 const CAPTURE: Parameters = &[
     ("after", "frames after this number; from now on without it"),
-    ("wait", "for so many seconds, 60 at most, if there is none yet"),
-    ("attachment", "those of this attachment only"),
+    ("wait", "how many seconds to wait if there is none yet, 60 at most"),
+    ("attachment", "only those of this attachment"),
 ];
 
 /// The calls, and the schemas of what they exchange.
@@ -97,7 +94,7 @@ impl Document {
                 "title": "leasehold",
                 "version": "1",
                 "description": "The control API of the leasehold daemon: HTTP/1.1 on its Unix socket, one request a connection. \
-                    Fields may be added to answers; the path's version changes if one changes its meaning or goes.",
+                    Fields may be added to answers; the path's version changes if one is removed or changes its meaning.",
             },
             "paths": self.paths,
             "components": { "schemas": schemas },
@@ -112,21 +109,21 @@ fn document() -> Value {
     let mut document = Document { generator: settings.into_generator(), paths: Map::new() };
     let plain = |what: &str, kind: &str| json!({ "description": what, "content": { kind: {} } });
     let with = |more: &[(&'static str, &'static str)]| [WHICH, more].concat();
-    document.call::<Bindings>("get", control::BINDINGS, "All leases, or those that are meant", WHICH);
-    document.call::<Ranges>("get", control::RANGES, "Local ranges, and what is taken of them", NONE);
-    document.call::<Story>("get", control::SHOW, "One lease's whole story", WHICH);
-    document.call::<Status>("get", control::STATUS, "How the daemon fares", NONE);
+    document.call::<Bindings>("get", control::BINDINGS, "All leases, or the selected ones", WHICH);
+    document.call::<Ranges>("get", control::RANGES, "Local ranges, and their addresses in use", NONE);
+    document.call::<Story>("get", control::SHOW, "Everything about one lease", WHICH);
+    document.call::<Status>("get", control::STATUS, "How the daemon is doing", NONE);
     document.call::<Events>("get", control::EVENTS, "What happened to leases", EVENTS);
     document.call::<Frames>("get", control::CAPTURE, "DHCP and ARP frames, as they are sent and received", CAPTURE);
-    document.call::<Obeyed>("post", control::RENEW, "Have leases extended now", &with(&[ALL]));
+    document.call::<Obeyed>("post", control::RENEW, "Extend leases now", &with(&[ALL]));
     document.call::<Obeyed>("post", control::RELEASE, "Give leases back", &with(&[ALL, FORCE]));
     document.call::<Log>("get", control::LOG, "What is logged", NONE);
-    document.call::<Log>("put", control::LOG, "Log something else for a while", NONE);
+    document.call::<Log>("put", control::LOG, "Change what is logged for a while", NONE);
     document.body::<LogChange>("put", control::LOG);
-    document.call::<Log>("delete", control::LOG, "Log what was logged at the start", NONE);
+    document.call::<Log>("delete", control::LOG, "Log what was logged at the start again", NONE);
     let metrics = plain("OpenMetrics text", "application/openmetrics-text");
     document.add("get", control::METRICS, "What is counted", NONE, metrics);
-    let turns = plain("its loop turns", "application/json");
+    let turns = plain("its loop runs", "application/json");
     document.add("get", control::HEALTH, "Whether the daemon lives", NONE, turns);
     let records = plain("an ADD could be recorded now", "application/json");
     document.add("get", control::READINESS, "Whether an ADD could be served", NONE, records);

@@ -1,5 +1,4 @@
-//! What an operator asks of the control socket: the modules `order`, `show` and `status` say
-//! how it is spelled.
+//! What an operator asks at the control socket: the modules `order`, `show` and `status` spell it.
 
 use std::time::{Duration, SystemTime};
 

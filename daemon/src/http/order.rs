@@ -1,4 +1,4 @@
-//! `POST /v1/renew` and `POST /v1/release`: an operator's orders, and what became of them. Pure.
+//! `POST /v1/renew` and `POST /v1/release`: an operator's orders, and their outcomes. Pure.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) enum BadOrder {
     )]
     Parameter(String),
     /// Nothing says which leases are meant.
-    #[error("no lease is named: say which are meant, or all=true")]
+    #[error("no lease is named: say which you mean, or all=true")]
     Nobody,
 }
 
@@ -68,7 +68,7 @@ fn meant(which: control::Which) -> Which {
     Which { name, network, container, address, state, door }
 }
 
-/// Writes what became of an order.
+/// Writes the outcome of an order.
 pub(super) fn obeyed(obeyed: &[Obeyed]) -> control::Obeyed {
     control::Obeyed { leases: obeyed.iter().map(upshot).collect() }
 }
@@ -86,11 +86,11 @@ fn told(upshot: &Upshot) -> (Outcome, String) {
         Upshot::Fresh(ago) => (Outcome::Recent, format!("it was extended {} ago", seconds(*ago))),
         Upshot::Unanswered(why) => {
             let why = why.as_deref().unwrap_or("no server answered");
-            (Outcome::Unanswered, format!("{why}; it is held as before, and asked for again at T1"))
+            (Outcome::Unanswered, format!("{why}; it is held as before, and requested again at T1"))
         }
-        Upshot::Lost(why) => (Outcome::Lost, format!("{why}; another lease is looked for")),
-        Upshot::Nothing(state) => (Outcome::Nothing, format!("there is no lease yet, or no more: {}", state.as_str())),
-        Upshot::Local => (Outcome::Recent, "a local range gave it: it never ends, and nobody has to extend it".to_owned()),
+        Upshot::Lost(why) => (Outcome::Lost, format!("{why}; the daemon looks for another lease")),
+        Upshot::Nothing(state) => (Outcome::Nothing, format!("there is no lease now: {}", state.as_str())),
+        Upshot::Local => (Outcome::Recent, "it is from a local range: it never ends, and needs no renewal".to_owned()),
         Upshot::Leaves => (Outcome::Returned, "it is on its way back to its server".to_owned()),
         Upshot::Lives { interface: true } => (
             Outcome::Lives,
@@ -100,7 +100,7 @@ fn told(upshot: &Upshot) -> (Outcome, String) {
             Outcome::Lives,
             "its container lives: with force its address may be given to another while the container goes on using it".to_owned(),
         ),
-        Upshot::Ambiguous => (Outcome::Ambiguous, "the name fits several leases, and nothing was done".to_owned()),
+        Upshot::Ambiguous => (Outcome::Ambiguous, "several leases match the name, so nothing was done".to_owned()),
         Upshot::Failed(failure) => (Outcome::Failed, failure.to_string()),
     }
 }

@@ -18,14 +18,14 @@ use super::names::Names;
 use super::refusal::{bad_config, refused};
 use super::resolv_conf;
 
-/// What a result says beside addresses: what the configuration says, as it stands there.
+/// What a result says besides addresses, copied from the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
     routes: Vec<Route>,
     dns: Dns,
 }
 
-/// Reads an ADD, and what its result says beside the addresses.
+/// Reads an ADD, and what its result says besides the addresses.
 pub(super) fn add(
     request: &Request,
     config: &Config,
@@ -69,7 +69,7 @@ fn returns_as(read: &HostLocal, names: &Names<'_>, site: &Site) -> Result<Option
     let kind = match &read.client_id {
         None | Some(Kind::Container) => return Ok(None),
         Some(Kind::Mac) => {
-            return Err(bad_config("ipam.clientId", "mac needs an interface, which host-local has none of"));
+            return Err(bad_config("ipam.clientId", "mac needs an interface, and host-local has none"));
         }
         Some(kind) => kind,
     };
@@ -87,7 +87,7 @@ impl Extras {
     }
 }
 
-/// Returns the code of an address that was not to be had. Another may be given back soon, which another try finds.
+/// Returns the code for an unavailable address. Another may soon be given back, and another try would find it.
 pub(super) fn code(none: &NoAddress) -> Code {
     match none {
         NoAddress::Full { .. } | NoAddress::Duplicate { .. } | NoAddress::Taken { .. } => Code::TryAgainLater,
@@ -95,7 +95,7 @@ pub(super) fn code(none: &NoAddress) -> Code {
     }
 }
 
-/// Returns what host-local says of it, for which people and scripts look.
+/// Returns host-local's words for it, which people and scripts look for.
 pub(super) fn words(none: &NoAddress) -> &'static str {
     match none {
         NoAddress::Full { .. } => "no IP addresses available in range set",

@@ -2,7 +2,7 @@
 
 use leasehold_api::cni::Dns;
 
-/// Returns what a result says of name servers. Of several domains the last counts; lines that say nothing are ignored.
+/// Returns a result's name servers. If there are several domains, the last counts; lines without meaning are ignored.
 pub(super) fn parse(text: &str) -> Dns {
     let mut dns = Dns::default();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {

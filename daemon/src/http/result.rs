@@ -1,4 +1,4 @@
-//! The core's answers in CNI's words: a lease as a result, a failure as a code and a sentence.
+//! The core's answers in CNI's terms: a lease as a result, a failure as a code and a sentence.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +14,7 @@ use super::ranges;
 /// The scope of a destination on the link (`RT_SCOPE_LINK`).
 const SCOPE_LINK: u8 = 253;
 
-/// Returns what was granted in a main plugin's terms. What the first source says of name servers counts.
+/// Returns what was granted in a main plugin's terms. The first source's name servers count.
 pub(super) fn success(tenures: &[Tenure]) -> Success {
     let grants = || tenures.iter().map(|tenure| &tenure.grant);
     let dns = grants().map(|grant| &grant.dns).find(|dns| !dns.is_empty()).cloned().unwrap_or_default();
@@ -30,7 +30,7 @@ pub(super) fn success(tenures: &[Tenure]) -> Success {
     }
 }
 
-/// Returns the addresses as the interface is to have them, each with the router of its subnet.
+/// Returns the addresses as the interface should have them, each with its subnet's router.
 fn ips(tenure: &Tenure) -> impl Iterator<Item = Ip> {
     let gateway_of = |address: &IpNet| {
         let of = tenure.addresses.iter().find(|of| of.net.addr() == address.addr())?;
@@ -40,7 +40,7 @@ fn ips(tenure: &Tenure) -> impl Iterator<Item = Ip> {
 }
 
 /// Writes a route. A destination on the link gets the unspecified address as `gw`, as RFC 3442 writes it and the incumbent passes
-/// it on: main plugins replace an absent `gw`, and the kernel takes 0.0.0.0 as none. The scope lets the kernel use such a route to
+/// it on: main plugins replace an absent `gw`, and the kernel reads 0.0.0.0 as none. The scope lets the kernel use such a route to
 /// reach another one's next hop, a router outside the subnet.
 fn route(route: &grant::Route) -> Route {
     let grant::Route { destination, via, metric, mtu, advmss, table, scope, late: _ } = *route;
@@ -54,11 +54,11 @@ fn route(route: &grant::Route) -> Route {
 
 /// The one table of failures and CNI's codes.
 ///
-/// What another try may fix is 11. That includes a requested address that is not offered: it may be another client's
-/// whose lease will end, such as the pod that this one succeeds; or it may be outside every pool, but a client cannot
-/// tell which, and 7 would make a runtime give up on both. It also includes a GC that could not give everything back:
-/// the next one goes on. A wrong namespace or interface name belongs to the environment (4). The specification has no
-/// code for a CHECK that finds a difference, so that is one of our own.
+/// Whatever another try may fix is 11. That includes a requested address that is not offered: another client may have
+/// it until its lease ends, such as the pod that this one succeeds; or it may be outside every pool, but a client
+/// cannot know which, and 7 would make a runtime give up in both cases. It also includes a GC that could not give
+/// everything back: the next one goes on. A wrong namespace or interface name belongs to the environment (4). The
+/// specification has no code for a CHECK that finds a difference, so we use one of our own.
 pub(super) fn code(failure: &Failure) -> Code {
     match failure {
         Failure::Link { cause, .. } => match cause {
@@ -111,7 +111,7 @@ pub(super) fn message(failure: &Failure) -> String {
     };
     let hint = match failure {
         Failure::Link { cause: LinkCause::NoLink(_), .. } => {
-            ": the main plugin must create it before it asks for an address; ptp, for one, creates it afterwards"
+            ": the main plugin must create it before it asks for an address; ptp, for example, creates it afterwards"
         }
         Failure::NotWanted { .. } => ": set ipPreferred to take another address",
         _ => "",

@@ -58,8 +58,8 @@ pub(crate) enum Listening {
 /// Serves the listeners that the driver names, until there are no more. `socket` is the control socket's path: spooled calls are
 /// beside it.
 ///
-/// Callers that wait at a listener when it ends are served: perhaps nobody can find it any more. Those that wait when everything
-/// ends are left to the next daemon, or cut off, and ask again.
+/// Callers that wait at a listener when it ends are served: perhaps nobody can find it any more. Callers that wait when
+/// everything ends are left to the next daemon, or cut off, and ask again.
 pub(crate) async fn serve(mut news: mpsc::UnboundedReceiver<Listening>, socket: PathBuf, doors: Doors) {
     let socket: Arc<Path> = socket.into();
     let (stop, stopping) = watch::channel(());
@@ -132,7 +132,7 @@ fn waiting(
     listener: UnixListener,
     places: &Arc<Semaphore>,
 ) -> impl Iterator<Item = (UnixStream, OwnedSemaphorePermit)> {
-    // The runtime may not have heard of them yet: the kernel itself is asked.
+    // The runtime may not know about them yet, so the kernel itself is asked.
     let listener = listener.into_std().ok();
     std::iter::from_fn(move || {
         let place = places.clone().try_acquire_owned().ok()?;
@@ -206,7 +206,7 @@ async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Calle
     }
 }
 
-/// Reads a call of dockerd's, and has the core answer it. A call that names a network is read again once the core has described
+/// Reads a call from dockerd, and has the core answer it. A call that names a network is read again once the core has described
 /// the network.
 async fn docker_call(method: docker::Method, ipvlan: bool, body: Incoming, caller: &Caller) -> Result<String, Refused> {
     let (body, room) = take_in(body, caller).await.map_err(|unread| Refused::Undecodable(unread.to_string()))?;
@@ -234,8 +234,8 @@ async fn docker_call(method: docker::Method, ipvlan: bool, body: Incoming, calle
     }
 }
 
-/// Reads a call of dockerd's. If that requires a look at the host's links, a thread reads it again: the kernel may take its
-/// time.
+/// Reads a call from dockerd. If that requires a look at the host's links, a thread reads it again: the kernel may take a
+/// while.
 async fn understand_docker(
     ipvlan: bool,
     caller: &Caller,
@@ -252,7 +252,7 @@ async fn understand_docker(
     understood.unwrap_or_else(|error| Err(Refused::Said(format!("the daemon cannot read this call, a bug: {error}"))))
 }
 
-/// Reads a call of dockerd's without a look at the host's links; `None` if it requires one.
+/// Reads a call from dockerd without a look at the host's links; `None` if it requires one.
 pub(super) fn read_blind(
     read: impl Fn(&docker::Host<'_>) -> Result<docker::Asked, Refused>,
     (site, ipvlan): (Site, bool),
@@ -285,7 +285,7 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         (&Method::GET, wire_control::METRICS) => caller.doors().said.metrics.or(respond_metrics(caller)).await,
         (&Method::GET, wire_control::HEALTH) => {
             let alive = monitor::is_alive(&caller.doors().events).await;
-            well(alive.then_some(()).ok_or_else(|| "the loop does not turn".to_owned()))
+            well(alive.then_some(()).ok_or_else(|| "the loop does not run".to_owned()))
         }
         (&Method::GET, wire_control::READINESS) => {
             let answer = async { well(monitor::is_ready(ask(Call::Status { parent: None }, caller).await)) };
@@ -298,7 +298,8 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
     }
 }
 
-/// Answers one who only reads. However many ask, the leases are listed once a second, and only few wait for events.
+/// Answers a caller that only reads. However many ask, the leases are listed once a second, and only a few may wait for
+/// events.
 async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
     let said = &caller.doors().said;
     match (request.method(), request.uri().path()) {
@@ -329,14 +330,14 @@ async fn respond_cni(body: Incoming, caller: &Caller) -> Response<Full<Bytes>> {
     }
 }
 
-/// What is kept of a request while its caller waits.
+/// The part of a request that is kept while its caller waits.
 struct Understood {
     asked: Asked,
     /// Where a DEL of its attachment would be spooled.
     spooled: PathBuf,
 }
 
-/// Reads a request, and keeps only what is needed of it: its text may be long, and many callers wait.
+/// Reads a request, and keeps only the necessary part: its text may be long, and many callers wait.
 async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (StatusCode, Error)> {
     let (body, room) = take_in(body, caller)
         .await
@@ -383,7 +384,7 @@ impl Unread {
 }
 
 /// Reads a body of at most [`MAX_BODY`] bytes, and returns it with its share of the bytes that may be read at once: others
-/// wait in their sockets. Whoever has a share gives it back within [`BODY_LIMIT`].
+/// wait in their sockets. A share is given back within [`BODY_LIMIT`].
 async fn take_in(body: Incoming, caller: &Caller) -> Result<(Bytes, OwnedSemaphorePermit), Unread> {
     let length = body.size_hint().exact().map_or(MAX_BODY, |length| length.min(MAX_BODY as u64) as usize);
     let room = caller

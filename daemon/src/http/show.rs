@@ -1,4 +1,4 @@
-//! `GET /v1/show`: one lease's whole story. Pure, but for the journal, which is read for what happened to it.
+//! `GET /v1/show`: everything about one lease. Pure, except that it reads the journal for the lease's history.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,10 +17,10 @@ use super::events::{event, rfc3339};
 use crate::options;
 use crate::store::journal::{Journal, JournalError, MOST};
 
-/// How many of the last events are told.
+/// How many of the last events are shown.
 const EVENTS: usize = 20;
 
-/// Writes what is known of a lease at this moment, or which leases the name fits.
+/// Writes what is known about a lease now, or which leases match the name.
 pub(super) fn story(shown: &[Shown], events: Vec<control::Event>, now: SystemTime) -> Story {
     match shown {
         [only] => Story { lease: Some(Box::new(lease(only, events, now))), candidates: Vec::new() },
@@ -111,7 +111,7 @@ fn option(code: u8, bytes: &[u8]) -> DhcpOption {
     }
 }
 
-/// Returns what the daemon remembers of a lease's options, as a server would send it.
+/// Returns the lease's options that the daemon remembers, as a server would send them.
 fn remembered(lease: &Granted) -> Vec<(u8, Vec<u8>)> {
     let addresses = |all: &[std::net::Ipv4Addr]| all.iter().flat_map(|address| address.octets()).collect::<Vec<_>>();
     let seconds = |time: Duration| (time.as_secs() as u32).to_be_bytes().to_vec();
@@ -133,7 +133,7 @@ fn remembered(lease: &Granted) -> Vec<(u8, Vec<u8>)> {
     all.into_iter().filter(|(_, bytes)| !bytes.is_empty()).collect()
 }
 
-/// Returns what servers know a lease's holder by, in words.
+/// Returns how servers recognise a lease's holder, in words.
 fn client(row: &Row) -> String {
     let Some(identity) = &row.identity else { return "no server knows it".to_owned() };
     let id: &ClientId = &identity.client_id;

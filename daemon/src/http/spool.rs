@@ -1,8 +1,8 @@
-//! Takes up the DELs that shims left beside the socket while no daemon answered: at the start, and later too, because
-//! the socket's file may vanish, or a shim may have given up just before the start.
+//! Carries out the DELs that shims left beside the socket while no daemon answered: at the start, and later too,
+//! because the socket's file may vanish, or a shim may have given up just before the start.
 //!
 //! The names are `leasehold_api::spool`'s. Nothing there can keep the daemon from starting: anything that is not a DEL is set
-//! aside for an operator to find, and the oldest of those are eventually deleted.
+//! aside for an operator to find, and the oldest of these files are eventually deleted.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -20,7 +20,7 @@ use tracing::{debug, info, warn};
 use super::add::Site;
 use super::cni::Asked;
 
-/// How long a failed call rests before it is taken up again.
+/// How long a failed call rests before it is tried again.
 const REST: Duration = Duration::from_secs(60);
 
 /// The most unreadable files kept for an operator to look at.
@@ -56,7 +56,7 @@ enum Unreadable {
 #[derive(Debug)]
 pub(crate) struct Spool {
     socket: PathBuf,
-    /// The files that were taken up: when to take them up again, `None` while they are under way.
+    /// The files under way or resting: when to try them again, `None` while they are under way.
     taken: HashMap<PathBuf, Option<Instant>>,
     /// Whether the directory could not be read last time.
     blind: bool,
@@ -68,7 +68,7 @@ impl Spool {
         Self { socket, taken: HashMap::new(), blind: false }
     }
 
-    /// Takes up the calls that are there, each with its file, in order of their names.
+    /// Returns the calls that are there, each with its file, in order of their names.
     ///
     /// Each must end with [`Self::done`]. Whatever is unreadable is set aside with a warning.
     pub(crate) fn take_up(&mut self) -> Vec<(PathBuf, Call)> {
@@ -103,7 +103,7 @@ impl Spool {
         calls
     }
 
-    /// Ends a call: removes its file, unless the call failed. Then it is taken up again after a while.
+    /// Ends a call: removes its file, unless the call failed. Then it is tried again after a while.
     pub(crate) fn done(&mut self, file: PathBuf, answer: &Answer) {
         if let Answer::Failed(failure) = answer {
             warn!(file = %file.display(), %failure, again = ?REST, "spooled call failed: keeping it");

@@ -1,4 +1,4 @@
-//! `GET /v1/status`: how the daemon fares, and what somebody should look at. Pure, but for the store's file.
+//! `GET /v1/status`: how the daemon is doing, and what needs attention. Pure, except for the store's file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub(super) fn look(store: &Path) -> (Option<u64>, Option<u64>) {
     (store.metadata().ok().map(|file| file.len()), free)
 }
 
-/// Writes how the daemon fares at this moment.
+/// Writes how the daemon is doing now.
 pub(super) fn status(facts: &Facts, now: SystemTime) -> Status {
     let Facts { snapshot, rows, fault, disk, warnings, .. } = facts;
     let (commits, store) = (snapshot.commits, &snapshot.store);
@@ -97,7 +97,7 @@ fn servers(rows: &[Row]) -> Vec<Server> {
     found.into_iter().map(server).collect()
 }
 
-/// What is seen of a server.
+/// What is known about a server.
 #[derive(Default)]
 struct Seen {
     leases: u64,
@@ -105,7 +105,7 @@ struct Seen {
     last: Option<(Instant, Duration)>,
 }
 
-/// Returns what somebody should look at.
+/// Returns what needs attention.
 fn attention(Facts { snapshot, rows, not_adopted, fault, .. }: &Facts) -> Vec<String> {
     let count = |is_one: fn(&Row) -> bool| rows.iter().filter(|row| is_one(row)).count();
     let without = count(|row| row.tenure.is_none() && matches!(row.state, BindingState::Client(_)));
@@ -122,13 +122,16 @@ fn attention(Facts { snapshot, rows, not_adopted, fault, .. }: &Facts) -> Vec<St
         end.map(|left| {
             format!("a lease ends in {} s that no server has extended although one was asked", left.as_secs())
         }),
-        some(held_up, "on the way back, but held up: {}; `leasehold list` says what is in the way"),
-        some(pathless, "in a namespace to which no path leads any more: {}"),
+        some(held_up, "being given back, but held up: {}; `leasehold list` says why"),
+        some(pathless, "in a namespace without a path: {}"),
         (!not_adopted.is_empty()).then(|| {
-            format!("{} not adopted, which nobody renews: `leasehold list` says why", containers(not_adopted.len()))
+            format!(
+                "{} not adopted, so no lease is renewed there: `leasehold list` says why",
+                containers(not_adopted.len())
+            )
         }),
         (snapshot.events_dropped > 0)
-            .then(|| format!("{} events were lost, because the store did not take them", snapshot.events_dropped)),
+            .then(|| format!("{} events were lost, because the store did not accept them", snapshot.events_dropped)),
     ]
     .into_iter()
     .flatten()
@@ -200,10 +203,10 @@ mod tests {
             "no ADD can be recorded: store full",
             "without an address: 2 leases; `leasehold list` shows which, `leasehold probe LINK` whether a server answers",
             "a lease ends in 42 s that no server has extended although one was asked",
-            "on the way back, but held up: one lease; `leasehold list` says what is in the way",
-            "in a namespace to which no path leads any more: one lease",
-            "one container was not adopted, which nobody renews: `leasehold list` says why",
-            "3 events were lost, because the store did not take them",
+            "being given back, but held up: one lease; `leasehold list` says why",
+            "in a namespace without a path: one lease",
+            "one container was not adopted, so no lease is renewed there: `leasehold list` says why",
+            "3 events were lost, because the store did not accept them",
         ];
         assert_eq!(attention(&facts), expected);
     }

@@ -12,7 +12,7 @@ use tracing_subscriber::reload::Handle;
 
 use super::{LogError, Recent, parse};
 
-/// The filter of a running log. It goes back to what it was at the start.
+/// The filter of a running log. A change reverts to the filter of the start.
 #[derive(Clone)]
 pub(crate) struct Filter(Arc<Inner>);
 
@@ -20,7 +20,7 @@ struct Inner {
     handle: Handle<Targets, Registry>,
     recent: Recent,
     at_start: String,
-    /// What is logged in its place, and until when.
+    /// What is logged instead, and until when.
     meanwhile: Mutex<Option<(String, Instant)>>,
 }
 
@@ -40,7 +40,7 @@ impl Filter {
         &self.0.recent
     }
 
-    /// Returns what is logged now, and for how long yet if that ends.
+    /// Returns what is logged now, and for how much longer if that ends.
     pub(crate) fn now(&self) -> (String, Option<Duration>) {
         match &*self.meanwhile() {
             Some((filter, until)) => (filter.clone(), Some(until.saturating_duration_since(Instant::now()))),
@@ -65,11 +65,11 @@ impl Filter {
         Ok(())
     }
 
-    /// Logs what it did at the start.
+    /// Goes back to the filter of the start.
     pub(crate) fn reset(&self) {
         *self.meanwhile() = None;
         self.apply(parse(&self.0.at_start).expect("it was parsed at the start"));
-        info!(filter = self.0.at_start, "log filter is as at the start again");
+        info!(filter = self.0.at_start, "log filter reset to what it was at the start");
     }
 
     fn apply(&self, targets: Targets) {

@@ -1,7 +1,8 @@
 //! systemd's journal, in its own protocol (systemd.io, "Journal native protocol"): each field of a line by itself, so that
 //! `journalctl LEASEHOLD_ATTACHMENT=…` finds the lines about one attachment.
 //!
-//! `tracing-journald` sends from whoever logs, who would wait while the journal is stalled. Here a line waits in the queue.
+//! `tracing-journald` sends from the thread that logs, which would wait while the journal is stalled. Here a line waits in
+//! the queue.
 
 use std::env;
 use std::fmt::{self, Write as _};
@@ -41,7 +42,7 @@ pub(super) fn of_stderr() -> Option<Journal> {
 }
 
 impl Write for Journal {
-    /// Sends the first entry. One that the journal does not take is lost: there is nowhere else to say so.
+    /// Sends the first entry. An entry that the journal does not accept is lost: there is nowhere else to say so.
     fn write(&mut self, entries: &[u8]) -> io::Result<usize> {
         let Some((length, rest)) = entries.split_first_chunk() else { return Ok(entries.len()) };
         let length = (u32::from_ne_bytes(*length) as usize).min(rest.len());
@@ -67,7 +68,7 @@ impl<S: Subscriber> Layer<S> for Fields {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let entry = entry(event);
         let length = u32::try_from(entry.len()).unwrap_or_default().to_ne_bytes();
-        // What does not fit is counted there.
+        // Entries that do not fit are counted there.
         let _ = self.0.clone().write_all(&[&length[..], &entry].concat());
     }
 }
@@ -104,7 +105,7 @@ fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
 #[derive(Default)]
 struct Said {
     message: String,
-    /// The fields as text, for who reads messages alone.
+    /// The fields as text, for readers of messages only.
     fields: String,
     /// The fields, as the journal takes them.
     own: Vec<u8>,

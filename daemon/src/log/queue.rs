@@ -1,7 +1,7 @@
 //! The queue between the daemon and the reader of its log: lines wait here for a separate thread to write them.
 //!
-//! A reader may stall (a full pipe, a paused terminal), and nothing else may wait for it. So the queue is bounded: what does not
-//! fit is dropped and counted, and the log says so once it can be written again. `tracing-appender` does much of this, but
+//! A reader may stall (a full pipe, a paused terminal), and nothing else may wait for it. So the queue is bounded: lines that do
+//! not fit are dropped and counted, and the log says so once it can be written again. `tracing-appender` does much of this, but
 //! brings six crates, bounds its queue by lines, which may be long, and leaves reporting the count to us.
 
 use std::io::{self, ErrorKind, Write};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tracing::warn;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most bytes that wait: some five thousand lines. As many more may be on their way out.
+/// The most bytes that wait: some five thousand lines. As many more may be being written.
 const ROOM: usize = 1 << 20;
 
 /// How long the daemon, when it ends, waits for its log to be written.
@@ -99,7 +99,7 @@ impl Write for Queue {
         if waiting.lines.len() + line.len() > ROOM {
             waiting.dropped += 1;
         } else {
-            // Where others wait already, the thread is on its way.
+            // If others wait already, the thread is awake.
             if waiting.lines.is_empty() {
                 self.0.changed.notify_all();
             }

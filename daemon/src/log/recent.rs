@@ -1,4 +1,4 @@
-//! The last warnings and errors, for who asks how the daemon fares.
+//! The last warnings and errors, for `status`.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

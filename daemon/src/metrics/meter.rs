@@ -1,4 +1,4 @@
-//! What the loop counts: of its callers and of itself.
+//! What the loop counts about its callers and itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use leasehold_core::effect::Answer;
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ending {
-    /// It was answered as its caller hoped.
+    /// It was answered with success.
     Done,
     /// It failed.
     Failed,
-    /// Its caller went away first.
+    /// Its caller hung up first.
     HungUp,
 }
 
@@ -38,7 +38,7 @@ impl Ending {
 pub(crate) struct Meter {
     /// How long calls took, by their names and how they ended.
     pub(super) calls: BTreeMap<(&'static str, Ending), Histogram>,
-    /// How late the loop was for what it does every second.
+    /// How late the loop was for its work of every second.
     pub(super) lag: Histogram,
 }
 

@@ -1,8 +1,8 @@
-//! What `/metrics` shows: what the core counts and holds, and what the shell sees of itself, as OpenMetrics text.
+//! What `/metrics` shows: what the core counts and holds, and what the shell knows about itself, as OpenMetrics text.
 //!
-//! Everything is a plain number where it arises: of the loop in a [`Meter`], of the store's thread and of the watch in atomics. A
-//! [`Snapshot`] gathers them when somebody asks; [`text`] names and writes them. The labels are names that the code has, and networks,
-//! of which only so many are told apart. No label names a container or an address.
+//! Everything is a plain number where it arises: the loop's in a [`Meter`], the store thread's and the watch's in atomics. A
+//! [`Snapshot`] gathers them when somebody asks; [`text`] names and writes them. The labels are names in the code, and a limited
+//! number of networks. No label names a container or an address.
 
 mod meter;
 mod text;
@@ -27,13 +27,13 @@ pub(crate) struct Snapshot {
     pub(crate) counts: Counts,
     /// What the core holds.
     pub(crate) holdings: Holdings,
-    /// Events that were dropped because the store did not take them.
+    /// Events that were dropped because the store did not accept them.
     pub(crate) events_dropped: u64,
     /// What the loop counted.
     pub(crate) meter: Meter,
     /// What the store did.
     pub(crate) commits: Commits,
-    /// What the kernel is heard about.
+    /// What the watch hears about.
     pub(crate) watched: Watched,
     /// How many connections callers have, by socket.
     pub(crate) connections: BTreeMap<&'static str, u64>,

@@ -58,9 +58,9 @@ impl Snapshot {
                 [("door", kind.door), ("network", &*kind.network), ("source", kind.source), ("state", kind.state)];
             (names.map(|(name, value)| label(name, value)), *count as f64)
         });
-        writer.gauges("leases", "Leases, those included that are looked for or on their way back", leases)?;
+        writer.gauges("leases", "Leases, including those being acquired or given back", leases)?;
         let end = holdings.next_end.map(|left| ([], left.as_secs_f64()));
-        let help = "Time until the first lease ends that no server has extended although one was asked; absent if there is none";
+        let help = "Time until the end of the first lease that no server has extended although one was asked; absent if there is none";
         writer.gauges("unextended_lease_ends_in_seconds", help, end)?;
         let sizes = |of: fn(&(u64, u64)) -> u64| {
             holdings.ranges.iter().map(move |(network, sizes)| ([label("network", network)], of(sizes) as f64))
@@ -84,12 +84,12 @@ impl Snapshot {
             ([label("message", form.name()), label("outcome", fate.name())], count)
         };
         let messages = counts.messages().map(named);
-        writer.counters("messages", "DHCP messages sent for leases, by what became of each", messages)?;
+        writer.counters("messages", "DHCP messages sent for leases, by outcome", messages)?;
         let refused = counts.refusals().iter().map(|(cause, count)| ([label("cause", cause)], *count));
         writer.counters("refused_packets", "Packets, or options in them, that were refused", refused)?;
         let events = counts.events().map(|(kind, count)| ([label("kind", kind.name())], count));
-        writer.counters("events", "What happened to leases, as `leasehold events` tells it", events)?;
-        writer.counter("events_dropped", "Events that the store did not take", self.events_dropped)?;
+        writer.counters("events", "What happened to leases, as `leasehold events` shows it", events)?;
+        writer.counter("events_dropped", "Events that the store did not accept", self.events_dropped)?;
         let phases = counts.phases().iter().map(|(phase, took)| ([label("phase", phase.name())], took));
         writer.histograms("add_phase_seconds", "Phases of ADDs that got their lease from a server", phases)?;
         let extensions = counts.extensions().iter().map(|(form, took)| ([label("message", form.name())], took));
@@ -108,14 +108,18 @@ impl Snapshot {
         writer.gauges("connections", "Open connections of callers", connections)?;
         writer.histograms(
             "loop_lag_seconds",
-            "How late the loop was for what it does every second",
+            "How late the loop was for its work of every second",
             [([], &self.meter.lag)],
         )?;
         let commits = &self.commits;
         let outcomes = [("done", commits.done), ("failed", commits.failed)];
         let by_outcome = outcomes.map(|(outcome, count)| ([label("outcome", outcome)], count));
         writer.counters("store_commits", "Commits of the store, each of one transaction or more", by_outcome)?;
-        writer.counters("store_commit_seconds", "Time that these commits took", [([], commits.took.as_secs_f64())])?;
+        writer.counters(
+            "store_commit_seconds",
+            "How long these commits took together",
+            [([], commits.took.as_secs_f64())],
+        )?;
         let last = commits.last.map(|last| ([], since_epoch(last)));
         writer.gauges(
             "store_last_commit_time_seconds",
@@ -124,12 +128,12 @@ impl Snapshot {
         )?;
         writer.gauge(
             "watched_namespaces",
-            "Network namespaces that the kernel reports about",
+            "Network namespaces from which the kernel reports changes",
             self.watched.namespaces as f64,
         )?;
         writer.counter(
             "kernel_messages_lost",
-            "Times that the kernel lost messages, after which everything is looked at",
+            "How often the kernel lost messages; each time, the daemon looks at everything again",
             self.watched.lost,
         )
     }

@@ -1,4 +1,4 @@
-//! The aliases by which links made by daemons with one store are known.
+//! The aliases that identify links made by daemons with one store.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ impl fmt::Display for StoreId {
     }
 }
 
-/// Why a link bears an alias of ours.
+/// What our alias says about a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) owner: LinkOwner,

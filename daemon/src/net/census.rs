@@ -1,7 +1,7 @@
-//! Which links are in which namespaces, by the numbers that the host's namespace has for these.
+//! Which links are in which namespaces, by the host's numbers for these.
 //!
-//! A namespace to which no path leads can only be found this way. Looking through all of them costs a message for each, so the
-//! result is kept for a while: many are missed at once.
+//! A namespace without a path can only be found this way. Searching all of them costs a message for each, so the result is
+//! kept for a while: usually many are missing at once.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use leasehold_core::wire::Mac;
 
 use super::netlink::LinkAnswer;
 
-/// How many times as long as the look took its result is kept.
+/// How long a result is kept, as a multiple of the time that the search took.
 const SHARE: u32 = 20;
 
 /// The links in all namespaces that have a number, as last seen.

@@ -26,7 +26,8 @@ use super::{Alarm, NetEvent, Received, failed};
 
 /// The name of an exchange's task, for messages about its end.
 const TASK: &str = "the task of an exchange";
-/// The most received frames that the driver has not taken yet. Further ones wait in the socket, or do not fit there.
+/// The most received frames that the driver has not taken yet. Further ones wait in the socket, or are lost if they do not
+/// fit there.
 const UNTAKEN: usize = 16;
 /// How long to retry a frame that finds a queue full or the link down.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -157,7 +158,8 @@ impl Exchange {
         Box::pin(self.end(port, outbox)).await;
     }
 
-    /// Ends the exchange, and tells who waits for that. If somebody does, its port is removed first; else it goes by itself.
+    /// Ends the exchange, and tells whoever waits for that. If somebody does, its port is removed first; otherwise it
+    /// disappears by itself.
     async fn end(&self, port: Option<Box<Port>>, mut outbox: Outbox) {
         if let Some(port) = port {
             // A failed exchange still has to be closed.

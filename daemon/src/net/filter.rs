@@ -1,7 +1,7 @@
 //! Programs for the kernel that pick out what an exchange wants (bpf(4)).
 //!
 //! The kernel compiles a program whenever one is attached, which takes longer than almost everything else in an exchange: so a
-//! program contains nothing that its socket does not need, and nothing is loaded twice. What this host sends never comes to one:
+//! program contains nothing that its socket does not need, and nothing is loaded twice. They never see this host's own frames:
 //! see `PACKET_IGNORE_OUTGOING`.
 
 use leasehold_core::link::Hears;
@@ -39,7 +39,7 @@ const WITHOUT_TTL: u32 = 0x1fff_00ff;
 /// What distinguishes our frames from others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ours {
-    /// The hardware address by which answers name the client (chaddr).
+    /// The client's hardware address in answers (chaddr).
     pub(super) chaddr: Mac,
     /// The link's Ethernet address.
     pub(super) own: Mac,
@@ -49,8 +49,8 @@ pub(super) struct Ours {
 
 /// Returns a program that picks out UDP to port 68 with `chaddr`, and the ARP for IPv4 that `hears` names.
 ///
-/// The core also gets to see wrong answers, so that it can say what is wrong: one to port 67, the first fragment of
-/// one, and, inside a namespace, where nobody else's arrive, one to the link's own address with another chaddr.
+/// The core also sees wrong answers, so that it can say what is wrong: an answer to port 67, the first fragment of
+/// one, and, inside a namespace, where no others arrive, an answer to the link's own address with another chaddr.
 pub(super) fn exchange(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
     let mut program = Program::default();
     let (accept, drop) = (program.end(LONGEST + 1), program.end(0));

@@ -1,8 +1,8 @@
-//! The memory that the daemon has and does not need.
+//! Memory that the daemon holds but does not need.
 //!
-//! By itself the allocator gives each thread its own heap, up to eight for each processor, and only gives back what is free at
-//! the end of one. A burst leaves leases scattered over what its calls and exchanges took, so that all of that would stay.
-//! And of the program's file the kernel maps 64 KiB around each page that runs: after a burst, nearly all of it.
+//! By default the allocator gives each thread its own heap, up to eight per processor, and only returns free memory at the end
+//! of one. A burst leaves leases scattered over the memory of its calls and exchanges, so that all of it would stay. And the
+//! kernel maps 64 KiB of the program's file around each page that runs: after a burst, nearly all of it.
 #![allow(unsafe_code)] // The allocator's two switches, and the bounds of the program's code.
 
 use nix::libc;

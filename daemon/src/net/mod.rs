@@ -11,7 +11,7 @@
 //! * [`survey`] looks for what keeps DHCP servers from answering.
 //! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`] hears
 //!   when the path to one goes, and [`process`] when the process by which one is known ends.
-//! * [`heap`] gives back to the kernel what nobody needs after a burst.
+//! * [`heap`] returns unneeded memory to the kernel after a burst.
 //! * [`inherit`] takes the socket that systemd passes.
 //!
 //! Nothing here waits on the loop, and nothing polls. No namespace is kept alive longer than an exchange or a look
@@ -86,7 +86,7 @@ use watch::Watch;
 const LIMIT: Duration = Duration::from_secs(10);
 /// The name of the watch's task, for messages about its end.
 const WATCH: &str = "the task that hears the kernel";
-/// The most orders of one exchange that wait. The core sends one frame and waits for its answer.
+/// The most waiting orders of one exchange. The core sends one frame and waits for its answer.
 const UNSENT: usize = 16;
 /// The most descriptors of one exchange: for packets, on port 68, and of the process that its namespace is known by; or for
 /// news of a port made for it.
@@ -94,9 +94,9 @@ const MOST_DESCRIPTORS: usize = 3;
 /// The number of exchanges at which to look for those whose end went unnoticed; after that, twice as many as last time.
 const SWEEP: usize = 64;
 
-/// How many exchanges leave much behind that nobody needs.
+/// How many exchanges leave much unneeded memory behind.
 const BURST: usize = 64;
-/// When that is given back: the threads that closed their sockets have ended by then.
+/// When that is returned: the threads that closed their sockets have ended by then.
 const AFTER_BURST: Duration = Duration::from_secs(3);
 
 /// How the net is started.
@@ -119,7 +119,7 @@ pub(crate) fn ethernet(name: &str) -> Option<Mac> {
     Netlink::open().ok()?.ethernet(Which::Name(name)).ok().map(|(_, mac)| mac)
 }
 
-/// Returns whether what bridges carry goes through iptables in the caller's namespace, and if so, whether FORWARD drops by policy;
+/// Returns whether bridges' traffic goes through iptables in the caller's namespace, and if so, whether FORWARD drops by policy;
 /// `None` for what is not known. It may take two seconds.
 pub(crate) fn bridge_firewall() -> (Option<bool>, Option<bool>) {
     survey::bridge_firewall()
@@ -129,7 +129,7 @@ pub(crate) fn bridge_firewall() -> (Option<bool>, Option<bool>) {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NetError {
     /// The daemon's own namespace cannot be opened or identified.
-    #[error("cannot identify the daemon's own network namespace (this takes Linux 5.14)")]
+    #[error("cannot identify the daemon's own network namespace (this needs Linux 5.14)")]
     OwnNamespace(#[source] io::Error),
     /// The kernel's notifications cannot be received.
     #[error("cannot open a netlink socket")]
@@ -155,7 +155,7 @@ pub(crate) enum NetEvent {
         exchange: ExchangeId,
         /// The frame from its Ethernet header on.
         bytes: Received,
-        /// What the kernel said of it.
+        /// What the kernel said about it.
         meta: FrameMeta,
     },
     /// An exchange's socket failed; nothing more comes from it. It still has to be closed.
@@ -174,7 +174,7 @@ pub(crate) enum NetEvent {
     },
     /// The kernel reported something.
     Kernel(News),
-    /// A task ended that others wait for, or without which nothing is heard. Holds what the task does.
+    /// An essential task ended. Holds what the task does.
     Ended(&'static str),
 }
 
@@ -201,7 +201,7 @@ impl Drop for Alarm {
 
 /// The bytes of a received frame.
 ///
-/// An exchange has only so many of them out at a time: the next is read when one is dropped.
+/// An exchange has a limited number of them at a time: the next is read when one is dropped.
 #[derive(Debug)]
 pub(crate) struct Received {
     bytes: Vec<u8>,
@@ -218,7 +218,7 @@ impl Deref for Received {
 
 /// What the kernel reported.
 ///
-/// The watch has only so many of them out at a time: the next is read when the event is taken.
+/// The watch has a limited number of them at a time: the next is read when the event is taken.
 #[derive(Debug)]
 pub(crate) struct News {
     event: KernelEvent,
@@ -232,7 +232,7 @@ impl News {
     }
 }
 
-/// What the kernel is heard about.
+/// What the watch hears about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watched {
     /// How many namespaces of containers.
@@ -376,7 +376,7 @@ impl Net {
         });
     }
 
-    /// Looks for what could explain that no DHCP server answers.
+    /// Looks for reasons why no DHCP server answers.
     pub(crate) fn survey(&mut self, op: OpId, link: Link, lan_parent: Option<String>) {
         let look = self.pool.run(move |worker| survey::look(worker, link, lan_parent));
         self.answer(op, async move { Outcome::Surveyed(look.await.unwrap_or_default()) });
@@ -406,8 +406,8 @@ impl Net {
         self.own.ask(op, Work::List);
     }
 
-    /// Sends a frame, by the host's link `over` if that takes it. A frame that the exchange's link cannot take within 50 ms is
-    /// lost; the outcome is reported if an `op` was given.
+    /// Sends a frame, over the host's link `over` if that accepts it. A frame that the exchange's link cannot take within 50
+    /// ms is lost; the outcome is reported if an `op` was given.
     pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>, over: Option<u32>) {
         let Some(frames) = self.exchanges.get(&exchange) else {
             return debug!(exchange = exchange.0, "frame for an exchange that is not open");
@@ -457,7 +457,7 @@ impl Net {
         });
     }
 
-    /// Returns what the kernel is heard about.
+    /// Returns what the watch hears about.
     pub(crate) fn watched(&self) -> Watched {
         self.registrar.watched()
     }

@@ -1,4 +1,4 @@
-//! rtnetlink: as much of it as looking at a link takes. [`steps`](super::steps) change a link.
+//! rtnetlink: as much of it as is needed to look at a link. [`steps`](super::steps) change a link.
 //!
 //! The kernel carries a request out inside `send`, under its own lock; when that returns, the answer is in the socket's
 //! queue. So nothing here waits in `recv`, and no runtime is needed: a worker thread opens a socket in a namespace,
@@ -32,7 +32,7 @@ use nix::{getsockopt_impl, libc, sockopt_impl};
 pub(super) use self::answer::{AddressAnswer, LinkAnswer, nsid_in};
 
 /// Longer than any datagram from the kernel. It fills at most 32 KiB of a dump at a time, but a single link may have up
-/// to 64 KiB of alternative names, which whoever administers a container's network can give it.
+/// to 64 KiB of alternative names, which the administrator of a container's network can give it.
 pub(super) const LONGEST: usize = 96 * 1024;
 
 sockopt_impl!(
@@ -101,13 +101,13 @@ impl Netlink {
         // Without it the kernel ignores the ifindex in a request for addresses and lists those of every link.
         socket.set_netlink_get_strict_chk(true)?;
         socket.set_ext_ack(true)?;
-        // From here on only the kernel is heard. Otherwise whoever administers a container's network could give the
-        // answers, or keep a thread busy with other messages.
+        // From here on only the kernel is heard. Otherwise the administrator of a container's network could give
+        // the answers, or keep a thread busy with other messages.
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self { socket, host: None, sequence: 0, answer: Vec::new() })
     }
 
-    /// Returns the same, able to tell which links are on one of the host's.
+    /// Returns this socket, able to find the host's link under a link.
     pub(super) fn on(self, host: &Arc<OwnedFd>) -> Self {
         Self { host: Some(Arc::clone(host)), ..self }
     }
@@ -215,10 +215,10 @@ impl Netlink {
         }
     }
 
-    /// Returns the index of the interface that a server knows by this Ethernet address, mostly the one with that name.
+    /// Returns the index of the interface whose Ethernet address a server knows, usually the one with that name.
     ///
-    /// Others may have the address too: a stand-in under the interface's name, or the bridge of which the interface was made a
-    /// port. The one whose other end is outside is it, else a bridge's port. Anything else has no way to a server.
+    /// Others may have the address too: a stand-in under the interface's name, or the bridge that the interface was made a
+    /// port of. It is the link whose other end is outside, else a bridge's port. Nothing else can reach a server.
     pub(super) fn station(&mut self, name: &str, mac: Mac) -> Result<u32, LinkCause> {
         let mut stations = Vec::new();
         let (mut stands_in, mut is_named) = (false, false);
@@ -239,10 +239,10 @@ impl Netlink {
             [.., (out, own, _), (leads_out, is_own, index)] if (out, own) < (leads_out, is_own) => Ok(*index),
             [(.., index)] => Ok(*index),
             several => {
-                let stand_in = if stands_in { format!("; {name} only stands in for it") } else { String::new() };
+                let stand_in = if stands_in { format!("; {name} is only a stand-in") } else { String::new() };
                 let number = several.len();
                 let reason =
-                    format!("{number} links with a way out have {mac}, by which the server knows it{stand_in}");
+                    format!("{number} links with a way out have {mac}, the address that the server knows{stand_in}");
                 Err(LinkCause::refused("tell the container's interface", reason))
             }
         }

@@ -1,8 +1,8 @@
 //! Entering a network namespace, working there, and coming back.
 //!
 //! setns moves the calling thread; a socket stays where it was made. A worker thread therefore enters, opens what it
-//! needs, and comes back before it reports. Nothing is kept of the namespace but its cookie: neither its file nor,
-//! beyond the work, a socket or a thread in it, so that it can die when its container does.
+//! needs, and comes back before it reports. It keeps only the namespace's cookie: neither its file nor, after the
+//! work, a socket or a thread in it, so that the namespace can die when its container does.
 
 use std::ffi::OsStr;
 use std::io;
@@ -33,7 +33,7 @@ use super::process::Process;
 use super::reaper::Reaper;
 use super::registrar::Registrar;
 
-/// What every worker knows of the namespace that the daemon runs in.
+/// What every worker knows about the namespace that the daemon runs in.
 #[derive(Debug)]
 pub(super) struct Host {
     ns: Arc<OwnedFd>,
@@ -54,8 +54,8 @@ impl Host {
         Ok(Self { ns, cookie, prefix, registrar, reaper, census: Census::default() })
     }
 
-    /// Watches from now on for a namespace's path to go. Without that, its death is noticed only when no socket is left
-    /// in it.
+    /// Watches from now on for a namespace's path to disappear. Otherwise its death is noticed only when no socket is
+    /// left in it.
     fn watch(&self, path: &Path) {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let watched = self.open_with(directory_of(path), flags).and_then(|directory| match is_proc(&directory) {
@@ -79,7 +79,7 @@ impl Host {
             Errno::EACCES if self.is_bare(path) => LinkCause::NotMounted(path.to_owned()),
             Errno::EACCES if path.starts_with("/proc") => LinkCause::refused(
                 "open the network namespace",
-                "Permission denied: for a process of another user, or with more capabilities, this takes CAP_SYS_PTRACE",
+                "Permission denied: for a process of another user, or with more capabilities, this needs CAP_SYS_PTRACE",
             ),
             errno => failed("open the network namespace", &errno.into()),
         })
@@ -145,11 +145,11 @@ fn is_bare(file: &OwnedFd) -> bool {
         && fstatfs(file).is_ok_and(|fs| ![NSFS_MAGIC, PROC_SUPER_MAGIC].contains(&fs.filesystem_type()))
 }
 
-/// Whether a namespace is alive, as far as can be known.
+/// Whether a namespace is alive, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Alive,
-    /// The path does not lead there. The number means it still, or another one.
+    /// The path does not lead there. The number still means it, or means another one.
     Pathless,
     Dead,
     Unclear,
@@ -160,13 +160,13 @@ pub(super) enum Found {
 pub(crate) struct Visit {
     pub(crate) place: Place,
     pub(crate) lan: Lan,
-    /// The hardware address by which answers name the client, if that is not the link's.
+    /// The client's hardware address in answers, if that is not the link's.
     pub(crate) chaddr: Option<Mac>,
 }
 
 impl Visit {
     /// Opens the sockets of an exchange in the calling thread's namespace, if the link that was found there has carrier and they
-    /// need no port. If they cannot be opened, whoever opens them separately finds out why.
+    /// need no port. If they cannot be opened, a separate try later finds out why.
     fn open(&self, found: &LinkView, reaper: Reaper) -> Option<Opened> {
         let link = self.place.link(found, &self.lan);
         if !found.carrier || matches!(link, Link::Parent { port: true, .. }) {
@@ -239,8 +239,8 @@ impl Worker {
         opened
     }
 
-    /// Takes `steps` at the target while `goes_on`, which is told how many were taken, returns true; then returns what
-    /// is there.
+    /// Takes `steps` at the target while `goes_on`, which gets how many were taken, returns true; then returns what is
+    /// there.
     ///
     /// The watch hears the target's namespace before the first step.
     pub(super) fn apply(
@@ -281,8 +281,8 @@ impl Worker {
         }
     }
 
-    /// Sets a link up while `goes_on` returns true, unless it is the host's, then returns what is there; with the sockets that
-    /// were wished for, if it `opens` any.
+    /// Sets a link up while `goes_on` returns true, unless it is the host's, then returns what is there, with the requested
+    /// sockets if it `opens` any.
     pub(super) fn prepare(
         &mut self,
         visit: &Visit,
@@ -391,8 +391,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether the kernel knows a link's namespace by a number, and the link in it. A daemon that has not heard of the
-    /// namespace since it started, or since messages were lost, looks through all that have numbers.
+    /// Returns whether the kernel knows a link's namespace by a number, and the link in it. A daemon that has not heard about
+    /// the namespace since it started, or since messages were lost, searches all that have numbers.
     fn is_numbered(&mut self, link: &Link) -> Result<bool, LinkCause> {
         let Link::InNetns { path, cookie, ifindex, mac } = link else { return Ok(false) };
         let host = Arc::clone(&self.host);
@@ -453,7 +453,7 @@ impl Worker {
         work: impl FnOnce(&mut Netlink, Cookie, &OwnedFd) -> Result<T, LinkCause>,
     ) -> Result<T, LinkCause> {
         let host = Arc::clone(&self.host);
-        // First, so that nothing is missed that goes after it is seen.
+        // First, so that a path that disappears after it was seen is not missed.
         host.watch(path);
         self.within(path, |ns| {
             let mut netlink = Netlink::open().map_err(unopened)?.on(&host.ns);
@@ -490,7 +490,7 @@ impl Worker {
             Errno::EINVAL if is_bare(&ns) => LinkCause::NotMounted(path.to_owned()),
             Errno::EINVAL => LinkCause::NotANetns(path.to_owned()),
             Errno::EPERM => {
-                LinkCause::refused("enter the network namespace", "Operation not permitted: this takes CAP_SYS_ADMIN")
+                LinkCause::refused("enter the network namespace", "Operation not permitted: this needs CAP_SYS_ADMIN")
             }
             errno => LinkCause::refused("enter the network namespace", errno.desc()),
         })?;
@@ -557,5 +557,5 @@ fn unopened(error: io::Error) -> LinkCause {
 }
 
 fn unidentified(error: io::Error) -> LinkCause {
-    LinkCause::refused("identify the network namespace (this takes Linux 5.14)", error)
+    LinkCause::refused("identify the network namespace (this needs Linux 5.14)", error)
 }

@@ -21,7 +21,7 @@ pub(super) struct Opened {
     pub(super) packet: PacketSocket,
     /// Holds port 68 and is never read.
     pub(super) hold: Option<Socket>,
-    /// The port that it sends by, if one was made for it.
+    /// The port that it sends through, if one was made for it.
     pub(super) port: Option<Box<Port>>,
     /// The process that its namespace is known by, if one is.
     pub(super) process: Option<Process>,
@@ -33,7 +33,7 @@ impl Opened {
         Ok(Self { packet: PacketSocket::new(link, want, reaper)?, hold: None, port: None, process: None })
     }
 
-    /// Makes it hear its link, and opens what else is wanted.
+    /// Has it hear its link, and opens what else is wanted.
     pub(super) fn bind(self, link: &Link, want: Sockets) -> Result<Self, LinkCause> {
         self.packet.bind(link)?;
         let ifindex = self.packet.ifindex;

@@ -1,7 +1,7 @@
 //! The orders of one exchange: frames to send, and what to hear from then on.
 //!
-//! It has its own queue for the sake of size: while a host's containers start, each has an exchange that only listens
-//! for conflicts, and an empty tokio channel takes more than a kilobyte.
+//! It has its own queue to save memory: while a host's containers start, each has an exchange that only listens for
+//! conflicts, and an empty tokio channel takes more than a kilobyte.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,6 +1,6 @@
-//! Our own links in the host's namespace: those of Docker's endpoints, and of the VLANs that they are in.
+//! Our own links in the host's namespace: those of Docker's endpoints and of their VLANs.
 //!
-//! Each bears an alias that names its owner and the store of the daemon that made it. The kernel only takes an alias for an
+//! Each bears an alias that names its owner and the store of the daemon that made it. The kernel accepts an alias only for an
 //! existing link: one with an endpoint's name and no alias was left half-made by a daemon that was killed at that moment. An
 //! endpoint's link comes back from its container, which may have given it another alias: a link with its name, of a kind that we
 //! make, and down, is the endpoint's unless it bears another daemon's mark.
@@ -107,12 +107,12 @@ fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), Lin
             }
             delete(netlink, found.index)?;
         }
-        // It is what was asked for, made by somebody else.
+        // It is the requested link, made by somebody else.
         Some(found) if is_vlan(&found, link, &on) => {
             return if found.is_up() { Ok(()) } else { Err(LinkCause::Down) };
         }
         Some(_) => {
-            let reason = format!("{name} is the name of another link, which is not leasehold's: rename or delete that");
+            let reason = format!("{name} is the name of a link that is not leasehold's: rename or delete that");
             return Err(LinkCause::refused(doing(link.kind), reason));
         }
     }
@@ -166,7 +166,7 @@ impl Netlink {
         };
         // A link that has the parent to itself also has its Ethernet address.
         let has_own = link.kind != LinkKind::Macvlan(MacvlanMode::Passthru);
-        // Deleting a VLAN's link would delete what is on it: its MTU is no reason to make it anew.
+        // Deleting a VLAN's link would delete the links on it: its MTU is no reason to replace it.
         let fits = matches!(link.kind, LinkKind::Vlan(_)) || found.mtu == mtu(link, on);
         let is_named = Mark::of_any(&found.alias).is_some();
         is_named
@@ -319,18 +319,17 @@ fn refused(netlink: &mut Netlink, error: NetlinkError, link: &OwnLink, on: &Link
         NetlinkError::Kernel { errno: libc::EOPNOTSUPP, .. } => {
             format!("{error}: is the kernel's module there (modprobe {module})?")
         }
-        // Something else already takes what comes in there.
+        // Something else already takes the frames that come in there.
         NetlinkError::Kernel { errno: libc::EBUSY, .. } => match netlink.link(Which::Index(on.master)) {
             Ok(above) if above.bridge => {
                 format!("{} is a port of bridge {}: create the network with -o bridge={1}", on.name, above.name)
             }
             Ok(above) => format!("{} belongs to {}: create the network with -o parent={1}", on.name, above.name),
-            Err(_) => format!("{} has macvlans or ipvlans already, and never both: keep to one -o mode", on.name),
+            Err(_) => format!("{} has macvlans or ipvlans already, and cannot have both: keep to one -o mode", on.name),
         },
-        NetlinkError::Kernel { errno: libc::EINVAL, .. } if matches!(link.kind, LinkKind::Macvlan(_)) => format!(
-            "{error}: where a macvlan has {} to itself (-o macvlan_mode=passthru), there is no other one",
-            on.name
-        ),
+        NetlinkError::Kernel { errno: libc::EINVAL, .. } if matches!(link.kind, LinkKind::Macvlan(_)) => {
+            format!("{error}: a macvlan in passthru mode has {} to itself (-o macvlan_mode=passthru)", on.name)
+        }
         error => return error.at(Which::Name(&link.on), doing(link.kind)),
     };
     LinkCause::refused(doing(link.kind), reason)

@@ -4,8 +4,8 @@
 //! reach it. It is opened for every protocol (`ETH_P_ALL`), for two reasons. Such a socket is served before the
 //! `ingress` hook of the netdev family, which can stop frames on their way to a socket for IP only. And on a parent, a
 //! socket for IP only does not see frames addressed to a child's Ethernet address. A filter in the kernel picks ours
-//! out. What is *sent* passes the `egress` hook of the netdev family, as everything does; a rule there can refuse it
-//! (ENOBUFS).
+//! out. Frames that it *sends* pass the `egress` hook of the netdev family, like all others; a rule there can refuse
+//! them (ENOBUFS).
 #![allow(unsafe_code)] // One conversion: see `everything_at`.
 
 use std::io::{self, IoSliceMut};
@@ -54,11 +54,11 @@ pub(super) struct PacketSocket {
 /// The result of sending a frame.
 #[derive(Debug)]
 pub(super) enum Sent {
-    /// The link took it.
+    /// The link accepted it.
     Yes,
     /// Not now: a queue is full, or the link is down for a moment.
     Busy(Errno),
-    /// The kernel does not like the frame.
+    /// The kernel refused the frame.
     Refused(Errno),
     /// The link is gone.
     Gone,
@@ -96,7 +96,7 @@ impl PacketSocket {
         });
         opened.map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                LinkCause::refused("open a packet socket", "Operation not permitted: this takes CAP_NET_RAW")
+                LinkCause::refused("open a packet socket", "Operation not permitted: this needs CAP_NET_RAW")
             }
             _ => failed("open a packet socket", &error),
         })
@@ -240,7 +240,7 @@ impl Drop for PacketSocket {
     }
 }
 
-/// The packet socket by which frames leave over any link of the host. It hears nothing; all exchanges share it.
+/// The packet socket through which frames leave over any host link. It hears nothing; all exchanges share it.
 #[derive(Debug)]
 pub(super) struct Uplinks(Option<OwnedFd>);
 
@@ -251,7 +251,7 @@ impl Uplinks {
         Self(opened.map_err(|error| debug!(%error, "no packet socket for the host's links")).ok().map(OwnedFd::from))
     }
 
-    /// Sends a frame over a link of the host; returns whether that took it.
+    /// Sends a frame over a host link; returns whether that accepted it.
     pub(super) fn send(&self, ifindex: u32, frame: &[u8]) -> bool {
         let Some(socket) = &self.0 else { return false };
         sendto(socket.as_raw_fd(), frame, &everything_at(ifindex), MsgFlags::MSG_DONTWAIT).is_ok()

@@ -1,9 +1,9 @@
-//! Hearing when the paths of namespaces go.
+//! Hears when the paths of namespaces disappear.
 //!
-//! The kernel reports a namespace's death once nothing holds it, and while an exchange is open its socket does. A
-//! container that ends without DEL in the seconds after its ADD would keep its lease, and answer ARP for its address,
-//! as long as the exchange listens for conflicts there. But whoever ends a container removes the path of its namespace.
-//! So the directories with such paths are watched, all through one inotify instance, and a path that goes is a reason to look.
+//! The kernel reports a namespace's death once nothing holds it, and while an exchange is open its socket does. A container
+//! that ends without DEL in the seconds after its ADD would keep its lease, and answer ARP for its address, as long as the
+//! exchange listens for conflicts there. But whoever ends a container removes its namespace's path. So the directories with
+//! such paths are watched, all through one inotify instance, and a path that disappears is a reason to look.
 //!
 //! `/proc` reports no removals: for an exchange in a namespace known by a process, that process is watched instead.
 

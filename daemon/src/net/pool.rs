@@ -2,7 +2,7 @@
 //!
 //! To its caller, each piece of work ends within the pool's limit. Work that is still waiting by then is withdrawn; a
 //! thread that hangs in it (a path on a dead file server) is written off and replaced, and ends when it comes back.
-//! What it brings then must not matter: see [`Pool::run`].
+//! Its late result must not matter: see [`Pool::run`].
 
 use std::collections::VecDeque;
 use std::future::Future;

@@ -1,13 +1,13 @@
 //! A port of a bridge, or of a parent of macvlans, made for one exchange.
 //!
-//! A frame sent on a bridge leaves by its ports and never reaches a listener on the bridge itself; one that comes in by
-//! a port reaches both. So the exchange gets a veth: one end is a port of the bridge, and its socket is on the other. A
-//! frame sent on the parent of macvlans leaves by the wire and reaches none of them; one that a macvlan sends reaches
-//! the wire and the others. So there the exchange gets a macvlan, in bridge mode.
+//! A frame sent on a bridge leaves through its ports and never reaches a listener on the bridge itself; one that comes
+//! in through a port reaches both. So the exchange gets a veth: one end is a port of the bridge, and its socket is on
+//! the other. A frame sent on the parent of macvlans leaves on the wire and reaches none of them; one that a macvlan
+//! sends reaches the wire and the others. So there the exchange gets a macvlan, in bridge mode.
 //!
 //! The socket's end is in a network namespace of its own, which only the socket keeps alive. In the host's, it would
 //! answer ARP for the host's addresses on the whole LAN. It also needs no cleaning up: when the socket closes, even
-//! because the daemon is killed, the kernel ends the namespace, and both ends of the veth, or the macvlan, go with it.
+//! because the daemon is killed, the kernel ends the namespace, and both ends of the veth, or the macvlan, with it.
 //!
 //! Cleaning up takes the kernel a while, though, and the socket has to be closed first. If somebody waits for its Ethernet
 //! address, the port is removed.
@@ -38,15 +38,15 @@ use super::netlink::{LONGEST, LinkAnswer, Messages, Netlink, NetlinkError, Which
 use super::ready::Ready;
 use super::steps::link_message;
 
-/// How long a bridge may take before it forwards what a new port sends. With the spanning tree protocol it first
-/// listens and then learns, for at most 30 s each (802.1D-1998 §8.10.2).
+/// How long a bridge may take before a new port forwards. With the spanning tree protocol it first listens and
+/// then learns, for at most 30 s each (802.1D-1998 §8.10.2).
 const FORWARDS_WITHIN: Duration = Duration::from_secs(62);
 /// The socket's end, in its own namespace.
 const INSIDE: &str = "eth0";
 /// The bridge's end; the kernel fills in a number.
 const OUTSIDE: &str = "lh-%d";
 /// What an operator who finds the bridge's end reads.
-const ALIAS: &str = "leasehold: gives a lease back, and goes by itself";
+const ALIAS: &str = "leasehold: gives a lease back, and then removes itself";
 
 /// A port, which may not forward yet.
 #[derive(Debug)]

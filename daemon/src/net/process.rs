@@ -1,7 +1,7 @@
 //! The process by which a namespace is known: `/proc/<pid>/ns/net`.
 //!
-//! That path goes when the process ends, and only the process itself tells. While an exchange is open, whose socket
-//! keeps the namespace alive, a descriptor of the process reports its end.
+//! That path disappears when the process ends, and only the process itself shows that. While an exchange is open,
+//! whose socket keeps the namespace alive, a descriptor of the process reports its end.
 #![allow(unsafe_code)] // One system call that nix has no function for.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

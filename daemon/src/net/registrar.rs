@@ -90,11 +90,11 @@ impl Registrar {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let port = socket.bind_auto()?.port_number();
         if let Err(error) = sockopt::RcvBufForce.set(&socket, &RECEIVE_BUFFER) {
-            warn!(%error, "kernel notifications may be lost in a burst: a large receive buffer takes CAP_NET_ADMIN");
+            warn!(%error, "kernel notifications may be lost in a burst: a large receive buffer needs CAP_NET_ADMIN");
             sockopt::RcvBuf.set(&socket, &RECEIVE_BUFFER)?;
         }
         if let Err(error) = socket.set_listen_all_namespaces(true) {
-            warn!(%error, "changes of links inside containers go unnoticed: hearing of them takes CAP_NET_BROADCAST");
+            warn!(%error, "changes of links inside containers go unnoticed: hearing about them needs CAP_NET_BROADCAST");
         }
         for group in [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_NSID] {
             socket.add_membership(group)?;
@@ -154,7 +154,7 @@ impl Registrar {
         self.book().forget();
     }
 
-    /// Returns what the kernel is heard about.
+    /// Returns what the watch hears about.
     pub(super) fn watched(&self) -> Watched {
         Watched { namespaces: self.book().named.len(), lost: self.lost.load(Ordering::Relaxed) }
     }

@@ -54,7 +54,7 @@ impl Copied {
             match ends::read::<Entry>(&path) {
                 Ok(entry) => entries.push(entry),
                 Err(error) => {
-                    error!(file = %path.display(), %error, "cannot read what was copied of the lost store: a record is lost")
+                    error!(file = %path.display(), %error, "cannot read a record that was copied from the lost store: it is lost")
                 }
             }
         }
@@ -94,7 +94,7 @@ impl Copied {
         if let Err(error) = made
             && !std::mem::replace(&mut self.fails, true)
         {
-            warn!(file = %path.display(), %error, "cannot copy the store: what is Docker's would be lost with it");
+            warn!(file = %path.display(), %error, "cannot copy the store: Docker's records would be lost with it");
         }
     }
 

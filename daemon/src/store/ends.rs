@@ -56,7 +56,7 @@ impl Ends {
                     ends.waiting.insert(binding, entry);
                 }
                 Err(error) => {
-                    warn!(file = %path.display(), %error, "cannot read the end of a lease, which is held again")
+                    warn!(file = %path.display(), %error, "cannot read the end of a lease: the lease is held again")
                 }
             }
         }
@@ -142,7 +142,7 @@ fn write(path: &Path, unfinished: &Path, entry: &Entry) -> io::Result<()> {
 fn remove(path: &Path) {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            warn!(file = %path.display(), %error, "cannot remove what the store has recorded");
+            warn!(file = %path.display(), %error, "cannot remove an entry that the store has recorded");
         }
         Ok(()) | Err(_) => debug!(file = %path.display(), "removed"),
     }

@@ -46,7 +46,7 @@ impl OnDisk {
         }
         if path.exists() {
             let kept = set_aside(path)?;
-            tracing::error!(kept = %kept.display(), "what was in the lease file's place is set aside");
+            tracing::error!(kept = %kept.display(), "the file in the lease file's place is set aside");
         }
         let new = path.with_extension("redb.new");
         let mut copied = || -> io::Result<()> {

@@ -13,7 +13,9 @@ pub(super) fn read(txn: &ReadTransaction) -> Result<Vec<RangeRecord>, redb::Erro
     let mut records = Vec::new();
     named::read(txn, named::table(TABLE), |key, json| match serde_json::from_slice(json) {
         Ok(record) => records.push(record),
-        Err(error) => tracing::error!(key, %error, "what it has from a local range does not parse: left as it is"),
+        Err(error) => {
+            tracing::error!(key, %error, "an attachment's addresses from local ranges do not parse: left as they are")
+        }
     })?;
     Ok(records)
 }

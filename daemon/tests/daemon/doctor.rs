@@ -96,7 +96,7 @@ fn a_daemon_that_is_not_there_or_does_not_answer_is_told() {
     let listener = UnixListener::bind(home.socket()).unwrap();
     fs::set_permissions(home.socket(), fs::Permissions::from_mode(0o666)).unwrap();
     let silent = found(&home, "", &[]);
-    has(&silent, "failure", "takes calls and does not answer");
+    has(&silent, "failure", "accepts calls, but does not answer");
     has(&silent, "failure", "socket: users other than root may use");
     has(&silent, "failure", "socket: users other than root may write to");
     drop(listener);
@@ -151,7 +151,7 @@ fn faults_that_docker_meets_are_told() {
     let flag = format!("--docker-plugin-dir={}", plugins.display());
     has(&found(&home, "", &[&flag]), "failure", "Docker plugin: there is no");
     let silent = UnixListener::bind(plugins.join("leasehold.sock")).unwrap();
-    has(&found(&home, "", &[&flag]), "failure", "takes calls and nobody answers");
+    has(&found(&home, "", &[&flag]), "failure", "accepts calls, but nobody answers");
     drop(silent);
     has(&found(&home, "", &[&flag]), "warning", "nobody listens at");
 

@@ -122,14 +122,14 @@ fn a_file_of_others_stays_unless_force_says_otherwise_and_comes_back() {
     assert_eq!(host.names("usr/lib/cni"), ["macvlan"], "all or nothing");
 
     let printed = host.run(&["install", "--force"]);
-    assert!(printed.contains("what was there is kept as /opt/cni/bin/dhcp.before-leasehold\n"), "{printed}");
+    assert!(printed.contains("the previous file is kept as /opt/cni/bin/dhcp.before-leasehold\n"), "{printed}");
     assert_eq!(host.names("opt/cni/bin"), ["dhcp", "dhcp.before-leasehold"]);
     host.ship("0.2.0");
     let printed = host.run(&["install"]);
     assert!(printed.contains("/opt/cni/bin/dhcp: version 0.1.0 replaced by 0.2.0\n"), "{printed}");
 
     let printed = host.run(&["uninstall"]);
-    assert!(printed.contains("/opt/cni/bin/dhcp: removed, and what was there before is back\n"), "{printed}");
+    assert!(printed.contains("/opt/cni/bin/dhcp: removed, and the previous file is back\n"), "{printed}");
     assert_eq!(host.read("opt/cni/bin/dhcp"), "the incumbent");
     assert_eq!(host.names("opt/cni/bin"), ["dhcp"]);
     assert_eq!(fs::metadata(host.path("opt/cni/bin/dhcp")).unwrap().permissions().mode() & 0o7777, 0o700);
@@ -199,7 +199,7 @@ fn what_stops_it_is_named_with_the_way_out() {
     );
     host.write("etc/containerd/config.toml", "[plugins");
     let said = host.refused(&["install"]);
-    assert!(said.contains("/etc/containerd/config.toml cannot be understood: mend it, or say"), "{said}");
+    assert!(said.contains("/etc/containerd/config.toml cannot be parsed: correct it, or say"), "{said}");
     fs::write(host.dir.path().join("shipped/dhcp"), "another's").unwrap();
     let said = host.refused(&["install"]);
     assert!(said.contains("the plugin `dhcp` is not beside this program"), "{said}");
@@ -228,7 +228,7 @@ fn units_are_installed_with_the_program_that_they_start() {
     let Some(host) = Host::new() else { return };
     host.write("opt/cni/bin/macvlan", "");
     let printed = host.run(&["install", "--systemd"]);
-    assert!(printed.contains("systemctl is not here"), "{printed}");
+    assert!(printed.contains("there is no systemctl"), "{printed}");
     assert_eq!(host.names("etc/systemd/system"), UNITS);
     let unit = host.read("etc/systemd/system/leasehold.service");
     assert!(unit.contains("ExecStart=/usr/local/bin/leasehold daemon\n"), "{unit}");

@@ -110,7 +110,7 @@ fn a_missing_mount_and_a_missing_capability_are_told_apart() {
     BufReader::new(daemon.0.stdout.take().unwrap()).read_line(&mut pid).unwrap();
     let other = Silence(Pid::from_raw(pid.trim().parse().unwrap()));
     let answer = home.ask(&add("c1", &format!("/proc/{}/ns/net", other.0)));
-    assert!(answer.contains("takes CAP_SYS_PTRACE"), "{answer}");
+    assert!(answer.contains("needs CAP_SYS_PTRACE"), "{answer}");
 
     // As `ip netns` leaves it if its mount fails.
     let bare = home.dir.path().join("netns");

@@ -37,7 +37,7 @@ fn what_is_logged_can_be_changed_for_a_while() {
     daemon.signal(Signal::SIGTERM);
     let (_, log) = daemon.ended();
     let (before, rest) = log.split_once("log filter changed").unwrap();
-    let (meanwhile, after) = rest.split_once("log filter is as at the start again").unwrap();
+    let (meanwhile, after) = rest.split_once("log filter reset to what it was at the start").unwrap();
     assert!(meanwhile.contains("asked request="), "{log}");
     assert!(!before.contains("asked request=") && !after.contains("asked request="), "only meanwhile: {log}");
 }

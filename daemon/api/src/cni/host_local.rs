@@ -66,7 +66,7 @@ impl HostLocal {
         ipam.read("daemonSocketPath", text)?;
         ipam.read("conflictDetection", |value| match text(value)? {
             "off" => Ok(()),
-            other => Err(Fault::value(other, "off: addresses of local ranges are not probed for")),
+            other => Err(Fault::value(other, "off: addresses of local ranges are not probed")),
         })?;
         let mut sets = match runtime {
             Some(runtime) => Object::new("runtimeConfig", runtime)?.lists("ipRanges", Range::read)?,

@@ -30,7 +30,7 @@ pub struct BadKey {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A value of another JSON type.
-    #[error("it has to be {expected}, not {found}")]
+    #[error("it must be {expected}, not {found}")]
     Type {
         /// What it must be.
         expected: &'static str,

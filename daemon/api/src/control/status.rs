@@ -1,4 +1,4 @@
-//! How the daemon fares, as `leasehold status` tells it.
+//! How the daemon is doing, as `leasehold status` tells it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! One lease's whole story, as `leasehold show` tells it.
+//! Everything about one lease, as `leasehold show` tells it.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};

@@ -38,7 +38,7 @@ pub(crate) struct Holder {
     pub(crate) identity: Identity,
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
-    /// The address that its caller was told, who hears of no later one.
+    /// The address that its caller was given, if the caller cannot be told about a later one.
     pub(crate) answered: Option<Ipv4Net>,
 }
 
@@ -57,9 +57,9 @@ pub(crate) struct Common {
     pub(crate) identity: Identity,
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
-    /// The address that its caller was told, or is about to be, who hears of no later one.
+    /// The address that its caller was given, or is about to be given, if the caller cannot be told about a later one.
     pub(crate) answered: Option<Ipv4Net>,
-    /// No path leads any more to its interface's namespace, which lives: it speaks from the LAN's link.
+    /// Its interface's namespace lives, but no path leads there any more: the binding speaks from the LAN's link.
     pub(crate) is_hidden: bool,
     /// The host's link over which broadcasts, or all messages, go; set once it is found.
     pub(super) parent: Option<Box<Link>>,
@@ -72,7 +72,7 @@ pub(crate) struct Common {
     pub(super) warnings: Warnings,
 }
 
-/// How an exchange that no caller waits for stands to the permits of its LAN.
+/// Whether an exchange that no caller waits for has a permit of its LAN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Permit {
     /// It has none and waits for none.
@@ -89,7 +89,7 @@ pub(super) enum Permit {
 pub(crate) enum Leave {
     /// A DEL waits for it. If the store fails, the binding stays as it was, and the DEL fails.
     Deleted,
-    /// The ADD that got it was given up.
+    /// The ADD that got it was abandoned.
     Aborted,
     /// An earlier daemon had begun.
     Resumed,
@@ -134,7 +134,7 @@ impl Common {
         }
     }
 
-    /// Returns the same with its link found just now: a link of the host need not be looked for again.
+    /// Returns this holder with its link marked as just found: a host link need not be looked for again.
     pub(super) fn found(self) -> Self {
         let parent = self.is_on_host().then(|| Box::new(self.link.clone()));
         Self { parent, ..self }
@@ -174,7 +174,7 @@ impl Common {
     }
 
     /// Returns whether another live binding has the identity, and with it `own`, the address that this one has or will have, or
-    /// may come to it. One that has another address is no reason to keep this one.
+    /// may yet get that address. If it has another address, that is no reason to keep this one.
     pub(super) fn is_held_over(&self, own: Option<Ipv4Addr>, cx: &Cx<'_>) -> bool {
         let Some(holder) = cx.holders.of(&self.identity.key()).filter(|holder| *holder != self.id) else {
             return false;
@@ -186,30 +186,31 @@ impl Common {
 
     /// Returns until when to keep a lease whose attachment goes now, if its identity can return.
     ///
-    /// It is not renewed meanwhile: nobody has its address, for which servers ask, and a lease that was renewed at T1 has half
-    /// of its time left. A shorter one just ends. Whoever returns confirms it (INIT-REBOOT), or asks for its address.
+    /// It is not renewed meanwhile: servers check for the address, which nobody has, and a lease that was renewed at T1 has
+    /// half of its time left. A shorter one just ends. Whoever returns confirms it (INIT-REBOOT), or asks for its address.
     pub(super) fn grace_from(&self, now: Instant) -> Option<Instant> {
         let seconds = self.profile.grace.filter(|seconds| *seconds > 0)?;
         Some(now + Duration::from_secs(seconds.into()))
     }
 
-    /// Records that a caller who hears of no later address is told of a lease. Returns whether it was told another before.
+    /// Records the lease that is given to a caller that cannot be told about a later address. Returns whether the caller was
+    /// given another before.
     pub(super) fn answers(&mut self, lease: &Lease) -> bool {
         let told = self.profile.wants.told_once.then(|| self.profile.policy.address(lease.address));
         std::mem::replace(&mut self.answered, told) != told
     }
 
-    /// Returns whether it lives on a link of the host, on behalf of an interface about which nothing is known here.
+    /// Returns whether it lives on a host link, on behalf of an interface about which nothing is known here.
     pub(crate) fn is_on_host(&self) -> bool {
         self.link.in_netns().is_none()
     }
 
-    /// Returns whether everything it sends goes over a link of the host.
+    /// Returns whether everything it sends goes over a host link.
     pub(super) fn is_outside(&self) -> bool {
         self.is_on_host() || self.is_hidden
     }
 
-    /// Returns whether its broadcasts go over a link of the host.
+    /// Returns whether its broadcasts go over a host link.
     pub(crate) fn broadcasts_on_host(&self) -> bool {
         self.profile.on_parent || self.is_outside()
     }
@@ -248,7 +249,7 @@ impl Common {
         !by_port(&self.link) && self.is_on_host() && self.parent.as_deref().is_some_and(by_port)
     }
 
-    /// Records the LAN's link that was looked for.
+    /// Records the LAN's link, which was looked for.
     pub(super) fn found_line(&mut self, view: &LinkView) {
         let mac = if self.is_outside() { self.link.mac() } else { view.mac };
         let found = Link::parent_of(&self.identity.lan, view, mac);
@@ -272,8 +273,8 @@ impl Common {
         }
     }
 
-    /// Closes sockets that failed. Returns why the binding cannot use them: that the LAN's link is gone says nothing about the
-    /// binding's own.
+    /// Closes sockets that failed. Returns why the binding cannot use them: if the LAN's link is gone, that says nothing about
+    /// the binding's own.
     pub(super) fn lose_sockets(&mut self, cause: LinkCause, cx: &mut Cx<'_>) -> LinkCause {
         self.exchange.close(cx);
         match self.parent.take() {

@@ -21,7 +21,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) interfaces: &'a mut Interfaces,
     /// What is known about each LAN.
     pub(crate) conflicts: &'a mut Lans,
-    /// Whose interfaces are on their way out.
+    /// Interfaces that are about to disappear.
     pub(crate) departed: &'a Departed,
 }
 

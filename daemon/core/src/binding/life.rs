@@ -32,7 +32,7 @@ pub(crate) enum Life {
 }
 
 impl Life {
-    /// Has an ADD that waits for a lease go by other limits.
+    /// Applies other limits to an ADD that waits for a lease.
     pub(crate) fn limit(&mut self, limits: &Limits) {
         match self {
             Self::Acquiring(acquire) => acquire.limit(limits),
@@ -49,7 +49,7 @@ impl Life {
         }
     }
 
-    /// Returns the life, for going on. This is the only place that finds the life to which something happens.
+    /// Returns the life, mutably. This is the only place that finds the life to which something happens.
     pub(super) fn get_mut(&mut self) -> &mut dyn Living {
         match self {
             Self::Acquiring(acquire) => &mut **acquire,
@@ -59,30 +59,30 @@ impl Life {
     }
 }
 
-/// The life that follows the one that ends by what happened; `Continue`: none, it goes on.
+/// The life that follows if this one has ended; `Continue`: it goes on.
 pub(super) type Next = ControlFlow<Life>;
 
 /// The life goes on.
 pub(super) const SAME: Next = ControlFlow::Continue(());
 
-/// What every life can be asked, and hears of. What happens to one life alone belongs to that life.
+/// What every life can be asked, and is told. What happens to only one life belongs to that life.
 pub(super) trait Living {
-    /// Returns whether the binding is the live holder of its identity. A binding that was given up is not.
+    /// Returns whether the binding is the live holder of its identity. An abandoned binding is not.
     fn is_live(&self) -> bool;
 
-    /// Returns how the binding stands to its identity, and to its address.
+    /// Returns the binding's standing: how far it is, and its claim on an address.
     fn standing(&self, now: Instant) -> Standing;
 
-    /// Returns the lease that the binding holds, as far as callers may hear of it, or gives back.
+    /// Returns the lease that the binding holds, if callers may hear about it, or gives back.
     fn lease<'a>(&'a self, common: &'a Common, now: Instant) -> Option<&'a Lease>;
 
     /// Returns the client, if there is one.
     fn client(&self) -> Option<&Client>;
 
-    /// Returns the client, if there is one, for changing.
+    /// Returns the client, if there is one, mutably.
     fn client_mut(&mut self) -> Option<&mut Client>;
 
-    /// Returns the state of the life, for `list`: with a client, that one's.
+    /// Returns the state for `list`: the client's, if there is one.
     fn state(&self) -> BindingState {
         self.client().map_or(BindingState::Releasing, |client| BindingState::Client(client.state()))
     }
@@ -118,7 +118,7 @@ pub(super) trait Living {
     /// Goes on with a frame from its sockets.
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next;
 
-    /// Goes on after a frame from its sockets that could not be read, and that bears what an answer does.
+    /// Goes on after an unreadable frame from its sockets that looks like an answer.
     fn on_unreadable(&mut self, common: &mut Common, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) -> Next;
 
     /// Goes on after a write.
@@ -143,7 +143,7 @@ pub(super) trait Living {
         SAME
     }
 
-    /// Goes on as before a DEL that failed. `probing`: how the binding stood before the lease that was probed for.
+    /// Goes on as before a DEL that failed. `probing`: the binding's state before the lease that was probed for.
     fn again(&mut self, _common: &mut Common, _probing: Option<Before>, _cx: &mut Cx<'_>) -> Next {
         SAME
     }

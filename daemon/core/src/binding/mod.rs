@@ -1,7 +1,7 @@
 //! One holder of a lease, from the moment its link is known: it acquires, holds, and gives back.
 //!
-//! A binding knows nothing of other bindings. It works through a [`Cx`], and tells the registry of turning points by
-//! [`Report`]s. At any time it has at most one Persist, one Open and one Apply or Inspect that counts under way.
+//! A binding knows nothing about other bindings. It works through a [`Cx`], and reports what matters to the registry
+//! by [`Report`]s. At any time at most one Persist, one Open and one Apply or Inspect that counts is under way.
 //!
 //! It has one life at a time ([`Life`]), which handles what happens: `acquire`, `hold` and `release` each say what they do, and
 //! which life comes after ([`Next`]). All lives share [`Common`].
@@ -46,7 +46,7 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
 
-/// One holder of a lease. What all its lives share is read through it.
+/// One holder of a lease. It dereferences to what all its lives share.
 #[derive(Debug)]
 pub(crate) struct Binding {
     common: Common,
@@ -69,7 +69,7 @@ impl Binding {
         Self { common, life: Life::Acquiring(Box::new(acquire)) }
     }
 
-    /// Returns a binding that goes on with a lease where it was. `lease`: and whether it still has to be confirmed.
+    /// Returns a binding that goes on with a lease where it was. `lease`: the lease, and whether it must still be confirmed.
     pub(crate) fn resumed(
         id: BindingId,
         holder: Holder,
@@ -96,8 +96,8 @@ impl Binding {
         Self { common, life: Life::Held(Box::new(hold)) }
     }
 
-    /// Returns a binding whose record says that its lease is on its way back, at once or when it was kept for long enough. If
-    /// the link is from an earlier boot, it is gone.
+    /// Returns a binding whose record says that its lease is being given back, at once or after it was kept for long enough.
+    /// A link from an earlier boot is gone.
     pub(crate) fn releasing(
         id: BindingId,
         holder: Holder,
@@ -110,29 +110,29 @@ impl Binding {
         Self { common, life: Life::Releasing(Box::new(release)) }
     }
 
-    /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
+    /// Returns a binding that held no lease when its boot ended: nothing is owed, only its record must be removed.
     pub(crate) fn forgotten(id: BindingId, holder: Holder, last: Lease, cx: &mut Cx<'_>) -> Self {
         let mut common = Common::new(id, holder);
         let life = Release::forgotten(&mut common, last, cx);
         Self { common, life }
     }
 
-    /// Returns how the binding stands to its identity, and to its address.
+    /// Returns the binding's standing: how far it is, and its claim on an address.
     pub(crate) fn standing(&self, now: Instant) -> Standing {
         self.life.get().standing(now)
     }
 
-    /// Returns whether the binding is the live holder of its identity. A binding that was given up is not.
+    /// Returns whether the binding is the live holder of its identity. An abandoned binding is not.
     pub(crate) fn is_live(&self) -> bool {
         self.life.get().is_live()
     }
 
-    /// Returns the lease that the binding holds, as far as callers may hear of it, or gives back.
+    /// Returns the lease that the binding holds, if callers may hear about it, or gives back.
     pub(crate) fn lease(&self, now: Instant) -> Option<&Lease> {
         self.life.get().lease(&self.common, now)
     }
 
-    /// Returns whether the binding's sockets are, or will be, on a link of the host.
+    /// Returns whether the binding's sockets are, or will be, on a host link.
     pub(crate) fn speaks_from_host(&self) -> bool {
         match &self.life {
             Life::Acquiring(_) | Life::Held(_) => self.broadcasts_on_host(),
@@ -173,8 +173,8 @@ impl Binding {
         self.happens(cx, |life, common, cx| life.on_clock(common, cx));
     }
 
-    /// Has its record written anew, which gives the lease's age by the wall clock: somebody set that. `may_be_late`: time may
-    /// have passed that the boot clock has not counted.
+    /// Has its record written again, which gives the lease's age by the wall clock: somebody set that clock. `may_be_late`:
+    /// time may have passed that the boot clock has not counted.
     pub(crate) fn on_wall_set(&mut self, may_be_late: bool, cx: &mut Cx<'_>) {
         self.keeps(cx, |hold, common, cx| {
             hold.record_again();
@@ -228,7 +228,7 @@ impl Binding {
         }
     }
 
-    /// Goes on after a frame that could not be read, and that bears what an answer does.
+    /// Goes on after an unreadable frame that looks like an answer.
     pub(crate) fn on_unreadable(&mut self, exchange: ExchangeId, cause: BadFrame, from: Mac, cx: &mut Cx<'_>) {
         match self.common.exchange.is_open(exchange) {
             true => self.happens(cx, |life, common, cx| life.on_unreadable(common, cause, from, cx)),
@@ -283,8 +283,8 @@ impl Binding {
         }
     }
 
-    /// Goes on after a write. If there is more to write, this outcome is out of date: the next write is the life's own turning
-    /// point.
+    /// Goes on after a write. If there is more to write, this outcome is out of date, and the life waits for that of the next
+    /// write.
     fn on_persisted(&mut self, result: Result<(), StoreCause>, cx: &mut Cx<'_>) {
         self.common.written(result.is_ok(), cx);
         self.life.get_mut().write(&mut self.common, cx);
@@ -294,7 +294,7 @@ impl Binding {
         self.common.persistence.settled(result.is_ok());
         if result.is_ok() {
             let replaced = self.common.persistence.take_replaced();
-            // An adoption is held before its record is written, if the first write fails.
+            // If the first write fails, an adoption is held before its record is written.
             if matches!(self.life, Life::Held(_)) && !replaced.is_empty() {
                 cx.out.report(self.common.id, Report::Replaced(replaced));
             }
@@ -302,12 +302,13 @@ impl Binding {
         self.happens(cx, |life, common, cx| life.on_persisted(common, result, cx));
     }
 
-    /// Makes a record that could not be written be tried again now: the store took another one.
+    /// Schedules the write of a record that failed for now: the store accepted another one.
     pub(crate) fn on_store_works(&mut self, cx: &Cx<'_>) {
         self.common.persistence.hurry(cx.now.boot);
     }
 
-    /// Returns whether a server answered only with the broadcast flag set; `None`: it is always set, or that is not known.
+    /// Returns whether a server answered only once the broadcast flag was set; `None`: it is always set, or that is not
+    /// known.
     pub(crate) fn flag_helped(&self) -> Option<bool> {
         self.life.get().client().and_then(Client::flag_helped)
     }
@@ -325,7 +326,7 @@ impl Binding {
         self.happens(cx, |life, common, cx| life.on_permit(common, sockets, cx));
     }
 
-    /// Goes on with an address of a local range, or without.
+    /// Goes on with an address of a local range, or without one.
     pub(crate) fn on_resort(&mut self, given: Result<Given, NoAddress>, cx: &mut Cx<'_>) {
         if let Life::Acquiring(acquire) = &mut self.life {
             let next = acquire.on_resort(&mut self.common, given, cx);
@@ -343,7 +344,7 @@ impl Binding {
         self.common.close(cx);
     }
 
-    /// Gives the acquisition up.
+    /// Abandons the acquisition.
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         if let Life::Acquiring(acquire) = &mut self.life {
             let next = acquire.abort(&mut self.common, abort, cx);
@@ -351,7 +352,7 @@ impl Binding {
         }
     }
 
-    /// Ends a held binding: gives the lease back, or all that a server may hold for it.
+    /// Ends a held binding: gives back the lease, or whatever a server may hold for it.
     pub(crate) fn give_back(&mut self, why: Leave, cx: &mut Cx<'_>) {
         match &mut self.life {
             Life::Held(hold) => {
@@ -370,12 +371,12 @@ impl Binding {
         self.life.get().client()
     }
 
-    /// Returns whether it holds a lease, or looks for one again: its container lives, as far as is known.
+    /// Returns whether it holds a lease, or looks for one again: as far as is known, its container lives.
     pub(crate) fn is_held(&self) -> bool {
         self.held_now().is_some()
     }
 
-    /// Returns what has become of a lease that began at `start` since it was asked for.
+    /// Returns how the extension of a lease that began at `start` stands.
     pub(crate) fn stands_since(&self, start: Instant) -> Standstill {
         self.held_now().map_or(Standstill::Lost, |hold| Standstill::since(start, &hold.client))
     }
@@ -385,7 +386,7 @@ impl Binding {
         self.held_now().is_some_and(|hold| hold.is_unwritten(&self.common))
     }
 
-    /// Returns whether there is a lease that nobody may hear of yet, because the store has not written it.
+    /// Returns whether there is a lease that is not reported yet, because the store has not written it.
     pub(crate) fn waits_for_store(&self, now: Instant) -> bool {
         self.held_now().is_some_and(|hold| hold.waits_for_store(&self.common, now))
     }
@@ -418,7 +419,7 @@ impl Binding {
         seat.leavings(&hold.holding(&self.common), is_held, addresses)
     }
 
-    /// Goes on with a try to extend the lease, at its turn.
+    /// Tries to extend the lease: its turn has come.
     pub(crate) fn hold_on_turn(&mut self, at: Option<Instant>, cx: &mut Cx<'_>) {
         self.holds(cx, |hold, common, cx| hold.on_turn(common, at, cx));
     }
@@ -444,8 +445,8 @@ impl Binding {
         self.held_now().is_some() && self.is_on_host()
     }
 
-    /// Returns whether its runtime may have put this address on its interface, which its lease no longer has, or with another
-    /// mask.
+    /// Returns whether its runtime may have put this address on its interface, although its lease no longer has it, or has it
+    /// with another mask.
     pub(crate) fn may_be_outdated(&self, address: IpAddr) -> bool {
         let hold = self.held_now().filter(|_| self.answered.is_some_and(|told| told.addr() == address));
         hold.is_some_and(|hold| hold.holding(&self.common).outdated().is_some())
@@ -461,23 +462,23 @@ impl Binding {
         self.holds(cx, |hold, common, cx| hold.move_in(common, (link, view), cx));
     }
 
-    /// Makes the interface carry nothing of the lease any more, before that is given back.
+    /// Takes everything of the lease off the interface before the lease is given back.
     pub(crate) fn vacate(&mut self, cx: &mut Cx<'_>) {
         self.keeps(cx, |hold, common, cx| hold.vacate(common, cx));
     }
 
-    /// Puts the leased address on again, which was taken off for an ADD that failed.
+    /// Puts the leased address, which was taken off for an ADD that failed, on again.
     pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
         self.keeps(cx, |hold, common, cx| hold.put_back(common, cx));
     }
 
-    /// Applies another profile to what is still to come of the lease.
+    /// Applies another profile from now on.
     pub(crate) fn set_profile(&mut self, profile: Arc<Profile>, cx: &mut Cx<'_>) {
         self.common.profile = profile;
         self.keeps(cx, |hold, _, _| hold.record_again());
     }
 
-    /// Records that a main plugin is about to put the address on again, and does not get all routes.
+    /// Records that a main plugin is about to put the address on again, without some of the routes.
     pub(crate) fn route_again(&mut self, cx: &mut Cx<'_>) {
         if let Life::Held(hold) = &mut self.life {
             hold.route_again(&self.common, cx);
@@ -490,27 +491,27 @@ impl Binding {
         self.releasing_now()?.waits_until()
     }
 
-    /// Returns whether the lease has to be remembered, as the last of its identity.
+    /// Returns whether the lease must be remembered as the last of its identity.
     pub(crate) fn is_to_remember(&self) -> bool {
         self.releasing_now().is_some_and(|release| release.is_to_remember(&self.common))
     }
 
-    /// Gives back at once what is kept.
+    /// Gives a kept lease back at once.
     pub(crate) fn end_grace(&mut self, cx: &mut Cx<'_>) {
         self.gives_back(cx, |release, common, cx| release.end_grace(common, cx));
     }
 
-    /// Gives back at once what is kept, whoever has the identity by now.
+    /// Gives a kept lease back at once, whoever has the identity by now.
     pub(crate) fn make_way(&mut self, cx: &mut Cx<'_>) {
         self.gives_back(cx, |release, common, cx| release.make_way(common, cx));
     }
 
-    /// Goes on at its turn, which may be now.
+    /// Records when its turn comes, which may be now.
     pub(crate) fn on_turn(&mut self, at: Instant, cx: &mut Cx<'_>) {
         self.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx));
     }
 
-    /// Stops: another binding has taken the identity over.
+    /// Stops: another binding has taken over the identity.
     pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
         self.gives_back(cx, |release, common, cx| release.pause(common, cx));
     }
@@ -579,8 +580,8 @@ impl Binding {
         }
     }
 
-    /// Takes up the life that comes next, and does what follows. A release keeps how the lease was held until the store knows of
-    /// a DEL.
+    /// Enters the next life, if any, and does what follows. A release remembers how the lease was held until the store has
+    /// recorded the DEL.
     fn turn(&mut self, next: Next, cx: &mut Cx<'_>) {
         if let ControlFlow::Break(life) = next {
             let before = std::mem::replace(&mut self.life, life);

@@ -1,8 +1,8 @@
 //! Does a station that claims a leased address claim every address? Then its claim proves nothing.
 //!
-//! Some routers and access controllers answer ARP for every address. A control tells them from a station that really has the
-//! leased one: an address that nobody can have (RFC 5737). Many addresses behind one Ethernet address prove nothing: containers
-//! on ipvlan share one, and so do the virtual addresses of a load balancer.
+//! Some routers and access controllers answer ARP for every address. A control, an address that nobody can have (RFC 5737),
+//! distinguishes them from a station that really has the leased one. Many addresses behind one Ethernet address prove nothing:
+//! containers on ipvlan share one, and so do the virtual addresses of a load balancer.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const TRIES: u32 = 3;
 /// From one question to the next.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// How many stations are told apart at most. Any further one that claims the address is believed.
+/// How many stations are examined at most. Any further one that claims the address is believed.
 const MOST: usize = 8;
 
 /// A control under way: stations claim an address, and are asked for an address that nobody can have.

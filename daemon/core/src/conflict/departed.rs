@@ -1,8 +1,8 @@
-//! Interfaces on their way out: which of them had an address of a LAN a moment ago.
+//! Interfaces that are about to disappear: which of them had an address of a LAN a moment ago.
 //!
 //! A main plugin deletes the link after the DEL, and the kernel takes some time to remove a dead namespace's links; each link
-//! answers ARP for its address until it is gone. To the next client with that address, under any identity, it is not another
-//! station.
+//! answers ARP for its address until it is gone. The next client with that address, under any identity, must not take it for
+//! another station.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -12,10 +12,10 @@ use crate::identity::Lan;
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// How long an interface may take to go.
+/// How long an interface may take to disappear.
 const GOING: Duration = Duration::from_secs(60);
 
-/// How many interfaces are remembered, the latest. More than come and go in the moment that most need.
+/// How many interfaces are remembered, the latest: more than come and go in the short time that most of them need.
 const MOST: usize = 1024;
 
 /// The interfaces whose leases were given up last, oldest first.
@@ -31,7 +31,7 @@ impl Departed {
         self.0.push_back((now, lan.clone(), address, mac));
     }
 
-    /// Returns whether the interface with this Ethernet address had an address of a LAN, and may still be on its way out.
+    /// Returns whether the interface with this Ethernet address had an address of a LAN, and may still exist.
     pub fn had(&self, lan: &Lan, address: Ipv4Addr, mac: Mac, now: Instant) -> bool {
         let is_it = |(at, on, had, by): &(Instant, Lan, Ipv4Addr, Mac)| {
             (*had, *by) == (address, mac) && on == lan && now < *at + GOING

@@ -1,11 +1,11 @@
 //! What the daemon has learnt about a LAN: how soon a new address may be tried there after conflicts, whose claims prove
 //! nothing, and which servers are on the wire.
 //!
-//! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. Here all attachments of a LAN count
-//! together, since they draw from one pool: a station that claims whatever is offered would empty it by way of a crowd.
-//! Addresses count, not DECLINEs: a server that offers a container its reserved address again and again, while another station
-//! uses it, says nothing about its other addresses. An address that is found free ends the row; an address that nobody has
-//! claimed by the end of an ADD ends the wait until the next conflict.
+//! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. Here all attachments on a LAN count
+//! together, since they draw from one pool: if many start at once, a station that claims every offered address would empty it.
+//! Addresses count, not DECLINEs: if a server offers a container its reserved address again and again while another station
+//! uses it, that says nothing about its other addresses. An address that is found free ends the row; an address that nobody
+//! has claimed by the end of an ADD ends the wait until the next conflict.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -19,7 +19,7 @@ use crate::wire::Mac;
 /// send.
 pub const MAX_CONFLICTS: usize = 10;
 
-/// From one new try to the next while they are held back (RFC 5227 §1.1).
+/// The time between new tries while they are held back (RFC 5227 §1.1).
 pub const RATE_LIMIT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Conflicts count as a row if the next comes within this time: longer than any pause between two tries.
@@ -28,7 +28,7 @@ const ROW: Duration = Duration::from_secs(1200);
 /// How long the daemon remembers that a station answers for all addresses, and that a server is on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
 
-/// From one question whether a server is on the wire to the next, if it does not answer.
+/// How long to wait before asking a server again whether it is on the wire, if it did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// How many such stations of a LAN are remembered, the latest.
@@ -46,8 +46,8 @@ struct Seen {
     servers: Vec<Server>,
 }
 
-/// A server that was asked whether it is on the wire. What the macvlans' parent link sends leaves by the wire and reaches none
-/// of them: a server that answers a question sent that way is on the wire, and one that does not may be in a macvlan itself.
+/// A server that was asked whether it is on the wire. A frame sent over the macvlans' parent link leaves on the wire and
+/// reaches none of them: a server that answers is on the wire, and one that does not may be in a macvlan itself.
 #[derive(Debug)]
 struct Server {
     address: Ipv4Addr,
@@ -58,7 +58,7 @@ struct Server {
 }
 
 impl Server {
-    /// Returns whether what is known of it still counts.
+    /// Returns whether this knowledge still counts.
     fn is_known(&self, now: Instant) -> bool {
         now < self.asked + KNOWN
     }
@@ -108,7 +108,7 @@ impl Row {
 }
 
 impl Lans {
-    /// Counts a conflict that a client met. Returns whether new tries are held back from here on.
+    /// Counts a conflict that a client met. Returns whether new tries are held back from now on.
     pub fn conflict(&mut self, lan: &Lan, client: &ClientId, last: Last, now: Instant) -> bool {
         let row = &mut self.seen(lan, now).row;
         let (held, mut in_use) = row.take().map_or_else(Default::default, |row| (row.holds_back(), row.in_use));
@@ -122,7 +122,7 @@ impl Lans {
         row.holds_back() && !held
     }
 
-    /// Records that an address is free: the conflicts before did not concern everybody.
+    /// Records that an address is free: earlier conflicts did not concern everybody.
     pub fn free(&mut self, lan: &Lan) {
         if let Some(seen) = self.0.get_mut(lan) {
             seen.row = None;
@@ -172,12 +172,12 @@ impl Lans {
         self.servers(lan, now).any(|known| known.on_wire && known.address == address && known.mac == mac)
     }
 
-    /// Returns whether all servers that clients have chosen lately are on the wire, and one of them will do.
+    /// Returns whether all servers that clients have chosen lately are on the wire, and one of them is acceptable.
     pub fn are_on_wire(&self, lan: &Lan, will_do: impl Fn(Ipv4Addr) -> bool, now: Instant) -> bool {
         self.servers(lan, now).all(|known| known.on_wire) && self.servers(lan, now).any(|known| will_do(known.address))
     }
 
-    /// Returns whether to ask a server if it is on the wire: not if it was asked just now.
+    /// Returns whether to ask a server if it is on the wire: not if it was just asked.
     pub fn asks_wire(&mut self, lan: &Lan, (address, mac): (Ipv4Addr, Mac), now: Instant) -> bool {
         let servers = &mut self.seen(lan, now).servers;
         let known = servers.iter().position(|known| known.address == address);
@@ -208,7 +208,7 @@ impl Lans {
         self.0.entry(lan.clone()).or_default()
     }
 
-    /// Forgets what is past: nothing is kept about a LAN without trouble.
+    /// Forgets what is out of date: nothing is kept about a LAN without trouble.
     fn tidy(&mut self, now: Instant) {
         self.0.retain(|_, seen| {
             seen.row.take_if(|row| now >= row.at + ROW);

@@ -1,7 +1,7 @@
 //! Does any station have an address? Asked before a lease is given back whose client may live on another host by now.
 //!
-//! A router that does proxy ARP answers for every address that it has a route to. To tell it from a station, an address that
-//! nobody can have (RFC 5737) is asked for too: a router that answers for both has neither.
+//! A router that does proxy ARP answers for every address that it has a route to. To recognise it, the daemon also asks for
+//! an address that nobody can have (RFC 5737): a router that answers for both has neither.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +12,7 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
 
-/// How many stations are told apart at most.
+/// How many stations are remembered at most.
 const MOST: usize = 8;
 
 /// The question who has one address.
@@ -41,8 +41,8 @@ pub enum Action {
 }
 
 impl Question {
-    /// Asks who has an address, from the Ethernet address `from`. Nobody may have that, not even the client: a station with the
-    /// client's own on another host would take the question for its own. An answer from `but` does not count.
+    /// Asks who has an address, from the Ethernet address `from`. Nobody may have that address, not even the client: on another
+    /// host, a station with the client's own would take the question for its own. An answer from `but` does not count.
     pub fn new(address: Ipv4Net, from: Mac, but: Option<Mac>, now: Instant) -> Self {
         let (control, address) = (control(address), address.addr());
         let asking = Asking::new((from, Ipv4Addr::UNSPECIFIED), now);

@@ -23,7 +23,7 @@ fn reply(by: Mac, address: Ipv4Addr, to: Mac) -> Arp {
     Arp { op: ArpOp::Reply, target_mac: to, destination_mac: to, ..Arp::request(by, address, Ipv4Addr::UNSPECIFIED) }
 }
 
-/// A window and its random source; the test reads what is sent as it would be on the wire.
+/// A window and its random source; the test reads frames as they would be on the wire.
 struct Stage {
     window: Window,
     rng: Rng,

@@ -18,18 +18,18 @@
 //! | server identifier missing | refused whole (RFC 2131 table 3: MUST) |
 //!
 //! # What an ACK leaves out
-//! Some servers (MikroTik) answer a renewal with the lease's times alone, though the client asks for everything again. Taken at
-//! its word, such an ACK turns a /16 into its class's /8 and removes the default route and the name servers, as happens to
+//! Some servers (MikroTik) answer a renewal with only the lease's times, although the client asks for everything again. Taken
+//! literally, such an ACK turns a /16 into its class's /8 and removes the default route and the name servers, as happens in
 //! clients that read each ACK by itself (systemd-networkd, n-dhcp4). So as long as the address stays:
 //! * An ACK that says *nothing* about the interface's configuration extends the lease and changes nothing else.
-//! * An ACK without a mask (1) leaves the mask as it was: no address is without one, so it cannot have been withdrawn.
-//! * From an ACK that says anything else, what is missing has been withdrawn, and goes. It answers the parameter request list,
-//!   which holds everything that a lease can have, and a server MUST return what it is configured with for it (RFC 2131 §4.3.1).
-//!   If single values were kept too, nobody could take a route, a name server or an MTU away from running containers.
+//! * An ACK without a mask (1) leaves the mask as it was: every address has one, so it cannot have been withdrawn.
+//! * If an ACK says anything else, whatever it omits has been withdrawn, and is removed. The parameter request list asks for
+//!   everything that a lease can have, and a server MUST return what is configured (RFC 2131 §4.3.1). If single values were
+//!   kept, nobody could take a route, a name server or an MTU away from running containers.
 //!
 //! * What could not be read has not been withdrawn. A malformed option leaves its value as it was; if the message is cut (or
-//!   fails to say where more options are), so does each missing option. An option that is whole but useless, such as a router
-//!   that is not a host's address, says that there is none.
+//!   fails to say where more options are), so does each missing option. An option that is complete but useless, such as a
+//!   router that is not a host's address, says that there is none.
 //!
 //! The values "before" are those of the lease that is extended or confirmed, and for the first ACK those of the offer (RFC 2131
 //! §4.3.1: the two SHOULD NOT conflict).
@@ -80,7 +80,7 @@ pub enum Refusal {
     /// The network's configuration does not allow its server.
     #[error("server not allowed by the network's options: {0}")]
     Untrusted(Ipv4Addr),
-    /// It is from another server than the one asked.
+    /// It is from a server other than the one asked.
     #[error("answer from a server that was not asked: {server} answered, {asked} was asked")]
     OtherServer {
         /// Its server identifier.
@@ -112,7 +112,7 @@ pub enum Refusal {
     #[error("lease time missing")]
     NoLeaseTime,
     /// The lease ended before its ACK came.
-    #[error("acknowledged a lease that has ended since")]
+    #[error("acknowledged a lease that has since ended")]
     Ended,
     /// The lease is too short, in seconds.
     #[error("a lease time of {0} s, too short to hold: 6 s is the least")]

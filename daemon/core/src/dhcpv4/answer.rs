@@ -124,8 +124,8 @@ impl Client {
                 let lease = lease.clone();
                 let server = self.addressee(&message, xid)?;
                 accept::expect_kind(&message, &[MessageType::Ack, MessageType::Nak], state)?;
-                // Either server of a pair may answer (RFC 2131 §4.4.5 goes by the xid). Only the lease's own server was asked,
-                // or may refuse the lease yet.
+                // Either server of a pair may answer (RFC 2131 §4.4.5 goes by the xid). Only the lease's own server may refuse
+                // the lease so far.
                 if message.kind == MessageType::Nak && server != lease.server {
                     return Err(Refusal::OtherServer { server, asked: lease.server }.into());
                 }
@@ -165,8 +165,8 @@ impl Client {
         (!self.addressed).then_some(lease)
     }
 
-    /// Handles an ACK to a DISCOVER (RFC 4039). If only another address will do, the ACK is unwanted, but its server holds the
-    /// lease.
+    /// Handles an ACK to a DISCOVER (RFC 4039). If only another address is acceptable, the ACK is unwanted, but its server
+    /// holds the lease.
     fn settle_rapid(
         &mut self,
         now: Instant,
@@ -224,11 +224,11 @@ impl Client {
         Ok(())
     }
 
-    /// Keeps a NAK that may not be the last word.
+    /// Keeps a NAK that may not be final.
     ///
     /// A NAK from a server other than the lease's is right if the client has moved to another LAN (RFC 2131 §3.2), out of reach
-    /// of its own server; otherwise it comes from a stray server, and often first. A NAK through a relay may be followed by an
-    /// ACK: if relays of two subnets serve one wire, the server refuses what one of them forwards.
+    /// of its own server; otherwise it comes from a stray server, and often arrives first. A NAK through a relay may be
+    /// followed by an ACK: if relays of two subnets serve one wire, the server refuses what one of them forwards.
     fn keep_nak(&mut self, server: Ipv4Addr, message: &Message) {
         let Some(kept) = self.state.kept_nak() else { return };
         *kept = Some(Box::new(Nak { server, message: message.options.message.clone() }));
@@ -253,7 +253,7 @@ impl Client {
         }
     }
 
-    /// Goes back to INIT (RFC 2131 §3.1 step 4, §3.2 step 3): the first time at once, but a server that refuses what it has just
+    /// Goes back to INIT (RFC 2131 §3.1 step 4, §3.2 step 3): the first time at once; a server that refuses what it has just
     /// offered is asked again after a growing pause.
     fn on_nak(
         &mut self,

@@ -1,9 +1,9 @@
 //! Which offer a client asks for, and what it does when that comes to nothing.
 //!
-//! The first offer is as good as any, except one of an unwanted address, or one from a server that has failed the client since
-//! its caller began to wait, or with DECLINEs in a row, after which the pauses grow: such a server never acknowledges, refuses
-//! what it offers, or offers what is in use, and it often answers first. These offers wait a moment for a better one. An offer that comes while another is being requested is kept
-//! until that is granted.
+//! The first offer is as good as any, with two exceptions: an unwanted address, and a server that has failed the client since its
+//! caller began to wait or while DECLINEs follow one another. Such a server never acknowledges, refuses what it offers, or offers
+//! an address in use, and it often answers first. These offers wait a moment for a better one. An offer that comes while another is
+//! being requested is kept until that one is granted.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub struct Missed {
 /// Why an offer came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Miss {
-    /// Only another address will do.
+    /// Only another address is acceptable.
     Unwanted {
-        /// The only address that will do.
+        /// The only acceptable address.
         wanted: Ipv4Addr,
     },
     /// The server did not acknowledge it.
@@ -53,7 +53,7 @@ impl Client {
     pub(super) fn on_offer(&mut self, now: Instant, offer: Lease, out: &mut Output) {
         let State::Selecting { tx, wanted, second } = &self.state else { return };
         if let Some(wanted) = self.insists.filter(|wanted| *wanted != offer.ip()) {
-            // The right server may check first whether anybody uses the address, for three seconds as dnsmasq does.
+            // The right server may first check whether anybody uses the address, for three seconds as dnsmasq does.
             out.missed = Some(Missed { server: offer.server, address: offer.ip(), miss: Miss::Unwanted { wanted } });
             return;
         }
@@ -91,7 +91,8 @@ impl Client {
         let State::Selecting { tx, second, .. } = &mut self.state else { return };
         let tx = *tx;
         let Some((offer, _)) = second.take() else { return };
-        // Its next offers wait only if it fails once more: in a crowd, a client that waits loses what is offered to others too.
+        // Its next offers wait only if it fails once more: among many clients, one that waits loses addresses that are offered
+        // to others too.
         self.count().shunned.retain(|shunned| *shunned != offer.server);
         self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out);
     }
@@ -144,7 +145,7 @@ impl Client {
         true
     }
 
-    /// Makes the offers of a server wait for those of others, as long as that matters.
+    /// Has a server's offers wait for those of others, as long as that matters.
     pub(super) fn shun(&mut self, server: Ipv4Addr) {
         if self.minds_failures() {
             let shunned = &mut self.count().shunned;

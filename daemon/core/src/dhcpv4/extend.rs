@@ -1,4 +1,4 @@
-//! Extending a lease that is held: RENEWING and REBINDING (RFC 2131 §4.4.5).
+//! Extending a held lease: RENEWING and REBINDING (RFC 2131 §4.4.5).
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::{Client, Line, Loss, Output};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// How long a lease that never ends may wait for its turn: longer than any crowd takes.
+/// How long a lease that never ends may wait for its turn: longer than any number of leases takes.
 const UNHURRIED: Duration = Duration::from_secs(3600);
 
 impl Client {
-    /// Returns whether no server has extended, or confirmed, the lease that is held although it was asked.
+    /// Returns whether servers were asked to extend or confirm the held lease, and none did.
     pub fn asks_in_vain(&self, now: Instant) -> bool {
         match &self.state {
             State::Renewing { extension, .. } => extension.had_no_answer(now),
@@ -42,14 +42,15 @@ impl Client {
                 (State::Bound { .. }, Phase::Renewing { .. } | Phase::Rebinding { .. }) => {
                     self.state = State::Renewing { lease, extension: Extension::due(now) };
                 }
-                // A message to all servers may leave by another link than one to a single server, and waits for its own turn.
+                // A message to all servers may leave over another link than a message to one server, and waits for its own
+                // turn.
                 (State::Renewing { extension, .. }, Phase::Rebinding { .. }) => {
                     let extension = extension.rebinding(now);
                     out.anew = self.line != Line::Closed;
                     self.line = Line::Closed;
                     self.state = State::Rebinding { lease, extension };
                 }
-                // It was asked early, in vain: now T1 comes.
+                // It was asked early, without an answer: now T1 comes.
                 (State::Renewing { extension, .. }, Phase::Held { .. }) if extension.was_in_vain(now) => {
                     self.state = State::Bound { lease };
                 }
@@ -58,7 +59,7 @@ impl Client {
         }
     }
 
-    /// Returns until when a try to extend the lease waits for its turn: at most half of what is left of its phase, so that RENEW
+    /// Returns until when a try to extend the lease waits for its turn: at most half of the rest of its phase, so that RENEW
     /// leaves well before T2, and REBIND before the end. `None` if it has its turn, or there is no such try.
     pub fn waits_for_turn(&self, now: Instant) -> Option<Instant> {
         let (_, end) = self.state.extending().filter(|(extension, _)| !extension.turn)?;
@@ -75,8 +76,8 @@ impl Client {
         }
     }
 
-    /// Goes on after its sockets were closed. A try to extend the lease begins anew, and answers to the last one still count.
-    /// What is overdue waits a little.
+    /// Goes on after its sockets were closed. A try to extend the lease begins again, and answers to the last one still
+    /// count. What is overdue waits a little.
     pub fn begin_again(&mut self, now: Instant) {
         self.line = Line::Closed;
         let Some((_, limit)) = self.state.extending() else { return };
@@ -113,8 +114,8 @@ impl Client {
     }
 
     /// Sends REQUEST to the server. Without an Ethernet address for it, the REQUEST goes to where the last ACK came from in the
-    /// first half of the phase; then, as that may be stale, to all: every server takes an IP unicast from an Ethernet broadcast,
-    /// though no router forwards one.
+    /// first half of the phase; then, since that may be out of date, to all: every server accepts an IP unicast in an Ethernet
+    /// broadcast, though no router forwards one.
     pub(super) fn send_renewal(&mut self, now: Instant, found: Option<Mac>, out: &mut Output) {
         let State::Renewing { lease, extension } = &mut self.state else { return };
         let phase = timing::renewing(lease, now);

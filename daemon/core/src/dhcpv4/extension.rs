@@ -1,7 +1,8 @@
-//! The tries to extend a lease that is held: how far they are, and under which xid.
+//! The tries to extend a held lease: how far they are, and under which xid.
 //!
 //! A server may be late: dnsmasq pings each address that it offers for 3 s, and does nothing else meanwhile. All REQUESTs of a
-//! phase bear one xid (RFC 2131 §4.1), so that an answer to any of them counts, and each is listened for longer than the last.
+//! phase bear one xid (RFC 2131 §4.1), so that an answer to any of them counts, and the client listens longer after each than
+//! after the last.
 
 use std::net::Ipv4Addr;
 
@@ -44,7 +45,7 @@ pub(crate) enum Attempt {
     Resolving(Resolver),
     /// REQUEST is out.
     Sent {
-        /// Until when an answer is listened for.
+        /// Until when the client listens for an answer.
         until: Instant,
         /// When the next try begins.
         next: Instant,
@@ -82,7 +83,7 @@ impl Extension {
         matches!(self.attempt, Attempt::Sent { .. })
     }
 
-    /// Returns whether a try had its time and no answer.
+    /// Returns whether a try ran out of time without an answer.
     pub(super) fn had_no_answer(&self, now: Instant) -> bool {
         self.sent > 1 || self.sent == 1 && !matches!(self.attempt, Attempt::Sent { until, .. } if now < until)
     }

@@ -1,10 +1,10 @@
-//! The client's messages to servers, and what becomes of each.
+//! The client's messages to servers, and their outcomes.
 
 use super::choice::{Miss, Missed};
 use super::state::{State, StateName};
 use super::{Client, Loss, Output, Verdict};
 
-/// A client's message, by its form and what that asks for (RFC 2131 table 4).
+/// A client's message, by its form and what it asks for (RFC 2131 table 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// DISCOVER: for offers.
@@ -25,7 +25,7 @@ impl Form {
     /// All forms.
     pub const ALL: [Self; 6] = [Self::Discover, Self::Request, Self::Confirm, Self::Renew, Self::Rebind, Self::Release];
 
-    /// Returns what may become of it.
+    /// Returns its possible outcomes.
     pub const fn fates(self) -> &'static [Fate] {
         match self {
             Self::Release => &[Fate::Sent, Fate::Unsent],
@@ -48,7 +48,7 @@ impl Form {
         }
     }
 
-    /// Returns whether its answer extends, or confirms, a lease that is held.
+    /// Returns whether its answer extends, or confirms, a held lease.
     pub const fn extends(self) -> bool {
         match self {
             Self::Confirm | Self::Renew | Self::Rebind => true,
@@ -57,14 +57,14 @@ impl Form {
     }
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
     /// An offer that was taken, or an ACK.
     Answered,
     /// A NAK.
     Refused,
-    /// Nothing before its time was over, or it was given up.
+    /// Nothing before its time was over, or before it was given up.
     Unanswered,
     /// It left, and has no answer.
     Sent,
@@ -92,7 +92,7 @@ impl Client {
     }
 }
 
-/// Returns the message that is out. Not the first one, if that is repeated soon: the two count as one.
+/// Returns the message that is out, but not a first one that is repeated soon: the two count as one.
 pub(super) fn out(state: &State) -> Option<Form> {
     match state {
         State::Selecting { tx, .. } => (tx.sent > 0).then_some(Form::Discover),
@@ -104,7 +104,8 @@ pub(super) fn out(state: &State) -> Option<Form> {
     }
 }
 
-/// Returns the message whose fate a signal settled, and that. `before`: the state's name before the signal, and what was out.
+/// Returns the message whose fate a signal settled, with that fate. `before`: the state's name before the signal, and the
+/// message that was out.
 pub(super) fn settled(before: (StateName, Option<Form>), after: &State, output: &Output) -> Option<(Form, Fate)> {
     let (state, asked) = before;
     let is_nak = matches!(output.missed, Some(Missed { miss: Miss::Nak { .. }, .. }));

@@ -37,7 +37,7 @@ pub struct Sight {
     pub router: Option<Ipv4Addr>,
 }
 
-/// A server's offer, whole.
+/// A server's complete offer.
 #[derive(Clone, Debug)]
 pub struct Offer {
     /// The message.
@@ -73,7 +73,7 @@ impl Inquiry {
         self.next
     }
 
-    /// Returns what a datagram says, if it is an OFFER to this inquiry and is believed.
+    /// Returns what a datagram says about the LAN, if it is an OFFER to this inquiry and is believed.
     pub fn on_udp(&mut self, now: Instant, udp: &Udp<'_>) -> Result<Sight, Refused> {
         let Offer { message, lease } = self.offer(now, udp)?;
         // The mask of an address's class would only be a guess.
@@ -81,7 +81,7 @@ impl Inquiry {
         Ok(Sight { server: lease.server, subnet, router: lease.gateway })
     }
 
-    /// Returns a datagram's offer whole, if it is an OFFER to this inquiry and is believed.
+    /// Returns a datagram's complete offer, if it is an OFFER to this inquiry and is believed.
     pub fn offer(&mut self, now: Instant, udp: &Udp<'_>) -> Result<Offer, Refused> {
         self.believed(now, udp).inspect_err(|refused| self.tally.count(refused.clone()))
     }
@@ -91,7 +91,7 @@ impl Inquiry {
         self.tally.count(cause.into());
     }
 
-    /// Records that the link did not take a message, and why.
+    /// Records that the link did not accept a message, and why.
     pub fn on_unsent(&mut self, cause: String) {
         (self.tally.unsent, self.tally.last_unsent) = (self.tally.unsent + 1, Some(cause));
     }

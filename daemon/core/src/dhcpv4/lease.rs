@@ -124,7 +124,7 @@ impl Lease {
         })
     }
 
-    /// Returns what is granted in terms that callers know, under a policy.
+    /// Returns what is granted under a policy, in callers' terms.
     pub fn tenure(&self, policy: &Policy) -> Tenure {
         let times = || Some(tenure::Times { extended: self.t1()?, rebound: self.t2()?, ends: self.expires()? });
         Tenure {
@@ -139,7 +139,7 @@ impl Lease {
         }
     }
 
-    /// Returns what the lease says of name servers, `None` when that is nothing.
+    /// Returns the lease's name servers and domains; `None` if it has none.
     pub fn resolver(&self) -> Option<Dns> {
         let servers = self.dns.iter().copied().map(IpAddr::V4).collect();
         let dns = Dns { servers, domain: self.domain.clone(), search: self.search.clone() };

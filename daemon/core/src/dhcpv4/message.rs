@@ -12,10 +12,10 @@
 //!
 //! The client identifier is in all of them (RFC 2131 §2: a client that uses one uses it in all messages). DISCOVER and REQUEST
 //! also bear what the profile says. The profile sets the broadcast flag: our packet socket hears a unicast answer before the
-//! address is configured. It does not hear answers to a chaddr that the interface no longer has, so the flag is set then too.
-//! Kea answers to the Ethernet source all the same, so every second try without an answer leaves from the interface's own
-//! address then. Some servers and networks lose answers to a station without an address: after two messages in vain, a client
-//! that asks for a lease sets the flag, and keeps it if that helped.
+//! address is configured. It does not hear answers to a chaddr that the interface no longer has, so in that case the flag is
+//! set too. Kea nevertheless answers to the Ethernet source, so every second unanswered try then leaves from the interface's
+//! own address. Some servers and networks lose answers to a station without an address: after two unanswered messages, a
+//! client that asks for a lease sets the flag, and keeps it if that helped.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::wire::option::{self, code};
 /// The options that a client asks for (55), in this order on the wire: 121 before 249 before 3 and 33 (RFC 3442).
 pub const REQUEST_LIST: [u8; 16] = [1, 121, 249, 3, 33, 6, 15, 26, 28, 42, 51, 54, 58, 59, 119, 12];
 
-/// The least size of a message (57) that a client may name (RFC 2132 §9.10): every host takes that much, in fragments.
+/// The least size of a message (57) that a client may name (RFC 2132 §9.10): every host accepts that much, in fragments.
 const LEAST_SIZE: u16 = 576;
 
 /// The largest DHCP message that a client asks for (57): what fits a frame of 1,500 bytes after IP and UDP headers.
@@ -48,12 +48,12 @@ pub(super) const CLIENT_PORT: u16 = 68;
 /// What every message of a client bears, and the messages themselves, as frames.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// The client's hardware address: chaddr, and mostly the Ethernet source, because switches that snoop on DHCP compare the
-    /// two.
+    /// The client's hardware address: chaddr, and usually the Ethernet source, because switches with DHCP snooping compare
+    /// the two.
     pub chaddr: Mac,
-    /// The Ethernet address that ARP gives for the client's address: the same, unless the interface has got another one.
+    /// The Ethernet address that ARP gives for the client's address: the same, unless the interface's has changed.
     pub station: Mac,
-    /// Whether `station` is the Ethernet source of what is asked: some servers answer to that whatever the broadcast flag says.
+    /// Whether `station` is the Ethernet source of requests: some servers answer to that, whatever the broadcast flag says.
     by_station: bool,
     /// How many messages in a row have no answer yet. Above [`WITHOUT_FLAG`] the broadcast flag is set; if that helped, the
     /// number stays.
@@ -71,7 +71,7 @@ pub struct Sender {
 pub struct Hop {
     /// The server.
     pub server: Ipv4Addr,
-    /// The Ethernet address of the server or of the router before it; broadcast when it could not be found.
+    /// The Ethernet address of the server or of the router to it; broadcast if it was not found.
     pub mac: Mac,
 }
 
@@ -88,13 +88,13 @@ impl Sender {
     }
 
     /// Sets the largest message that servers may send, for an interface with this MTU, in bytes (RFC 2132 §9.10). It is at most
-    /// what fits an MTU of 1,500 bytes: routers on the way may have less.
+    /// what fits an MTU of 1,500 bytes: routers on the way may have a smaller one.
     pub fn set_mtu(&mut self, mtu: u32) {
         let fits = u16::try_from(mtu.saturating_sub(HEADERS)).unwrap_or(MOST_SIZE);
         self.max_size = fits.clamp(LEAST_SIZE, MOST_SIZE);
     }
 
-    /// Records that something is about to be asked, from the other Ethernet address if the last message had no answer.
+    /// Records that a request is about to be sent, from the other Ethernet address if the last message had no answer.
     pub fn asks(&mut self) {
         self.by_station ^= self.unanswered > 0;
         self.unanswered = self.unanswered.saturating_add(1);

@@ -1,8 +1,8 @@
 //! The DHCPv4 client of RFC 2131: one lease of one interface.
 //!
-//! A [`Client`] gets events and the time, and returns what to send, whether it wants sockets, and at turning points a
-//! [`Verdict`]. It knows no ids, no namespaces and no store. The caller owns its sockets: they should be open while
-//! [`Output::listen`] is true, else closed; the client sends only after [`Signal::Opened`].
+//! A [`Client`] gets signals and the time, and returns what to send, whether it wants sockets, and, when its lease
+//! changes, a [`Verdict`]. It knows no ids, no namespaces and no store. The caller owns its sockets: they should be
+//! open while [`Output::listen`] is true, else closed; the client sends only after [`Signal::Opened`].
 
 pub mod accept;
 mod answer;
@@ -59,7 +59,7 @@ pub enum Signal<'a> {
     Unopened,
     /// A UDP datagram to port 68 came in.
     Udp(&'a Udp<'a>),
-    /// A frame came in that cannot be read as an IPv4 datagram. It bears what an answer to this client does.
+    /// An unreadable frame came in that looks like an answer to this client.
     Unreadable {
         /// Why it cannot be read.
         cause: BadFrame,
@@ -80,7 +80,7 @@ pub enum Signal<'a> {
 pub struct Output {
     /// Frames to send, in order.
     pub frames: Vec<Vec<u8>>,
-    /// A turning point.
+    /// The verdict, if there is one.
     pub verdict: Option<Verdict>,
     /// Whether the sockets should be open from now on.
     pub listen: bool,
@@ -92,18 +92,18 @@ pub struct Output {
     pub dropped: Vec<DroppedOption>,
     /// The message whose fate is known now.
     pub settled: Option<(Form, Fate)>,
-    /// Whether to close the open sockets first: what comes next goes over others.
+    /// Whether to close the open sockets first: what follows uses others.
     pub anew: bool,
 }
 
 impl Output {
-    /// Replaces what this signal did by what a later one leads to.
+    /// Replaces this output by that of a later signal.
     pub(crate) fn replace(&mut self, later: Self) {
         (self.frames, self.verdict, self.listen) = (later.frames, later.verdict, later.listen);
     }
 }
 
-/// A turning point in the life of a lease.
+/// What has happened to the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// There is a lease where there was none, or an earlier lease was confirmed.
@@ -112,7 +112,7 @@ pub enum Verdict {
     Kept(Arc<Lease>),
     /// The lease is gone. The client looks for a new one, over other sockets: the open ones are closed.
     Lost(Arc<Lease>, Loss),
-    /// A server committed an address that will not do.
+    /// A server committed an unacceptable address.
     Unwanted {
         /// The server.
         server: Ipv4Addr,
@@ -140,8 +140,8 @@ pub enum Loss {
         /// Its message (56), escaped.
         message: Option<String>,
     },
-    /// A server granted instead an address that another client of this host has.
-    #[error("server {server} granted {address} in its place, which another attachment has")]
+    /// A server granted another address, which another client of this host has.
+    #[error("server {server} granted {address} instead, which another attachment has")]
     Misplaced {
         /// The server.
         server: Ipv4Addr,
@@ -149,7 +149,7 @@ pub enum Loss {
         address: Ipv4Addr,
     },
     /// Another client of this host has the address too.
-    #[error("{holder} has the address, too")]
+    #[error("{holder} has the address too")]
     Double {
         /// That client.
         holder: String,
@@ -179,9 +179,9 @@ pub struct Client {
     waited_for: bool,
     /// Until when a first message is repeated soon.
     repeats_first: Option<Instant>,
-    /// The only address that will do, until there is a lease.
+    /// The only acceptable address, until there is a lease.
     insists: Option<Ipv4Addr>,
-    /// What a server was asked to commit, as long as it may have done so unknown to us.
+    /// What a server was asked to commit, as long as it may have done so without our knowledge.
     asked: Option<Arc<Lease>>,
     /// Boxed: a client that holds a lease has none.
     tally: Option<Box<Tally>>,
@@ -200,7 +200,8 @@ impl Client {
         Self { insists, ..Self::new(sender, state, true, rng) }
     }
 
-    /// Returns a client in INIT-REBOOT that takes over an address of which it knows nothing else. No other address will do.
+    /// Returns a client in INIT-REBOOT that takes over an address about which it knows nothing else. No other address is
+    /// acceptable.
     pub fn adopt(sender: Sender, address: Ipv4Net, now: Instant, rng: Rng) -> Self {
         let lease = Arc::new(Lease::unknown(address, now));
         Self { insists: Some(address.addr()), ..Self::reacquire(sender, lease, now, rng) }
@@ -234,9 +235,8 @@ impl Client {
         Self::new(sender, State::Init { at, wanted: None }, false, rng)
     }
 
-    /// Begins discovery anew, soon, for the same address: servers that were silent may answer now. An offer that is being
-    /// requested takes precedence, and so does the wait after a DECLINE. Returns whether it begins; if so, the sockets should be
-    /// closed.
+    /// Begins discovery again soon, for the same address: silent servers may answer now. An offer that is being requested takes
+    /// precedence, and so does the wait after a DECLINE. Returns whether it begins; if so, the sockets should be closed.
     pub fn seek_anew(&mut self, now: Instant) -> bool {
         let declined = self.tally().declined.is_some();
         let begins = self.state.seek_anew(now + timing::overdue_delay(now, None, &mut self.rng), declined);
@@ -248,7 +248,7 @@ impl Client {
 
     /// Asks soon whether the lease is still this client's, over other sockets. Until a server answers, the lease is used (RFC
     /// 2131 §3.2) and the question repeated: a switch port may not forward yet, and a server may be away. Only the clock ends
-    /// the lease, and a lease that no server granted none can confirm. Returns whether it asks; if so, the sockets should be
+    /// the lease. A lease that no server granted cannot be confirmed. Returns whether it asks; if so, the sockets should be
     /// closed.
     pub fn confirm(&mut self, now: Instant) -> bool {
         let may = |lease: &&Arc<Lease>| lease.source.is_asked() && !lease.expired(now);
@@ -283,8 +283,8 @@ impl Client {
         Self { sender, state, line, waited_for, repeats_first, insists, asked, tally, rng, addressed, declines }
     }
 
-    /// Makes the first message be repeated soon, if it leaves shortly after this instant, when the link's carrier came: the way to
-    /// the servers may not be open yet.
+    /// Has the first message repeated soon, if it leaves shortly after this instant, when the link got carrier: the way to the
+    /// servers may not be open yet.
     pub fn repeat_first(&mut self, carrier: Instant) {
         self.repeats_first = Some(carrier + timing::OPENS);
     }
@@ -300,7 +300,8 @@ impl Client {
             Signal::Udp(udp) => self.on_udp(now, udp, &mut out),
             Signal::Unreadable { cause, from: _ } => self.on_refused(cause.into(), &mut out),
             Signal::Arp(arp) => {
-                // After a suspend, a signal may come before the clock is served: no RENEW follows the lease's end, or T2.
+                // After a suspend, a signal may arrive before the clock is served: no RENEW may follow the lease's end, or
+                // T2.
                 self.on_lease_clock(now, &mut out);
                 self.on_arp(now, arp, &mut out);
             }
@@ -327,12 +328,12 @@ impl Client {
         self.state.name()
     }
 
-    /// Returns whether the client now sends broadcasts rather than to one server.
+    /// Returns whether the client now sends broadcasts, rather than messages to one server.
     pub fn broadcasts(&self) -> bool {
         !matches!(self.state, State::Renewing { .. }) || !self.addressed
     }
 
-    /// Returns whether what the client does, or is about to do, may lead to another address.
+    /// Returns whether the client's current or next exchange may lead to another address.
     pub fn acquires(&self) -> bool {
         match self.state {
             State::Init { .. }
@@ -354,7 +355,7 @@ impl Client {
         matches!(self.state, State::Selecting { wanted: None, .. }) && self.tally().discovers == 1
     }
 
-    /// Returns whether the client is about to look for an address that it does not know yet.
+    /// Returns whether the client is about to look for a new address.
     pub fn is_to_discover(&self, now: Instant) -> bool {
         matches!(self.state, State::Init { at, .. } if now >= at)
     }
@@ -373,12 +374,12 @@ impl Client {
     }
 
     /// Tells the client whether the leased address is on the interface. If not, no server can answer to it (nobody answers ARP
-    /// for it): the lease is extended by REQUESTs in INIT-REBOOT form, which servers answer like the others.
+    /// for it): the lease is extended by REQUESTs in INIT-REBOOT form, which servers answer like any other.
     pub fn set_addressed(&mut self, addressed: bool) {
         self.addressed = addressed;
     }
 
-    /// Tells the client which Ethernet address its interface has. Others should know the leased address by no other.
+    /// Tells the client which Ethernet address its interface has. Neighbours should know the leased address by no other.
     pub fn set_station(&mut self, station: Mac) {
         self.sender.station = station;
     }
@@ -388,7 +389,7 @@ impl Client {
         self.sender.set_mtu(mtu);
     }
 
-    /// Returns what it has asked for so far, if it waits for an answer.
+    /// Returns its messages that wait for an answer.
     pub(crate) fn outstanding(&self) -> Option<Outstanding> {
         self.state.outstanding()
     }
@@ -525,7 +526,7 @@ impl Client {
         self.state = State::Rebooting { tx, lease, silence, nak };
     }
 
-    /// Returns the transaction of the message that is about to be sent: a new one, or `before` one message later.
+    /// Returns the transaction of the message that is about to be sent: a new one, or `before`, advanced by one message.
     fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
         let soon = before.is_none() && self.repeats_first.take().is_some_and(|until| now < until);
         let (xid, began, late, sent) =

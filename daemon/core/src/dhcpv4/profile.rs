@@ -1,4 +1,4 @@
-//! What a client says of itself and wants, beyond what RFC 2131 makes it, and whom it believes.
+//! What a client says about itself and wants, beyond what RFC 2131 requires, and whom it believes.
 
 use std::net::Ipv4Addr;
 
@@ -20,7 +20,7 @@ pub struct ClientProfile {
     /// User class (77), one instance, as RFC 3004 has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_class: Option<String>,
-    /// Further options, as code and bytes. None of those that the protocol itself sets.
+    /// Further options, as code and bytes; none that the protocol itself sets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub provide: Vec<(u8, Vec<u8>)>,
     /// The parameter request list (55), in place of the default one.
@@ -59,12 +59,12 @@ impl Servers {
 pub struct Wanted {
     /// The address.
     pub address: Ipv4Addr,
-    /// Whether another one will do.
+    /// Whether another one is acceptable.
     pub preferred: bool,
 }
 
 impl Wanted {
-    /// Returns whether who wants an address, or none in particular, takes this one.
+    /// Returns whether a caller that wants an address, or none in particular, takes this one.
     pub(crate) fn takes(wanted: Option<Self>, address: Ipv4Addr) -> bool {
         wanted.is_none_or(|wanted| wanted.preferred || wanted.address == address)
     }

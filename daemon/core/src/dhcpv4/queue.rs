@@ -5,12 +5,12 @@ use super::{Client, Line};
 use crate::time::Instant;
 
 impl Client {
-    /// Returns how many messages have asked for a lease in vain, if the next is due; else 0.
+    /// Returns how many requests for a lease went unanswered, if the next is due; else 0.
     pub fn asked_in_vain(&self, now: Instant) -> u32 {
         self.state.asked_in_vain().filter(|tx| now >= tx.next).map_or(0, |tx| tx.sent)
     }
 
-    /// Makes the client listen but send nothing until [`Signal::Opened`](super::Signal::Opened): it has to wait for its turn.
+    /// Has the client listen but send nothing until [`Signal::Opened`](super::Signal::Opened): it must wait for its turn.
     pub fn waits(&mut self) {
         self.line = Line::Opening;
     }
@@ -27,7 +27,7 @@ impl Client {
         }
     }
 
-    /// Makes the client go on over other sockets: those that were open are closed.
+    /// Has the client go on over other sockets: those that were open are closed.
     pub fn reopens(&mut self) {
         self.line = Line::Closed;
     }

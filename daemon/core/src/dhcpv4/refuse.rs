@@ -1,5 +1,5 @@
-//! What a client lets go of: an acquisition that is given up, and an address that, as its caller reports, another station or
-//! another client of this host has.
+//! What a client gives up: an abandoned acquisition, and an address that, as its caller reports, another station or another
+//! client of this host has.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Client {
         self.insists = Some(address);
     }
 
-    /// Gives up an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address; it must be sent
+    /// Abandons an acquisition. Returns the RELEASE that undoes it, if a server was asked to commit an address; it must be sent
     /// on the same sockets at once.
     pub fn abort(&mut self, now: Instant) -> Option<Vec<u8>> {
         let lease = self.owed(now)?;
@@ -40,13 +40,13 @@ impl Client {
         Some(self.sender.decline(self.rng.u32(..), address, server))
     }
 
-    /// Lets go of what a server offers, or has just granted, without a word to it, and sends DISCOVER after a pause. During the
-    /// pause another server's offer is as good.
+    /// Silently gives up what a server offers, or has just granted, and sends DISCOVER after a pause. During the pause, another
+    /// server's offer counts.
     pub fn refuse(&mut self, now: Instant, pause: Duration) -> Output {
         let next = now + pause;
         self.state = match &mut self.state {
             State::Requesting { tx, beside, .. } => {
-                // After the pause begins another transaction; until then offers of this one count.
+                // After the pause another transaction begins; until then offers to this one count.
                 let tx = Transaction { next, until: next.min(now + RECEIVE_WINDOW), sent: 0, soon: false, ..*tx };
                 let spare = beside.take().and_then(|beside| beside.spare);
                 let second = spare.map(|spare| (spare, now + timing::CHOICE));
@@ -65,7 +65,7 @@ impl Client {
         self.handle(now, Signal::Clock)
     }
 
-    /// Makes the address that is being requested be declined when it is granted: another client of this host has it, with this
+    /// Has the address that is being requested declined when it is granted: another client of this host has it, with this
     /// Ethernet address.
     pub fn is_taken_here(&mut self, by: Mac) {
         self.set_taken(Some(UsedBy::Here(by)));
@@ -85,8 +85,9 @@ impl Client {
     }
 
     /// Extends the lease now, even before T1 or if it never ends: its server seems to have forgotten it, and RENEW says who has
-    /// its address (RFC 2131 §4.3.2: servers may believe that, and need not answer INIT-REBOOT). Does nothing if that was asked
-    /// a moment ago. Without an answer it tries a few more times, since nothing else may tell the server for a long time.
+    /// its address (RFC 2131 §4.3.2: servers may believe that, and need not answer INIT-REBOOT). Does nothing if the lease was
+    /// extended a moment ago. Without an answer it tries a few more times, since nothing else may tell the server for a long
+    /// time.
     pub fn renew_early(&mut self, now: Instant) {
         match &mut self.state {
             State::Bound { lease } | State::InitReboot { lease, silence: Silence::Keep, .. }

@@ -9,7 +9,7 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
 
-/// One RELEASE on its way, over sockets that are open.
+/// One RELEASE under way, over open sockets.
 #[derive(Debug)]
 pub struct Release {
     sender: Sender,
@@ -31,7 +31,7 @@ pub enum ReleaseStep {
     Send {
         /// The frame.
         frame: Vec<u8>,
-        /// Whether the server, or the router before it, answered ARP, or was not asked.
+        /// Whether the server, or the router to it, answered ARP, or was not asked.
         answered: bool,
     },
 }

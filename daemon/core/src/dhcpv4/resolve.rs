@@ -1,4 +1,4 @@
-//! Finding the Ethernet address of a server, or of the router before it, by ARP of our own.
+//! Finding the Ethernet address of a server, or of the router to it, by ARP of our own.
 //!
 //! The kernel's neighbour table belongs to the container; a remembered address goes stale without anyone noticing.
 

@@ -22,7 +22,7 @@ pub(crate) enum State {
     /// An offer was taken, REQUEST is out. `taken`: another station uses the address, so an ACK is declined. `beside`: what else
     /// came.
     Requesting { tx: Transaction, offer: Arc<Lease>, taken: Option<UsedBy>, beside: Option<Box<Beside>> },
-    /// An earlier lease is to be confirmed, from `at` on.
+    /// An earlier lease will be confirmed, from `at` on.
     InitReboot { at: Instant, lease: Arc<Lease>, silence: Silence },
     /// REQUEST in INIT-REBOOT form is out. `nak`: a NAK from a server other than the lease's.
     Rebooting { tx: Transaction, lease: Arc<Lease>, silence: Silence, nak: Option<Box<Nak>> },
@@ -34,7 +34,7 @@ pub(crate) enum State {
     Rebinding { lease: Arc<Lease>, extension: Box<Extension> },
 }
 
-/// What comes besides the answer to a REQUEST.
+/// What else has arrived while a REQUEST is out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
     /// Another server's offer, in case the one that is being requested comes to nothing.
@@ -117,11 +117,11 @@ pub enum Silence {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transaction {
     pub(crate) xid: u32,
-    /// When its first message was sent. A lease counts from there: an ACK may answer any of them.
+    /// When its first message was sent. A lease counts from then: an ACK may answer any of the messages.
     pub(crate) began: Instant,
     /// How many seconds earlier the client began to ask, under earlier transactions.
     pub(crate) late: u16,
-    /// The next DISCOVER has another xid, so that a lease counts anew.
+    /// The next DISCOVER has another xid, so that a lease counts from then.
     pub(crate) over: bool,
     /// The secs field of its last message.
     pub(crate) secs: u16,
@@ -131,12 +131,12 @@ pub(crate) struct Transaction {
     pub(crate) soon: bool,
     /// When the next is due.
     pub(crate) next: Instant,
-    /// Until when an answer is listened for.
+    /// Until when the client listens for an answer.
     pub(crate) until: Instant,
 }
 
 impl Transaction {
-    /// Returns the transaction whose next DISCOVER leaves now: the same, or the one that follows it.
+    /// Returns the transaction of the DISCOVER that leaves now: the same, or its successor.
     pub(crate) fn going_on(self, now: Instant, rng: &mut Rng) -> Self {
         let late = self.late.saturating_add(timing::secs(self.began, now));
         match self.over || now >= self.began + timing::LONGEST_TRANSACTION {
@@ -229,7 +229,7 @@ impl State {
         }
     }
 
-    /// Returns the tries, to go on.
+    /// Returns the tries, mutably.
     pub(crate) fn extension(&mut self) -> Option<&mut Extension> {
         match self {
             Self::Renewing { extension, .. } | Self::Rebinding { extension, .. } => Some(extension),
@@ -242,8 +242,8 @@ impl State {
         }
     }
 
-    /// Begins the next message anew, under another xid: a lease counted from the first message of this one has ended. The
-    /// server's leases have become shorter, or it was away longer than they last.
+    /// Gives the next message another xid: a lease counted from the first message under this one has ended. The server's
+    /// leases have become shorter, or it was away longer than they last.
     pub(crate) fn forget_xid(&mut self) {
         if let Self::Selecting { tx, .. } = self {
             tx.over = true;
@@ -253,7 +253,7 @@ impl State {
         }
     }
 
-    /// Returns where a NAK that may not be the last word is kept, if the state keeps one.
+    /// Returns where the state keeps a NAK that may not be final, if it does.
     pub(crate) fn kept_nak(&mut self) -> Option<&mut Option<Box<Nak>>> {
         match self {
             Self::Requesting { beside, .. } => Some(&mut beside.get_or_insert_default().nak),
@@ -266,8 +266,8 @@ impl State {
         }
     }
 
-    /// Returns whether the server of a lease has had its time to answer by `now`: the window of the try, but in REBOOTING all
-    /// tries, because one lost frame must not cost a lease that is in use. If a caller waits for any lease, one try.
+    /// Returns whether a lease's server has had its time to answer by `now`: the window of the try. In REBOOTING that means
+    /// all tries, because one lost frame must not cost a lease that is in use, or one try if a caller waits for any lease.
     pub(crate) fn has_heard_out(&self, now: Instant) -> bool {
         match self {
             Self::Requesting { tx, .. } => now >= tx.next,
@@ -282,7 +282,7 @@ impl State {
         }
     }
 
-    /// Begins discovery anew at `at`, unless something else is going on. `declined`: it waits for good reason.
+    /// Begins discovery again at `at`, unless something else is going on. `declined`: it waits for good reason.
     pub(crate) fn seek_anew(&mut self, at: Instant, declined: bool) -> bool {
         let wanted = match self {
             Self::Init { wanted, .. } if !declined => *wanted,
@@ -321,8 +321,8 @@ impl State {
         }
     }
 
-    /// Returns what the clock does next. `open`: the sockets are open, so the time to close them counts; `opening`: what waits
-    /// for the sockets is not due by the clock.
+    /// Returns the next deadline. `open`: the sockets are open, so the time to close them counts; `opening`: what waits for
+    /// the sockets has no deadline.
     pub(crate) fn deadline(&self, open: bool, opening: bool) -> Option<(Instant, Timer)> {
         let window = |until: Instant, next: Instant, timer| match (open, opening) {
             (true, _) if until < next => Some((until, Timer::ReceiveWindow)),
@@ -360,6 +360,6 @@ impl State {
 }
 
 fn earlier(a: Option<(Instant, Timer)>, b: Option<(Instant, Timer)>) -> Option<(Instant, Timer)> {
-    // Of two at once, the lease's own deadline is the reason.
+    // If two coincide, the lease's own deadline is the reason.
     [b, a].into_iter().flatten().min_by_key(|(at, _)| *at)
 }

@@ -20,23 +20,23 @@ pub struct Tally {
     pub last_refusal: Option<Refused>,
     /// Answers that matched none of these messages, or were for another client.
     pub strays: u32,
-    /// What told the last stray from an answer.
+    /// Why the last stray was not an answer.
     pub last_stray: Option<Refusal>,
-    /// Messages that the link did not take.
+    /// Messages that the link did not accept.
     pub unsent: u32,
-    /// Why it did not take the last message.
+    /// Why it did not accept the last one.
     pub last_unsent: Option<String>,
     /// The last offer that was taken, and the REQUESTs sent for it.
     pub requested: Option<(Ipv4Addr, Ipv4Addr, u32)>,
     /// The last address that was declined, and who uses it.
     pub declined: Option<(Ipv4Addr, Mac)>,
-    /// Another client on the same wire was answered only once it set the broadcast flag.
+    /// Another client on the same wire got an answer only once it set the broadcast flag.
     pub flag_helped_elsewhere: bool,
     /// The servers whose offers wait for those of others, the latest last.
     pub(super) shunned: Vec<Ipv4Addr>,
     /// NAKs in a row.
     pub(super) naks: u32,
-    /// Tries in a row that ended without a word: sockets could not be had, or an offer was never acknowledged.
+    /// Tries in a row without a result: there were no sockets, or an offer was never acknowledged.
     pub(super) in_vain: u32,
 }
 
@@ -59,7 +59,7 @@ impl Tally {
         }
     }
 
-    /// Counts a try that ended without a word. Returns how many there were in a row.
+    /// Counts a try without a result. Returns how many there were in a row.
     pub(super) fn tried_in_vain(&mut self) -> u32 {
         self.in_vain += 1;
         self.in_vain
@@ -75,7 +75,7 @@ impl Tally {
         let last = |cause: &Option<String>| cause.as_ref().map(|cause| format!(", the last because: {cause}"));
         match self {
             Self { unsent: 1.., .. } => Some(format!(
-                "{} could not be sent{}: does a rule of nftables (netdev, egress) or a full queue (tc) stop them?",
+                "{} could not be sent{}: does an nftables rule (netdev, egress) or a full queue (tc) stop them?",
                 number(self.unsent, "message"),
                 last(&self.last_unsent).unwrap_or_default()
             )),
@@ -97,7 +97,7 @@ impl Tally {
                 ))
             }
             Self { flag_helped_elsewhere: true, .. } => Some(
-                "another container there was answered only once it asked for answers by broadcast: set `broadcast` to true".to_owned(),
+                "another container there got an answer only once it asked for answers by broadcast: set `broadcast` to true".to_owned(),
             ),
             Self { .. } => None,
         }
@@ -132,14 +132,14 @@ impl Client {
         self.tally.as_deref().unwrap_or(&UNTRIED)
     }
 
-    /// Records that the link did not take a message, and why.
+    /// Records that the link did not accept a message, and why.
     pub fn on_unsent(&mut self, cause: String) {
         let tally = self.count();
         tally.unsent += 1;
         tally.last_unsent = Some(cause);
     }
 
-    /// Begins to count anew. Which servers failed the client is kept as long as that matters.
+    /// Starts counting again. The servers that failed the client are remembered as long as that matters.
     pub(super) fn begin_tally(&mut self, naks: u32) {
         let minds = self.minds_failures();
         let shunned = self.tally.take().filter(|_| minds).map_or_else(Vec::new, |tally| tally.shunned);

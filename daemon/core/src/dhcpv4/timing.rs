@@ -18,37 +18,37 @@ pub(crate) const RECEIVE_WINDOW: Duration = Duration::from_secs(4);
 ///
 /// A lease of one second would be extended twice a second as long as its container lives, at the cost of two exchanges and two
 /// writes to disk, and the first lost answer would lose it. To use an address beyond its lease, as clients with their own least
-/// lease time do, breaks RFC 2131 §4.4.5. So such a lease is not taken, and the ADD says why.
+/// lease time do, breaks RFC 2131 §4.4.5. So the client does not take such a lease, and the ADD says why.
 pub(crate) const SHORTEST_LEASE: Duration = Duration::from_secs(6);
 
 /// The earliest T1: no server may make its clients extend a lease more often. A shorter T1 is ignored.
 const EARLIEST_T1: Duration = Duration::from_secs(3);
 
-/// The longest that a client listens after a try to extend a lease, however many tries had no answer.
+/// The longest that a client listens after a try to extend a lease, however many tries went unanswered.
 ///
 /// Known servers are up to 15 s late: dnsmasq, which pings an address before offering it.
 const LONGEST_WINDOW: Duration = Duration::from_secs(32);
 
-/// From the first DECLINE to the next DISCOVER, when no caller waits (RFC 2131 §3.1 step 5).
+/// The time from the first DECLINE to the next DISCOVER, when no caller waits (RFC 2131 §3.1 step 5).
 const DECLINE_WAIT: Duration = Duration::from_secs(10);
 
 /// The longest time from a DECLINE to the next DISCOVER, when no caller waits: known servers keep a declined address at least
 /// that long (dnsmasq: ten minutes).
 const LONGEST_DECLINE_WAIT: Duration = Duration::from_secs(600);
 
-/// The same while a caller waits, whose time is short: after the first DECLINE, and the longest.
+/// The same while a caller waits: after the first DECLINE, and the longest.
 const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(1600));
 
-/// How long an offer of an unwanted address waits for a better one, if it will do at all. If not, the client waits for a better
-/// one as long as its caller does.
+/// How long an offer of an unwanted address waits for a better one, if it is acceptable at all. If not, the client waits as
+/// long as its caller does.
 pub(crate) const CHOICE: Duration = Duration::from_millis(200);
 
 /// How soon a first message is repeated if it may have left before the way to the servers was open: a bridge's port forwards a
 /// moment after its link has carrier.
 pub(crate) const SOON: Duration = Duration::from_millis(200);
 
-/// How long after its link's carrier the way to the servers may not be open. A client that waited longer for its turn repeats
-/// nothing: a slow server, for which it waits, would work at both.
+/// How long after its link got carrier the way to the servers may not be open. A client that waited longer for its turn
+/// repeats nothing: a slow server would have to work on both.
 pub(crate) const OPENS: Duration = Duration::from_secs(1);
 
 /// How long messages are sent under one xid. A lease without an offer (RFC 4039) counts from the first of them, and an answer to
@@ -94,21 +94,22 @@ pub enum Timer {
 
 /// Returns the wait after the `sent`-th message (1 is the first) of an acquisition: 1, 2, 4, 8 s, each ±12.5 %.
 ///
-/// RFC 2131 §4.1 wants 4 s first and suggests ±1 s; that protects a server from a building that gets its power back. A container
-/// start cannot wait 4 s for one lost frame. Permits for acquisitions hold the herd back instead.
+/// RFC 2131 §4.1 wants 4 s first and suggests ±1 s; that protects a server when a building's power returns. A container start
+/// cannot wait 4 s for one lost frame. Permits for acquisitions protect the server instead.
 pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Duration {
     let cap = if waited_for { CAP_WAITED_FOR } else { CAP_BACKGROUND };
     jittered(doubled(sent.saturating_sub(1), cap), rng)
 }
 
 /// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 1.6 s, so that
-/// ten of them, and the moments that their server's offers wait for another's, fit into an ADD; else 10, 20, 40 s … ten minutes.
+/// ten of them fit into an ADD, including the times that their server's offers wait for another's; else 10, 20, 40 s … ten
+/// minutes.
 pub(crate) fn decline_wait(count: u32, waited_for: bool) -> Duration {
     let (first, most) = if waited_for { DECLINE_WAIT_OF_CALLER } else { (DECLINE_WAIT, LONGEST_DECLINE_WAIT) };
     (first * (1 << count.saturating_sub(1).min(8))).min(most)
 }
 
-/// Returns the `secs` of a message in a process that began then (RFC 2131 table 1).
+/// Returns the `secs` of a message if the client began to ask at `began` (RFC 2131 table 1).
 pub(crate) fn secs(began: Instant, now: Instant) -> u16 {
     now.saturating_since(began).as_secs().min(u16::MAX.into()) as u16
 }
@@ -117,8 +118,8 @@ pub(crate) fn secs(began: Instant, now: Instant) -> u16 {
 /// `end`: at half of the remaining time, but no sooner than 60 s (RFC 2131 §4.4.5). No try leaves in the last second of a phase,
 /// where the answer would come too late.
 ///
-/// Servers grant leases of seconds and minutes, for which 60 s would leave one try or none. For these the floor is an eighth of
-/// the phase, and at least one second.
+/// Some servers grant leases of seconds or minutes, for which 60 s would leave one try or none. For these the minimum is an
+/// eighth of the phase, but at least one second.
 pub(crate) fn next_extension(now: Instant, began: Instant, end: Instant) -> Instant {
     let phase = end.saturating_since(began);
     let floor = (phase / 8).clamp(Duration::from_secs(1), Duration::from_secs(60));
@@ -127,8 +128,8 @@ pub(crate) fn next_extension(now: Instant, began: Instant, end: Instant) -> Inst
     if next + Duration::from_secs(1) > end { end } else { next }
 }
 
-/// Returns how long the client listens for an answer to the `sent`-th try to extend a lease (1 is the first): twice as long with
-/// each try that had none. An answer that comes at once costs no more.
+/// Returns how long the client listens for an answer to the `sent`-th try to extend a lease (1 is the first): twice as long
+/// after each unanswered try. An answer that comes at once costs no more.
 pub(crate) fn extension_window(sent: u32) -> Duration {
     (RECEIVE_WINDOW * (1 << sent.saturating_sub(1).min(8))).min(LONGEST_WINDOW)
 }
@@ -145,7 +146,7 @@ pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option
     let default = Times { t1: end / 2, t2: end * 7 / 8, end };
     let sane = match (t1, t2) {
         (Some(t1), Some(t2)) => (t1, t2),
-        // One of the two alone is kept if it fits the other's default.
+        // A single one is kept if it fits the other's default.
         (Some(t1), None) => (t1, default.t2.as_secs() as u32),
         (None, Some(t2)) => (default.t1.as_secs() as u32, t2),
         (None, None) => return Some(default),
@@ -172,11 +173,11 @@ pub(crate) fn spread(times: Times, rng: &mut Rng) -> Times {
     Times { t1, t2: earlier(times.t2, times.t1), end: times.end }
 }
 
-/// When work that no caller waits for begins, so that not all hosts of a building ask at once (RFC 2131 §4.4.1).
+/// After how long work that no caller waits for begins, so that not all hosts of a building ask at once (RFC 2131 §4.4.1).
 const DESYNCHRONIZED: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(10);
 
-/// Returns how far work that is overdue after a restart is put off, so that many leases do not ask at once: a random time
-/// between one second and ten, or a random part of half the time left until `limit` if that is less.
+/// Returns how long to put off work that is overdue after a restart, so that many leases do not ask at once: a random
+/// time between one second and ten, or a random part of half the time left until `limit` if that is less.
 pub(crate) fn overdue_delay(now: Instant, limit: Option<Instant>, rng: &mut Rng) -> Duration {
     let (least, most) = DESYNCHRONIZED.into_inner();
     let half = limit.map_or(most, |limit| limit.saturating_since(now) / 2);
@@ -202,7 +203,7 @@ pub(crate) fn renewing(lease: &Lease, now: Instant) -> Option<(Instant, Instant)
     lease.t1().zip(lease.t2()).filter(|(t1, _)| now >= *t1)
 }
 
-/// How far a lease has come.
+/// The phase of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Before T1; `None`: for ever.

@@ -1,4 +1,4 @@
-//! Docker at work: what is known of it, and the registry that leases for it.
+//! Docker at work: what is known about it, and the registry that leases for it.
 
 use crate::effect::{Answer, ExchangeId, OpId, Outcome, RequestId, Why};
 use crate::identity::DoorId;
@@ -18,7 +18,7 @@ pub(crate) struct Desk<'a> {
     pub(crate) registry: &'a mut Registry,
 }
 
-/// Who hears of an outcome.
+/// Who hears an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
     /// A call's job.
@@ -36,9 +36,9 @@ pub(super) enum Waiter {
 pub(crate) enum Key {
     /// A call's.
     Call(RequestId),
-    /// The next link that was made for Docker has been in the host's namespace for too long.
+    /// A link that was made for Docker has been in the host's namespace for too long.
     Strays,
-    /// The links that were made for Docker are listed again, which failed.
+    /// The links that were made for Docker are listed again, because that failed.
     OwnLinks,
 }
 
@@ -51,7 +51,7 @@ impl Desk<'_> {
             Some(Waiter::OwnLinks) => self.own_links(now, outcome),
             Some(Waiter::Nobody) => {
                 if let Outcome::Unmade(Err(cause)) = outcome {
-                    tracing::warn!(%cause, "a link that was made for Docker stays, trying again");
+                    tracing::warn!(%cause, "a link that was made for Docker is still there: trying again");
                     self.list_again(now);
                 }
             }
@@ -108,7 +108,7 @@ impl Desk<'_> {
         op
     }
 
-    /// Makes the outcome of an effect be ignored.
+    /// Has the outcome of an effect ignored.
     pub(super) fn ignore(&mut self, op: OpId) {
         self.registry.out.forget(op);
         self.docker.waiters.remove(&op);

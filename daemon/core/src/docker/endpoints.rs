@@ -1,12 +1,12 @@
-//! Endpoints of Docker's networks whose driver is this one: their addresses, and the links that are made for them.
+//! Endpoints of networks with our driver: their addresses, and the links that are made for them.
 //!
 //! An address is leased over the LAN's link, as for Docker's own drivers, before its own link exists; that is made afterwards,
-//! down, for Docker to move. So nothing on the host ever speaks over it, its MTU is right from the start, and a lease finds its
-//! interface in one way, whoever made it.
+//! down, for Docker to move. So nothing on the host ever speaks over it, its MTU is right from the start, and every lease finds
+//! its interface in the same way.
 //!
-//! A link is made before its endpoint is written, and deleted after that is forgotten: the next daemon finds a link or a lease
-//! without an endpoint, and deletes it or gives it back. If an endpoint had no link, it could not tell whether a container has
-//! that. `strays` sees which links exist.
+//! A link is made before its endpoint is recorded, and deleted after the record is: the next daemon finds a link or a lease
+//! without an endpoint, and deletes it or gives it back. If an endpoint had no link, the daemon could not tell whether a
+//! container has the link. `strays` sees which links exist.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -33,11 +33,11 @@ const LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
     pub(super) by_id: BTreeMap<DoorId, Endpoint>,
-    /// The ADDs of those whose addresses are being leased.
+    /// The ADDs of endpoints whose addresses are being leased.
     pub(super) leasing: BTreeMap<RequestId, Leasing>,
 }
 
-/// What is known of an endpoint while its address is being leased.
+/// What is known about an endpoint while its address is being leased.
 #[derive(Debug)]
 pub(super) struct Leasing {
     id: DoorId,
@@ -48,25 +48,25 @@ pub(super) struct Leasing {
 /// An endpoint.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    /// What is known of it once it has an address.
+    /// What is known about it once it has an address.
     record: Option<Box<EndpointRecord>>,
     /// The store has that.
     written: bool,
-    /// What Docker calls the namespace of its container, since it was joined; empty while that is not known.
+    /// Docker's name for its container's namespace, since it joined; empty while that is not known.
     sandbox: String,
     stage: Stage,
     /// Who waits for it to be there.
     creating: Vec<RequestId>,
     /// Who waits for it to be gone.
     deleting: Vec<RequestId>,
-    /// It goes as soon as what is under way is over.
+    /// It is deleted as soon as what is under way is over.
     ends: bool,
     /// Since when its link is in the host's namespace, or was last tried to be deleted.
     pub(super) stray: Option<Instant>,
-    /// No container is to have its link any more, where that is in the host's namespace: it has come back from one, or dockerd has
-    /// started anew since.
+    /// If its link is in the host's namespace, no container will get it: it has come back from one, or dockerd has restarted
+    /// since.
     pub(super) abandoned: bool,
-    /// It was to end, and something failed: that is tried again, whatever is heard of its link.
+    /// Its deletion failed: that is tried again, whatever is heard about its link.
     pub(super) left: bool,
 }
 
@@ -81,7 +81,7 @@ enum Stage {
     Writing,
     /// All is there.
     There,
-    /// The store is being told that it ends.
+    /// Its record is being deleted.
     Forgetting,
     /// Its link is being deleted.
     Unmaking,
@@ -95,7 +95,7 @@ impl Endpoints {
         (endpoint.record, endpoint.written) = (Some(Box::new(record)), true);
     }
 
-    /// Records where an endpoint goes, unless one of its subnet is there, in which case Docker would fail half-way.
+    /// Records where an endpoint goes, unless an endpoint in the same subnet is there: Docker would then fail half-way.
     fn enter(&mut self, id: &DoorId, sandbox: &str) -> Result<(), NetworkFault> {
         let Some(endpoint) = self.by_id.get_mut(id) else { return Ok(()) };
         endpoint.sandbox = sandbox.to_owned();
@@ -126,12 +126,12 @@ impl Endpoint {
         Self { record, written: false, sandbox, stage, creating, deleting, ends, stray: None, abandoned, left }
     }
 
-    /// Returns whether it is on its way out.
+    /// Returns whether it is being deleted.
     fn is_ending(&self) -> bool {
         self.ends || self.left || matches!(self.stage, Stage::Forgetting | Stage::Unmaking)
     }
 
-    /// Records that its link is in the host's namespace or is not, as was heard at a time. Returns whether it has come there.
+    /// Records whether its link was in the host's namespace at a time. Returns whether it has come there.
     pub(super) fn hear(&mut self, there: bool, now: Instant) -> bool {
         let came = there && self.stray.is_none();
         self.abandoned |= !there && self.stage == Stage::There;
@@ -139,24 +139,24 @@ impl Endpoint {
         came
     }
 
-    /// Records that it did not come to its end, which is tried again.
+    /// Records that its deletion failed, and is tried again.
     fn stays(&mut self, now: Instant) {
         (self.stage, self.ends, self.left, self.stray) = (Stage::There, false, true, Some(now));
     }
 
-    /// Returns what is known of it where its link is in the host's namespace, and nothing is under way.
+    /// Returns what is known about it, if its link is in the host's namespace and nothing is under way.
     pub(super) fn waits(&self) -> Option<&EndpointRecord> {
         self.record.as_deref().filter(|_| self.stage == Stage::There && self.stray.is_some() && !self.left)
     }
 
-    /// Returns what is known of it where its link is not in the host's namespace, and nothing is under way.
+    /// Returns what is known about it, if its link is not in the host's namespace and nothing is under way.
     pub(super) fn rests(&self) -> Option<&EndpointRecord> {
         self.record.as_deref().filter(|_| self.stage == Stage::There && self.stray.is_none())
     }
 }
 
 impl Desk<'_> {
-    /// CreateEndpoint: one that is there is answered again.
+    /// CreateEndpoint: an existing endpoint is answered again.
     pub(super) fn create_endpoint(&mut self, now: Now, id: RequestId, request: EndpointRequest) -> Next {
         if let Err(fault) = self.docker.wired.networks.get(&request.network) {
             return Err(fault).into();
@@ -187,15 +187,15 @@ impl Desk<'_> {
         Next::Nothing
     }
 
-    /// Returns the endpoint that has been kept longest of those that have neither a link in the host's namespace nor a lease: Docker
-    /// has forgotten it, or it has an address of another driver's.
+    /// Returns the endpoint that has been kept longest of those that have neither a link in the host's namespace nor a lease:
+    /// Docker has forgotten it, or its address is from another driver.
     fn longest_without_lease(&self, now: Instant) -> Option<DoorId> {
         let mut idle: Vec<_> = self.docker.endpoints.by_id.values().filter_map(Endpoint::rests).collect();
         idle.sort_unstable_by_key(|record| record.since);
         idle.into_iter().find(|record| self.lease_of(record, now).is_none()).map(|record| record.id.clone())
     }
 
-    /// Lets a call wait for an endpoint to be there.
+    /// Has a call wait for an endpoint to be there.
     fn await_endpoint(&mut self, now: Now, id: RequestId, name: DoorId, limit: Duration) {
         if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&name) {
             endpoint.creating.push(id);
@@ -225,13 +225,13 @@ impl Desk<'_> {
         }
     }
 
-    /// Returns why the lease behind an address of our IPAM driver does not suit the endpoint. Docker tells neither driver the
-    /// other's options.
+    /// Returns why the lease behind an address of our IPAM driver does not suit the endpoint. Docker passes neither driver
+    /// the other's options.
     fn leased_amiss(&self, record: &EndpointRecord) -> Option<NetworkFault> {
         let network = self.docker.wired.networks.get(&record.network).ok().filter(|network| network.leases)?;
         let leased =
             self.registry.every_holding().filter(|holding| holding.told() == Some(record.address) && holding.is_live());
-        // The clients of an ipvlan's parent have its Ethernet address, which the parent of this network need not have.
+        // All clients on an ipvlan's parent have its Ethernet address, which this network's parent need not have.
         let leased = leased.filter(|holding| holding.chaddr() == record.mac || holding.is_on_parent());
         let leased: Vec<_> = leased.collect();
         let elsewhere = |holding: &Holding<'_>| NetworkFault::Elsewhere {
@@ -247,7 +247,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Goes on when the lease of an endpoint is there, or is not to be had.
+    /// Goes on when an endpoint has its lease, or cannot get one.
     pub(crate) fn leased(&mut self, now: Now, errand: RequestId, attachment: Attachment, answer: Answer) {
         let Some(Leasing { id, network, mac }) = self.docker.endpoints.leasing.remove(&errand) else { return };
         let failure = match answer {
@@ -263,7 +263,7 @@ impl Desk<'_> {
         self.endpoint_over(&id, Err(failure));
     }
 
-    /// Forgets the endpoints that had a lease before: it is another's, and does not go back with them.
+    /// Forgets the endpoints that had a lease before: it now belongs to another, and is not given back with them.
     fn supersede(&mut self, attachment: &Attachment, by: &DoorId) {
         let others = self
             .docker
@@ -272,7 +272,7 @@ impl Desk<'_> {
             .filter(|(id, endpoint)| *id != by && endpoint.stage == Stage::There);
         let others: Vec<_> = others.map(|(id, _)| id.clone()).collect();
         for id in others {
-            tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint, and made it anew");
+            tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint and created it again");
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
             self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
@@ -286,7 +286,7 @@ impl Desk<'_> {
             (Outcome::Made(Ok(())), Stage::Making) if endpoint.ends => self.unmake_link(id),
             (Outcome::Made(Ok(())), Stage::Making) => self.write_endpoint(id),
             (Outcome::Made(Err(cause)), Stage::Making) => {
-                // What took too long may be there by now, or come yet.
+                // A link that took too long may be there by now, or appear later.
                 self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id.clone()));
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
                 self.forget_and_answer(now, id, Some(Failure::Link { target, cause }));
@@ -335,7 +335,7 @@ impl Desk<'_> {
             self.registry.set_mtu(now, holder, network.wiring.mtu);
         }
         let link = network.wiring.endpoint(&record.id, record.mac, mtu.flatten());
-        // dockerd tells of its networks once, and the host may have rebooted since.
+        // dockerd describes its networks once, and the host may have rebooted since.
         if let Some(vlan) = network.wiring.vlan() {
             self.make(Waiter::Nobody, vlan);
         }
@@ -361,7 +361,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Tells whoever waits for the end of an endpoint that it failed. It is tried again after a while.
+    /// Answers whoever waits for an endpoint's deletion that it failed. It is tried again after a while.
     fn stays(&mut self, now: Now, id: &DoorId, failure: &Failure) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         endpoint.stays(now.boot);
@@ -390,7 +390,7 @@ impl Desk<'_> {
         Next::Nothing
     }
 
-    /// Ends an endpoint, as soon as what is under way is over.
+    /// Deletes an endpoint, as soon as what is under way is over.
     pub(super) fn end_endpoint(&mut self, now: Now, id: &DoorId) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         endpoint.ends = true;
@@ -410,7 +410,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Forgets an endpoint whose link is not there, gives back what was leased for it, and answers who waits.
+    /// Forgets an endpoint whose link is not there, gives back its lease, and answers the callers that wait.
     fn forget_and_answer(&mut self, now: Now, id: &DoorId, failure: Option<Failure>) {
         self.forget_endpoint_record(now, id);
         self.endpoint_over(id, failure.map_or(Ok(()), Err));
@@ -429,7 +429,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Forgets what is known of an endpoint, and returns where its address came from.
+    /// Forgets an endpoint, and returns where its address came from.
     fn drop_endpoint_record(&mut self, id: &DoorId) -> Option<Source> {
         let endpoint = self.docker.endpoints.by_id.get_mut(id)?;
         let record = endpoint.record.take()?;
@@ -439,7 +439,7 @@ impl Desk<'_> {
         Some(record.source)
     }
 
-    /// Answers who waits for an endpoint that is no more.
+    /// Answers the callers that wait for an endpoint that no longer exists.
     fn endpoint_over(&mut self, id: &DoorId, result: Result<(), Failure>) {
         let Some(endpoint) = self.docker.endpoints.by_id.remove(id) else { return };
         self.time_strays();
@@ -451,7 +451,7 @@ impl Desk<'_> {
         endpoint.deleting.into_iter().for_each(|call| self.answer(call, Answer::Network(NetworkAnswer::Done)));
     }
 
-    /// Removes a call that waits for an endpoint, and ends an endpoint that no call waits for any more.
+    /// Removes a call that waits for an endpoint, and deletes an endpoint that no call waits for any more.
     pub(super) fn await_endpoint_no_more(&mut self, now: Now, id: RequestId, name: &DoorId) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else { return };
         let was_creating = endpoint.creating.contains(&id);
@@ -475,7 +475,7 @@ impl Desk<'_> {
         Ok(answer)
     }
 
-    /// Returns what Docker should do with the link. It is told only the routes that the default route needs: a route that is
+    /// Returns what Docker should do with the link. It gets only the routes that the default route needs: a route that is
     /// already there, or contains the subnet of another network, would keep the container from starting.
     fn joined(&self, now: Now, network: &DoorId, id: &DoorId) -> Result<NetworkAnswer, NetworkFault> {
         let network = self.docker.wired.networks.get(network)?;
@@ -508,23 +508,23 @@ impl Desk<'_> {
                 self.registry.every_holding().find(is_it)?
             }
         };
-        // Which network a container's default route leads over is Docker's choice: it hears of each.
+        // Docker chooses which network a container's default route uses: it gets each router.
         Some((holder.grant(now)?, holder))
     }
 
-    /// Handles the end of an attachment's lease: an endpoint of it without a link in the host's namespace is gone. A dockerd
+    /// Handles the end of an attachment's lease: its endpoint, if without a link in the host's namespace, is gone. A dockerd
     /// that was killed never says so.
     pub(crate) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
-        // The lease of a container before it: its own is held.
+        // That was an earlier container's lease: its own is held.
         if self.registry.is_held(attachment) {
             return;
         }
         let found = self.docker.endpoints.leased_by(attachment).find(|(_, endpoint)| endpoint.rests().is_some());
         if let Some(id) = found.map(|(id, _)| id.clone()) {
-            // What the attachment may hold by now is its successor's.
+            // Whatever the attachment holds by now is its successor's.
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
-            // A daemon that was killed while it made the link left one that does not say whose it is.
+            // A daemon that was killed while it made the link left one without an owner's name.
             self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
         }
     }

@@ -1,8 +1,8 @@
 //! Docker, as a user of the registry: its pools, and what its network driver makes.
 //!
-//! An address is leased by an ADD and given back by its address, like any other. `pools` are those of the IPAM driver; `networks` and
-//! `endpoints` are those of the network driver, and `strays` sees which links of theirs there are. What each call waits for is in
-//! `jobs`. `desk` joins what is known here with the registry that leases.
+//! A lease is acquired by an ADD, and given back by its address. `pools` are those of the IPAM driver; `networks` and `endpoints`
+//! are those of the network driver, and `strays` sees which links of theirs there are. What each call waits for is in `jobs`.
+//! `desk` joins this with the registry.
 
 mod desk;
 mod endpoints;
@@ -28,7 +28,7 @@ use crate::registry::Kept;
 use crate::time::Instant;
 use crate::timers::Timers;
 
-/// What is known of Docker's.
+/// What is known about Docker.
 #[derive(Debug, Default)]
 pub(crate) struct Docker {
     ipam: Ipam,
@@ -42,7 +42,7 @@ pub(crate) struct Docker {
 }
 
 impl Docker {
-    /// Returns whose deadlines have come, each with that, in order of time.
+    /// Returns the deadlines that have come and whose they are, in order of time.
     pub(crate) fn due(&self, now: Instant) -> Vec<(Instant, Key)> {
         self.timers.due(now)
     }

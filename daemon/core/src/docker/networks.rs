@@ -1,6 +1,6 @@
-//! Calls about Docker's networks whose driver is this one: what dockerd says once, when it creates them, and never again.
+//! Calls about networks with our driver: what dockerd says once, when it creates them, and never again.
 //!
-//! What making and forgetting one takes is in `jobs`, what its endpoints get in `endpoints`.
+//! `jobs` creates and deletes them, and `endpoints` has their endpoints.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::link::own::LinkOwner;
 use crate::network::{NetworkFault, NetworkRecord, Networks, Wiring};
 use crate::time::Now;
 
-/// So many answers are remembered that their callers may not have had: they cross within a moment.
+/// How many answers that may not have reached their callers are remembered: they cross within a moment.
 const MOST_ANSWERED: usize = 16;
 
 /// The networks.
@@ -23,9 +23,9 @@ pub(super) struct Wired {
     pub(super) networks: Networks,
     /// Those that are durable.
     kept: BTreeSet<DoorId>,
-    /// What the store has and could not be read.
+    /// What could not be read from the store.
     pub(super) unread: BTreeSet<DockerKey>,
-    /// The calls that made a network and were answered last, with that. Such an answer may cross its caller's end.
+    /// The last answered calls that made a network, with that network. Such an answer may cross its caller's hang-up.
     answered: VecDeque<(RequestId, DoorId)>,
 }
 
@@ -38,17 +38,17 @@ impl Wired {
         }
     }
 
-    /// Returns whether the store has something of Docker's that cannot be read.
+    /// Returns whether the store has an unreadable Docker record under this key.
     pub(super) fn is_unread(&self, key: &DockerKey) -> bool {
         self.unread.contains(key)
     }
 
-    /// Returns whether there are endpoints of which nothing but their names could be read.
+    /// Returns whether there are endpoints of which only the name could be read.
     pub(super) fn has_unread_endpoints(&self) -> bool {
         self.unread.iter().any(|key| matches!(key, DockerKey::Endpoint(_)))
     }
 
-    /// Records that the store has a network, which whoever made it is answered now.
+    /// Records that the store has a network; the call that made it is answered now.
     pub(super) fn is_kept(&mut self, id: RequestId, network: &DoorId) {
         if !self.kept.insert(network.clone()) {
             // Another call about it was answered before.
@@ -66,7 +66,7 @@ impl Wired {
         self.kept.remove(network);
     }
 
-    /// Records that Docker knows a network: it has said something of it, or has had another answer.
+    /// Records that Docker knows a network: it has mentioned it, or has had another answer.
     fn docker_knows(&mut self, network: &DoorId) {
         self.answered.retain(|(_, answered)| answered != network);
     }
@@ -109,7 +109,7 @@ impl Desk<'_> {
                     self.docker.wired.docker_knows(&record.id);
                     return Ok(NetworkAnswer::Done).into();
                 }
-                // It is on its way into the store, and may not get there.
+                // It is being written, and may not get into the store.
                 true => {}
                 false => return Err(NetworkFault::Differs(record.id.clone())).into(),
             }
@@ -120,7 +120,8 @@ impl Desk<'_> {
         NetworkChange::make(self, now, id, record)
     }
 
-    /// Returns why no address could be leased for a network's endpoints, which Docker would not be told before they are made.
+    /// Returns why no address could be leased for a network's endpoints; otherwise Docker would only learn that when it makes
+    /// one.
     fn cannot_lease(&self, network: &NetworkRecord) -> Option<NetworkFault> {
         let leased = self.docker.ipam.is_elsewhere(network)?.clone();
         Some(NetworkFault::Elsewhere { leased, own: network.wiring.lan() })
@@ -135,13 +136,13 @@ impl Desk<'_> {
         NetworkChange::forget(self, now, id, Box::new(record))
     }
 
-    /// Deletes the link of a VLAN if no network is in it any more.
+    /// Deletes a VLAN's link if no network is in it any more.
     pub(super) fn unmake_vlan(&mut self, wiring: &Wiring, waiter: Waiter) -> Option<OpId> {
         let vlan = wiring.vlan().filter(|_| !self.has_vlan(&wiring.on, wiring.vlan))?;
         Some(self.unmake(waiter, vlan.owner))
     }
 
-    /// Makes a network known no more that was not to be kept, unless another call about it has kept it or may yet.
+    /// Forgets a network that was not kept, unless another call has kept it or may still do so.
     pub(super) fn take_back(&mut self, record: &NetworkRecord) {
         let writes = |call: &NetworkChange| call.record().id == record.id && call.is_writing();
         if self.docker.wired.kept.contains(&record.id) || self.docker.jobs.networks().any(writes) {
@@ -152,7 +153,7 @@ impl Desk<'_> {
         self.unmake_vlan(&record.wiring, Waiter::Nobody);
     }
 
-    /// Forgets a network that was made by a call whose caller went away as it was answered: Docker was never told of it. False where
+    /// Forgets a network that was made by a call whose caller hung up as it was answered: Docker never heard about it. False if
     /// there is none.
     pub(super) fn take_back_unheard(&mut self, id: RequestId) -> bool {
         let Some(at) = self.docker.wired.answered.iter().position(|(answered, _)| *answered == id) else {
@@ -161,7 +162,7 @@ impl Desk<'_> {
         let Some((_, network)) = self.docker.wired.answered.remove(at) else { return false };
         let another = self.docker.jobs.networks().any(|call| call.record().id == network);
         if let Some(record) = self.docker.wired.networks.get(&network).ok().filter(|_| !another).cloned() {
-            tracing::info!(%network, "Docker gave up on a network that was just made: forgetting it");
+            tracing::info!(%network, "Docker gave up on a network that was just created: forgetting it");
             self.docker.wired.kept.remove(&network);
             self.take_back(&record);
         }
@@ -177,7 +178,7 @@ impl Desk<'_> {
         self.docker.wired.networks.has_vlan(on, vlan) || self.docker.jobs.networks().any(comes) || unread
     }
 
-    /// A VLAN's link is there: without a network it goes.
+    /// A VLAN's link is there: it is deleted if it has no network.
     pub(super) fn vlan_is_there(&mut self, on: &str, vlan: u16) {
         if !self.has_vlan(on, vlan) {
             self.unmake(Waiter::Nobody, LinkOwner::Vlan { on: on.to_owned(), vlan });

@@ -1,7 +1,7 @@
-//! Calls about Docker's pools: what is asked for an endpoint is an ADD, and comes back by its address.
+//! Calls about Docker's pools: an endpoint's address is requested by an ADD, and given back by the address.
 //!
-//! What Docker counts is not counted here: some of its paths give back fewer pools than they asked for. A pool is forgotten
-//! when it is given back, no endpoint has a lease in it and no address of it is reserved.
+//! Pools are not reference-counted as in Docker: some of its paths give back fewer pools than they asked for. A pool is
+//! forgotten when it is given back, no endpoint has a lease in it and no address in it is reserved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -19,8 +19,8 @@ use crate::record::{BindingId, Change};
 use crate::registry::Holding;
 use crate::time::{Instant, Now};
 
-/// How often a pool whose subnet nobody asked for is answered within [`AGAIN`]. Dockerd asks without a pause and without end where
-/// the answer overlaps a route of the host; several networks of one LAN may be made at once.
+/// How often a request for an automatic subnet is answered within [`AGAIN`]. dockerd asks again and again without a pause if the
+/// answer overlaps a route of the host; several networks on one LAN may be made at once.
 const OFTEN: u32 = 10;
 
 /// For how long that is counted.
@@ -68,7 +68,7 @@ impl Ipam {
 }
 
 impl Desk<'_> {
-    /// RequestPool: a pool that is known is answered as before.
+    /// RequestPool: a known pool is answered as before.
     pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
         let PoolRequest { definition, subnet, range, .. } = &*request;
         let fail = |fault| Answer::Failed(Failure::Pool(fault));
@@ -94,7 +94,7 @@ impl Desk<'_> {
         Looking::begin(self, now, id, request)
     }
 
-    /// Makes a pool known, and answers when that is durable.
+    /// Adds a pool, and answers when that is durable.
     pub(super) fn add_pool(
         &mut self,
         now: Now,
@@ -107,7 +107,7 @@ impl Desk<'_> {
         if automatic {
             self.docker.ipam.is_asked_too_often(&pool, now.boot);
         }
-        // It may have become known meanwhile, by the same request or by what was reserved in it.
+        // It may have become known meanwhile, through the same request or a reservation.
         let known = self.docker.ipam.pools.get(&pool).cloned();
         let undo = if known.is_some() { Undo::Nothing } else { Undo::Pool(pool.clone()) };
         let reserved = BTreeSet::new();
@@ -121,8 +121,8 @@ impl Desk<'_> {
         PoolChange::begin(self, now, id, changes, (Answer::Pool { id: pool, gateway }, undo))
     }
 
-    /// ReleasePool: the pool is forgotten, unless it is another network's too. Then an endpoint may have a lease in it, or an address
-    /// of it be reserved: Docker gives a network's own addresses back before its pool.
+    /// ReleasePool: the pool is forgotten, unless it belongs to another network too. In that case an endpoint may have a lease in
+    /// it, or an address may be reserved: Docker gives a network's own addresses back before its pool.
     pub(super) fn release_pool(&mut self, pool: &PoolId) -> Next {
         self.docker.ipam.answered.remove(pool);
         let is_reserved = self.docker.ipam.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
@@ -138,14 +138,14 @@ impl Desk<'_> {
         }
     }
 
-    /// Reserves an address, or the gateway. One that is reserved already is answered again.
+    /// Reserves an address, or the gateway. An address that is reserved already is answered again.
     pub(super) fn reserve(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Option<Ipv4Addr>) -> Next {
         let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
         let gateway = || self.docker.ipam.pools.get(pool)?.gateway;
         let Some(address) = address.or_else(gateway) else {
             return fail(PoolFault::NoGateway { subnet: pool.subnet });
         };
-        // What Docker was told is to come back by that address, whatever the lease is by then.
+        // Docker will give back the address it was told, whatever the lease is by then.
         let has = |holding: &Holding<'_>| {
             [holding.leased(now.boot), holding.told().map(|told| told.addr())].contains(&Some(address))
         };
@@ -177,7 +177,7 @@ impl Desk<'_> {
         PoolChange::begin(self, now, id, changes, (Answer::Reserved(address), undo))
     }
 
-    /// Reserves an address no more. Returns what the store is to write, if it was reserved.
+    /// Ends the reservation of an address. Returns what to write, if it was reserved.
     pub(super) fn unreserve(&mut self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
         let record = self.docker.ipam.pools.get_mut(pool)?;
         let change = record.reserved.remove(&address).then(|| put(record.clone()));
@@ -191,7 +191,7 @@ impl Desk<'_> {
         self.registry.limit(now, &pool.to_string(), &limits);
     }
 
-    /// Adds what is known of the pool of an ADD: what is reserved there to its limits, the gateway to its fallback.
+    /// Adds what is known about an ADD's pool: its reservations to the limits, its gateway to the fallback.
     pub(crate) fn limit(&self, add: &mut Add) {
         let Attachment::Docker { pool, .. } = &add.attachment else { return };
         let Ok(pool) = pool.parse() else { return };
@@ -204,8 +204,8 @@ impl Desk<'_> {
         }
     }
 
-    /// ReleaseAddress: a reservation is dropped, or the lease given back of whom Docker told that address. Answered when that is
-    /// durable: the next daemon would take it up again.
+    /// ReleaseAddress: drops a reservation, or gives back the lease of the endpoint that got this address from Docker. Answered
+    /// when that is durable: otherwise the next daemon would hold it again.
     pub(super) fn release_address(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Ipv4Addr) -> Next {
         if let Some(change) = self.unreserve(now, pool, address) {
             return PoolChange::begin(self, now, id, vec![change], (Answer::Released, Undo::Nothing));
@@ -219,7 +219,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Returns whose lease an address stands for that Docker gives back.
+    /// Returns whose lease an address that Docker gives back stands for.
     fn released(&self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<BindingId> {
         let told = |holding: &Holding<'_>| holding.told().is_some_and(|told| told.addr() == address);
         let text = pool.to_string();
@@ -229,8 +229,9 @@ impl Desk<'_> {
         let told: Vec<_> = self.registry.holdings_in(&text).filter(told).collect();
         match &told[..] {
             [only] => Some(only.id()),
-            // The lease of one has changed, and another got what it had. Docker takes an interface away before it gives the
-            // address back. Where each has its own it cannot be known which; one that goes later is given up then.
+            // One endpoint's lease has changed, and another got its old address. Docker takes an interface away before it
+            // gives the address back. If both have their interfaces, nobody knows which is meant; when one goes later, its
+            // lease is given up then.
             several => {
                 let has = |holding: &Holding<'_>| holding.leased(now.boot) == Some(address);
                 let without = several.iter().copied().filter(|holding| holding.is_on_host());

@@ -1,4 +1,4 @@
-//! What survives a restart of what is known of Docker, as the store holds it: JSON, so that an operator can read a dump.
+//! What the store holds about Docker: JSON, so that an operator can read a dump.
 
 use serde::de::DeserializeOwned;
 
@@ -15,7 +15,7 @@ const ENDPOINTS: &str = "endpoints";
 /// The tables that the store has for this.
 pub const TABLES: [&str; 3] = [POOLS, NETWORKS, ENDPOINTS];
 
-/// Something of Docker's that survives a restart.
+/// A Docker record that survives a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DockerRecord {
     /// A pool of addresses.
@@ -26,7 +26,7 @@ pub enum DockerRecord {
     Endpoint(EndpointRecord),
 }
 
-/// The key of something of Docker's.
+/// The key of a Docker record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DockerKey {
     /// A pool of addresses.
@@ -105,7 +105,8 @@ impl DockerKey {
     }
 }
 
-/// Completes the record of a lease of Docker's. Earlier daemons did not record what a door wants of a lease: it went by the door.
+/// Completes the record of a Docker lease. Earlier daemons did not record what a door requires of a lease: they derived it from
+/// the door.
 pub(crate) fn complete(record: &mut Record) {
     if let Attachment::Docker { pool, .. } = &record.attachment
         && record.profile.wants == Wants::default()

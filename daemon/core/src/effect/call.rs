@@ -34,14 +34,14 @@ pub enum Call {
         /// For how many seconds its network keeps the lease of an identity that can return; `None`: as its ADD said.
         grace: Option<u32>,
     },
-    /// Does the attachment still hold what its ADD was answered?
+    /// Does the attachment still hold what its ADD was given?
     Check {
         /// The attachment.
         attachment: Attachment,
         /// The addresses that the caller believes in (`prevResult`); empty: it did not say.
         expected: Vec<IpNet>,
     },
-    /// Give back what a network's attachments hold that the caller no longer knows (CNI GC).
+    /// Give back what a network's attachments hold if the caller no longer knows them (CNI GC).
     Collect {
         /// The network.
         network: String,
@@ -55,9 +55,9 @@ pub enum Call {
     },
     /// All bindings.
     List,
-    /// The whole story of one lease.
+    /// Everything about one lease.
     Show(Box<Which>),
-    /// An operator has leases extended, or gives them back.
+    /// An operator extends leases, or gives them back.
     Order(Box<Order>),
     /// Something about the pools of Docker's IPAM driver.
     Pool(PoolCall),
@@ -100,14 +100,14 @@ pub enum PoolCall {
         /// The pool.
         id: PoolId,
     },
-    /// Keep an address of a pool from all endpoints: it has no lease.
+    /// Reserve an address of a pool: no endpoint gets it, and it has no lease.
     Reserve {
         /// The pool.
         pool: PoolId,
         /// The address; `None`: the pool's gateway.
         address: Option<Ipv4Addr>,
     },
-    /// Give back what Docker was told, an endpoint's address or a reserved one. Docker does not wait for it.
+    /// Give back an address that Docker was told: an endpoint's, or a reserved one. Docker does not wait for the wire.
     ReleaseAddress {
         /// The pool.
         pool: PoolId,
@@ -130,17 +130,17 @@ impl PoolCall {
 /// What is asked about a Docker network of our own driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkCall {
-    /// A dockerd has started: it first asks, once, what this plugin is. No container of the dockerd before it is still to come.
+    /// A dockerd has started: it first asks, once, what this plugin is. No container of the previous dockerd is still to come.
     Started,
     /// Keep a network, which dockerd names only once.
     Create(Box<NetworkRecord>),
-    /// Forget a network. Success too if it is not known.
+    /// Forget a network. It is also a success if it is not known.
     Delete(DoorId),
     /// What was said about a network when it was created?
     Find(DoorId),
     /// Make an endpoint's link, and lease an address if Docker has none.
     CreateEndpoint(Box<EndpointRequest>),
-    /// Delete an endpoint and its link. Success too if it is not known.
+    /// Delete an endpoint and its link. It is also a success if it is not known.
     DeleteEndpoint(DoorId),
     /// What is an endpoint's link called, and what should be put on it? Docker is about to move it.
     Join {
@@ -148,7 +148,7 @@ pub enum NetworkCall {
         network: DoorId,
         /// The endpoint.
         endpoint: DoorId,
-        /// What Docker calls the container's namespace, or nothing.
+        /// Docker's name for the container's namespace, or nothing.
         sandbox: String,
     },
 }
@@ -167,7 +167,7 @@ impl NetworkCall {
     }
 }
 
-/// The endpoint that is asked for.
+/// The requested endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointRequest {
     /// Its name.
@@ -189,7 +189,7 @@ pub enum EndpointAddress {
     Leased(Box<Add>),
 }
 
-/// The pool that is asked for.
+/// The requested pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolRequest {
     /// The door's spelling of all options.
@@ -204,7 +204,7 @@ pub struct PoolRequest {
     pub mac: Mac,
     /// The wire.
     pub lan: Lan,
-    /// Which servers are believed, and what else they are told.
+    /// Which servers are believed, and what else the client says to them.
     pub profile: Profile,
     /// The longest time from the request to its answer.
     pub timeout: Duration,
@@ -228,7 +228,7 @@ pub struct Add {
     pub lan: Lan,
     /// How to make option 61.
     pub client_id: ClientIdRule,
-    /// The hardware address to be known by, if not the interface's own.
+    /// The client's hardware address, if not the interface's own.
     pub chaddr: Option<Mac>,
     /// The address to ask for.
     pub wanted: Option<Wanted>,
@@ -252,7 +252,7 @@ impl Add {
     }
 }
 
-/// A container that was running before this daemon knew of it, with an address that somebody else gave it.
+/// A container that already ran when this daemon learned about it, with an address that somebody else gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adoptee {
     /// Its ADD, as it would be now.
@@ -266,16 +266,16 @@ pub struct Adoptee {
 /// An answer to a [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To `Add`: what was granted, durable, as the caller is told.
+    /// To `Add`: what was granted, durable, as it is given to the caller.
     Leased {
         /// One for each source. Their grants leave out the routes that the daemon adds itself.
         tenures: Vec<Tenure>,
     },
     /// To `Del`: the attachment holds nothing any more.
     Deleted,
-    /// To `Check`: all is as the ADD was answered.
+    /// To `Check`: everything is as in the ADD's answer.
     Checked,
-    /// To `Collect`: everything that had to go is on its way.
+    /// To `Collect`: everything that had to be given back is being given back.
     Collected,
     /// To `Status`: an ADD could be served.
     Ready,
@@ -292,9 +292,9 @@ pub enum Answer {
         /// How often input was refused, by cause.
         refused: BTreeMap<&'static str, u64>,
     },
-    /// To `Show`, in order of attachment. If several are meant, their rows alone.
+    /// To `Show`, in order of attachment. If several leases match, only their rows.
     Shown(Vec<Shown>),
-    /// To `Order`, in order of attachment: what became of it for each lease that is meant.
+    /// To `Order`, in order of attachment: the outcome for each selected lease.
     Obeyed(Vec<Obeyed>),
     /// To `PoolCall::Request`: the pool, durable.
     Pool {

@@ -18,23 +18,23 @@ pub struct Order {
     pub which: Which,
 }
 
-/// What an operator has done with leases.
+/// What an operator wants done with leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// They are extended now.
     Renew,
     /// They are given back.
     Release {
-        /// Those too whose containers live.
+        /// Also leases of living containers.
         force: bool,
     },
 }
 
-/// Which leases are meant. What is `None` leaves nobody out.
+/// Which leases are meant. A field that is `None` excludes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Which {
-    /// What one calls a lease by: its attachment, its address, its pod (`shop/web-0`), its host name, or the beginning of its
-    /// container's id. Where something is called exactly that, what only begins with it is not meant.
+    /// The lease's attachment, address, pod (`shop/web-0`) or host name, or the beginning of its container's id. An exact
+    /// match excludes leases that only begin with it.
     pub name: Option<String>,
     /// Its network, as its door names it.
     pub network: Option<String>,
@@ -48,18 +48,18 @@ pub struct Which {
     pub door: Option<String>,
 }
 
-/// What became of an order, for one lease.
+/// The outcome of an order for one lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obeyed {
     /// Whose lease.
     pub attachment: Attachment,
     /// Its address; `None`: there is none.
     pub address: Option<IpNet>,
-    /// What became of it.
+    /// The outcome.
     pub upshot: Upshot,
 }
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upshot {
     /// The lease was extended.
@@ -69,17 +69,17 @@ pub enum Upshot {
         /// Until then from now; `None` for ever.
         ends: Option<Duration>,
     },
-    /// It was extended so long ago, a moment: nobody was asked.
+    /// It was extended a moment ago, as long as this: nobody was asked.
     Fresh(Duration),
-    /// It could not be extended, and is held as before. For a person: why, as far as that is known.
+    /// It could not be extended, and is held as before. For a person: why, if that is known.
     Unanswered(Option<String>),
-    /// It was lost, for this reason; another is looked for.
+    /// It was lost, for this reason; the daemon looks for another.
     Lost(String),
     /// There is nothing to extend or to give back in this state.
     Nothing(BindingState),
     /// It never ends, and no server gave it: it comes from a local range.
     Local,
-    /// It is on its way back.
+    /// It is being given back.
     Leaves,
     /// It is not given back, because its container lives, as far as is known. `interface`: its address would be taken off the
     /// container's interface first.
@@ -87,21 +87,21 @@ pub enum Upshot {
         /// Whether its interface is known.
         interface: bool,
     },
-    /// It is one of several that the name fits: none was meant.
+    /// It is one of several that match the name: nothing was done.
     Ambiguous,
     /// It could not be done.
     Failed(Failure),
 }
 
 impl Obeyed {
-    /// Returns what became of an order for the lease of a row.
+    /// Returns the outcome of an order for a row's lease.
     pub(crate) fn of(row: &Row, upshot: Upshot) -> Self {
         Self { attachment: row.attachment.clone(), address: row.addresses().next(), upshot }
     }
 }
 
 impl Which {
-    /// Returns what is meant of `all`.
+    /// Returns those of `all` that are meant.
     pub fn of<T>(&self, all: impl IntoIterator<Item = (T, Row)>) -> Vec<(T, Row)> {
         let ranked = |(key, row): (T, Row)| {
             let rank = self.name.as_deref().map_or(Some(Rank::Exact), |name| rank(&row, name))?;
@@ -111,14 +111,14 @@ impl Which {
         let best = found.iter().map(|(rank, ..)| *rank).min();
         found.retain(|(rank, ..)| Some(*rank) == best);
         if self.name.is_some() {
-            // An attachment has one lease, beside those that are still on their way back.
+            // An attachment has one lease, besides those that are still being given back.
             found.sort_by(|(.., a), (.., b)| a.by_attachment(b));
             found.dedup_by(|(.., later), (.., first)| later.attachment == first.attachment);
         }
         found.into_iter().map(|(_, key, row)| (key, row)).collect()
     }
 
-    /// Returns whether a lease is meant, whatever it is called.
+    /// Returns whether a lease is meant, apart from its name.
     fn admits(&self, row: &Row) -> bool {
         let Self { name: _, network, container, address, state, door } = self;
         let of = &row.attachment;

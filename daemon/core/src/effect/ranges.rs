@@ -1,4 +1,4 @@
-//! Local ranges: what callers ask of them and are answered, and host-local's files.
+//! Local ranges: callers' questions and answers, and host-local's files.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use crate::identity::{Attachment, ClientId, Lan};
 use crate::range::{Given, Range, Sets};
 use crate::time::WallTime;
 
-/// What is asked of local ranges. A DEL, a CHECK, a GC and a STATUS are those of any attachment.
+/// What callers ask of local ranges. DEL, CHECK, GC and STATUS are those of any attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeCall {
     /// Give an attachment an address of each set.
     Add(Box<RangeAdd>),
-    /// All ranges, and what is taken of them.
+    /// All ranges, and their addresses in use.
     List,
 }
 
@@ -32,11 +32,11 @@ pub enum RangeAnswer {
 pub struct RangeAdd {
     /// Who asks.
     pub attachment: Attachment,
-    /// The path of its namespace. It need not be there.
+    /// The path of its namespace. It need not exist.
     pub netns: PathBuf,
     /// The wire of its network.
     pub lan: Lan,
-    /// Who gets the same addresses again with another container, if anybody.
+    /// The client that gets the same addresses again in another container, if any.
     pub returns_as: Option<ClientId>,
     /// The network's ranges.
     pub sets: Sets,
@@ -61,7 +61,7 @@ pub struct RangeRow {
     pub range: Range,
     /// How many addresses it has for containers.
     pub size: u128,
-    /// What is taken of it, in order.
+    /// Its addresses in use, in order.
     pub taken: Vec<TakenRow>,
 }
 
@@ -70,7 +70,7 @@ pub struct RangeRow {
 pub struct TakenRow {
     /// The address.
     pub address: IpAddr,
-    /// Who has it: of another network, if that is on the same LAN.
+    /// Who has it; the attachment may belong to another network on the same LAN.
     pub by: Arc<Attachment>,
     /// Since when; `None`: only its file says that it is taken.
     pub since: Option<WallTime>,
@@ -89,7 +89,7 @@ pub struct FoundFile {
     pub gone: bool,
 }
 
-/// What should become of the file of an address.
+/// What should happen to an address's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileChange {
     /// It is written.

@@ -20,9 +20,9 @@ pub enum BindingState {
     Client(StateName),
     /// Its lease is kept in case its container returns.
     Kept,
-    /// Its lease is on its way back.
+    /// Its lease is being given back.
     Releasing,
-    /// It has what a local range gave it.
+    /// It has addresses from local ranges.
     Held,
 }
 
@@ -43,27 +43,27 @@ impl BindingState {
 pub struct Row {
     /// Who holds the lease.
     pub attachment: Attachment,
-    /// What a server knows it by; `None`: its source asks no server.
+    /// How a server recognises it; `None`: its source asks no server.
     pub identity: Option<Identity>,
     /// Its state.
     pub state: BindingState,
-    /// The host name that its servers are told.
+    /// The host name that is sent to servers.
     pub hostname: Option<String>,
-    /// How long its server took to answer the last time that it was got or extended, if that is still known.
+    /// How long its server took to answer when it was last acquired or extended, if that is still known.
     pub answered_in: Option<Duration>,
     /// The address that Docker was told.
     pub told: Option<Ipv4Net>,
     /// What it holds; `None` while the first lease is being acquired, or after it was lost.
     pub tenure: Option<Tenure>,
-    /// Until its grantor is asked to extend it (T1); zero when past, `None` for ever.
+    /// The time until its grantor is asked to extend it (T1); zero when past, `None`: never.
     pub extended: Option<Duration>,
-    /// Until any other may extend it too (T2); zero when past, `None` for ever.
+    /// The time until any other server may extend it too (T2); zero when past, `None`: never.
     pub rebound: Option<Duration>,
-    /// Until it ends; zero when past, `None` for ever.
+    /// The time until it ends; zero when past, `None`: never.
     pub ends: Option<Duration>,
-    /// Until a lease that is kept for its container goes back.
+    /// The time until a lease that is kept for its container is given back.
     pub kept: Option<Duration>,
-    /// No path leads any more to the namespace of its interface, which lives.
+    /// Its interface's namespace lives, but no path leads there any more.
     pub pathless: bool,
     /// What delays the RELEASE of a RELEASING binding, and for how long.
     pub held_up: Option<(Duration, String)>,
@@ -95,7 +95,7 @@ impl Row {
         }
     }
 
-    /// Compares it with another as they are listed: by attachment, the lease that is on its way back last.
+    /// Compares it with another in listing order: by attachment, with leases that are being given back last.
     pub(crate) fn by_attachment(&self, other: &Self) -> Ordering {
         let leaves = |row: &Self| row.state == BindingState::Releasing;
         self.attachment.cmp(&other.attachment).then(leaves(self).cmp(&leaves(other)))
@@ -106,18 +106,18 @@ impl Row {
         self.tenure.iter().flat_map(|tenure| &tenure.addresses).map(|address| address.net)
     }
 
-    /// Returns the namespace and the name of its pod, if a server knows it by that.
+    /// Returns its pod's namespace and name, if a server recognises it by these.
     pub fn pod(&self) -> Option<(String, String)> {
         pod(&self.attachment, &self.identity.as_ref()?.client_id)
     }
 
-    /// Returns whether a server knows it by its container.
+    /// Returns whether a server recognises it by its container.
     pub fn is_named_by_container(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| self.attachment.is_named_by(&identity.client_id))
     }
 
-    /// Returns the shortest name by which a person knows it: its pod, the host name that servers are told, or the head of its
-    /// container's id. It may not be the only one of that name.
+    /// Returns the shortest name by which a person knows it: its pod, the host name that is sent to servers, or the beginning
+    /// of its container's id. Others may have the same name.
     pub fn name(&self) -> String {
         const HEAD: usize = 12;
         if let Some((namespace, pod)) = self.pod() {
@@ -127,7 +127,7 @@ impl Row {
             return hostname.clone();
         }
         let id = self.attachment.id();
-        // An Ethernet address is no longer than it must be.
+        // An Ethernet address is short enough.
         if id.contains(':') { id.to_owned() } else { id.chars().take(HEAD).collect() }
     }
 }

@@ -1,4 +1,4 @@
-//! The whole story of one lease, as `show` tells it.
+//! Everything about one lease, for `show`.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::dhcpv4::lease::Lease;
 use crate::link::{LinkCause, LinkView};
 use crate::time::WallTime;
 
-/// One lease, as `show` tells its story. Where several are meant, only their rows are told.
+/// One lease, for `show`. If several match, only their rows are returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// The lease as `list` shows it.
     pub row: Row,
     /// What a DHCP server granted.
     pub lease: Option<Box<Lease>>,
-    /// How it was got or extended last; `None`: that is not known any more.
+    /// How it was last acquired or extended; `None`: that is no longer known.
     pub exchanged: Option<Exchanged>,
     /// What is on its interface, or why that cannot be seen; `None`: no interface is known.
     pub interface: Option<Result<Box<LinkView>, LinkCause>>,
@@ -28,7 +28,7 @@ impl Shown {
     }
 }
 
-/// How a lease was got or extended last.
+/// How a lease was last acquired or extended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchanged {
     /// From the first DISCOVER to the offer that was taken, and how many DISCOVERs that took; `None`: there was none.

@@ -1,4 +1,4 @@
-//! What the network's configuration makes of a grant: what is put on the interface, and what becomes of it later.
+//! How the network's configuration adjusts a grant: what is put on the interface, and what happens to it later.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,45 +11,45 @@ use super::{Grant, MAIN_TABLE, Route};
 /// The MTU that any Ethernet link carries.
 const ETHERNET_MTU: u16 = 1500;
 
-/// What is put on an interface beside what its lease says, or in place of it, and what becomes of that.
+/// What is put on an interface besides its lease's values or instead of them, and what happens to it later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// The prefix length that the address has on the interface, in place of the lease's.
+    /// The prefix length of the address on the interface, instead of the lease's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<u8>,
     /// Whether to probe for other users of the address.
     #[serde(skip_serializing_if = "is_default")]
     pub detection: Detection,
-    /// What becomes of the interface when the lease brings something else than before.
+    /// What happens to the interface when the lease brings something new.
     #[serde(skip_serializing_if = "is_default")]
     pub on_change: OnChange,
-    /// What becomes of the interface when the lease ends or is refused.
+    /// What happens to the interface when the lease ends or is refused.
     #[serde(skip_serializing_if = "is_default")]
     pub on_expiry: OnExpiry,
     /// The metric of routes that have none of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
-    /// Routes beside the server's.
+    /// Routes besides the server's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<ExtraRoute>,
     /// The server's default route and gateway are left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub suppress_default_route: bool,
-    /// A default route over the interface, which somebody else put there, goes where the server's router goes.
+    /// A default route over the interface, which somebody else put there, is pointed at the server's router.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub follow_router: bool,
     /// The MTU of the interface in bytes, whatever the lease says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// The main plugin cannot add a route onto the link, nor one by a router outside of the subnet. It is not told of them:
-    /// the daemon adds them once the address is there.
+    /// The main plugin cannot add a route onto the link, or through a router outside the subnet. It does not get such
+    /// routes: the daemon adds them once the address is there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub late_routes: bool,
-    /// The main plugin is told of nothing but a route's destination and next hop: the daemon adds those that say more.
+    /// The main plugin gets only a route's destination and next hop: the daemon adds routes that have more.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plain_routes: bool,
-    /// Routes that somebody else had removed when the container was set up, by destination and table: they are not put back.
+    /// Routes that somebody else removed when the container was set up, by destination and table: they are not put back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<(IpNet, u32)>,
 }
@@ -62,7 +62,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Detection {
-    /// While the lease is got, and for a while after: it costs no time.
+    /// While the lease is acquired, and for a while after: it costs no time.
     #[default]
     Optimistic,
     /// Before the lease is used: it costs seven seconds.
@@ -71,7 +71,7 @@ pub enum Detection {
     Off,
 }
 
-/// What becomes of the interface when a lease brings something else than before.
+/// What happens to the interface when a lease brings something new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
@@ -82,7 +82,7 @@ pub enum OnChange {
     Keep,
 }
 
-/// What becomes of the interface when there is no lease any more.
+/// What happens to the interface when there is no lease any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExpiry {
@@ -93,7 +93,7 @@ pub enum OnExpiry {
     Keep,
 }
 
-/// A route that the network's configuration adds to a lease's. What is `None` is left to the kernel.
+/// A route that the network's configuration adds to a lease's. A field that is `None` is left to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtraRoute {
     /// Where to.
@@ -125,7 +125,7 @@ impl Policy {
         own.unwrap_or(leased)
     }
 
-    /// Returns what an interface is to carry of what a source has given, whose addresses are as the interface has them.
+    /// Returns what an interface should carry of a source's grant, whose addresses are as the interface has them.
     pub fn shape(&self, given: Grant) -> Grant {
         Grant {
             gateway: given.gateway.filter(|_| !self.suppress_default_route),
@@ -138,11 +138,11 @@ impl Policy {
 
     /// Returns the routes of an interface, each after those that its next hop needs.
     ///
-    /// The server's MTU (26) is the link's. It is said again for each route, for who reads results, but only where every link
-    /// can have it: a route's MTU beyond its link's would lose packets, and the link may have got less.
+    /// The server's MTU (26) is the link's. It is repeated for each route, for readers of results, but only if every link can
+    /// have it: packets are lost if a route's MTU exceeds its link's, and the link may have a smaller one.
     ///
-    /// Each destination is there once for a metric and table, as the kernel has it (`EEXIST`): what the configuration says of it,
-    /// else what the server said first. The subnet's own is not among them: the kernel makes it with the address.
+    /// Each destination is there once for a metric and table, as the kernel has it (`EEXIST`): the configuration's, else the
+    /// server's first. The subnet's own route is not among them: the kernel makes it with the address.
     fn routes(&self, given: &Grant) -> Vec<Route> {
         let mtu = given.mtu.filter(|mtu| *mtu <= ETHERNET_MTU).map(u32::from);
         let kept = given.routes.iter().filter(|r| !self.suppress_default_route || r.destination.prefix_len() > 0);
@@ -175,9 +175,9 @@ impl Policy {
 
     /// Returns whether the daemon puts a route on itself.
     ///
-    /// Main plugins that know of no `scope` give a route onto the link the global one, and the kernel takes no next hop
-    /// behind such a route. Nor do they find it again at CHECK, where they look for the 0.0.0.0 that they were told. And a result
-    /// below CNI 1.1.0 has nothing of a route but its destination and next hop. The link's own MTU need not be said.
+    /// Main plugins without `scope` give a route onto the link the global one, and the kernel accepts no next hop behind such a
+    /// route. They also do not find it again at CHECK, where they look for the next hop 0.0.0.0 that they were given. And a
+    /// result below CNI 1.1.0 has only a route's destination and next hop. The link's own MTU need not be repeated.
     fn is_late(&self, route: &Route, given: &Grant) -> bool {
         let is_v4 = matches!(route.destination, IpNet::V4(_)) && route.via.is_none_or(|via| via.is_ipv4());
         let is_beyond = || route.via.is_none_or(|via| given.route_to(via).is_some());
@@ -191,7 +191,7 @@ impl Policy {
 }
 
 impl ExtraRoute {
-    /// Returns the route in a network with this gateway. Without a gateway it is on the link, as the kernel has it.
+    /// Returns the route in a network with this gateway. Without a gateway it is on the link, as in the kernel.
     fn resolve(&self, gateway: Option<IpAddr>) -> Route {
         let Self { destination, gateway: own, metric, mtu, advmss, table, scope } = *self;
         let gateway = gateway.filter(|gateway| gateway.is_ipv4() == destination.addr().is_ipv4());

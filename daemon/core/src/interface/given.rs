@@ -1,31 +1,30 @@
-//! When a runtime puts on an interface what it was given, and what others make of that.
+//! When a runtime puts on an interface what it was given, and what others do with that.
 //!
-//! A CNI runtime was given a grant with the answer to its ADD, and puts it on within moments; what its caller, or a plugin after
-//! it, made of that is looked at after a time. Docker moves the interface in, sets it up with the address and its own routes,
-//! and tells nobody. It fails on a route that is already there, and on one that contains the subnet of the container's next
-//! network. So nothing is changed there before it is through.
+//! A CNI runtime was given a grant with the answer to its ADD, and puts it on within moments; after a time the daemon checks
+//! what its caller, or a later plugin, did with it. Docker moves the interface in, sets it up with the address and its own
+//! routes, and tells nobody. It fails on a route that is already there, and on one that contains the subnet of the container's
+//! next network. So nothing is changed there before it has finished.
 
 use std::time::Duration;
 
 use crate::time::Instant;
 
-/// A lease this old was reported to its main plugin long ago: if its address is not on the interface, waiting will not change
-/// that.
+/// A lease this old was reported to its main plugin long ago: if its address is not on the interface, waiting will not help.
 const CONFIGURED: Duration = Duration::from_secs(60);
 
-/// After this time nobody looks what the ADD's caller made of its answer: the link may stay down.
+/// After this time the daemon no longer checks what the ADD's caller did with its answer: the link may stay down.
 const SETTLED: Duration = Duration::from_secs(600);
 
-/// How long Docker is left alone with an interface that is up: it puts its routes on, and then sets up the container's next
-/// network, which takes milliseconds unless a disk is slow.
+/// How long to leave Docker alone with an interface that is up: it puts its routes on, and then sets up the container's
+/// next network, which takes milliseconds unless a disk is slow.
 const SETUP: Duration = Duration::from_millis(500);
 
 /// Since when a runtime can put a lease on.
 #[derive(Debug)]
 pub(super) struct Given {
-    /// When its ADD was told the lease, or the interface was found.
+    /// When its ADD was given the lease, or the interface was found.
     at: Instant,
-    /// When to see what the ADD's caller made of its answer, by a look at the interface.
+    /// When to check, by a look at the interface, what the ADD's caller did with its answer.
     look_at: Option<Instant>,
     /// Docker is at work there.
     setup: Option<Setup>,
@@ -36,7 +35,7 @@ pub(super) struct Given {
 enum Setup {
     /// It has not set the interface up yet.
     Down,
-    /// It has, and counts as through at this instant.
+    /// It has, and counts as finished at this instant.
     Up(Instant),
 }
 
@@ -52,8 +51,8 @@ pub(super) enum Due {
 }
 
 impl Given {
-    /// Returns what a runtime is told with the answer to its ADD. It is looked at after a time, and before T1 (`t1`: how long
-    /// that is) if the address is not seen until then.
+    /// Returns what a runtime is given with the answer to its ADD. The interface is looked at after a time, and before T1
+    /// (`t1`: how long that is) if the address is not seen until then.
     pub(super) fn told(now: Instant, t1: Option<Duration>) -> Self {
         let first = t1.map_or(CONFIGURED, |t1| (t1 / 2).min(CONFIGURED));
         Self { at: now, look_at: Some(now + first), setup: None }
@@ -64,7 +63,7 @@ impl Given {
         Self { at: now, look_at: None, setup: Some(Setup::Down) }
     }
 
-    /// Returns whether a lease that began at `start` was given so long ago that waiting will put no address on.
+    /// Returns whether a lease that began at `start` was given so long ago that waiting for its address will not help.
     pub(super) fn is_configured(given: Option<&Self>, start: Instant, now: Instant) -> bool {
         let since = match given {
             Some(given) if given.is_settling() => given.at,
@@ -74,17 +73,17 @@ impl Given {
         now.saturating_since(since) >= CONFIGURED
     }
 
-    /// Returns whether it is still open what the ADD's caller made of its answer.
+    /// Returns whether it is still unknown what the ADD's caller did with its answer.
     pub(super) fn is_settling(&self) -> bool {
         self.look_at.is_some()
     }
 
-    /// Returns whether it is, though the runtime has had its time.
+    /// Returns whether that is unknown although the runtime has had its time.
     pub(super) fn settles_now(&self, now: Instant) -> bool {
         self.is_settling() && now >= self.at + CONFIGURED
     }
 
-    /// Returns when the interface must be looked at, or Docker counts as through with it.
+    /// Returns when the interface must be looked at, or Docker counts as finished with it.
     pub(super) fn wakes_at(&self) -> Option<Instant> {
         self.look_at.or(self.setup_ends())
     }
@@ -102,7 +101,7 @@ impl Given {
         }
     }
 
-    /// Records that the interface is up, which Docker may be setting up.
+    /// Records that the interface, which Docker may be setting up, is up.
     pub(super) fn on_up(&mut self, now: Instant) {
         if let Some(setup @ Setup::Down) = &mut self.setup {
             *setup = Setup::Up(now + SETUP);
@@ -119,7 +118,7 @@ impl Given {
         self.setup.is_some()
     }
 
-    /// Records that Docker is through, if it is by now. Returns whether it just was.
+    /// Records that Docker has finished, if it has by now. Returns whether that is new.
     pub(super) fn end_setup(&mut self, now: Instant) -> bool {
         let ends = self.setup_ends().is_some_and(|at| now >= at);
         self.setup.take_if(|_| ends).is_some()

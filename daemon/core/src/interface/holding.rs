@@ -1,18 +1,18 @@
-//! What a binding holds, as far as its interface is concerned.
+//! What a binding holds, for its interface.
 
 use ipnet::IpNet;
 
 use crate::grant::Grant;
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
 
-/// What a binding holds, as far as its interface is concerned.
+/// What a binding holds, for its interface.
 #[derive(Debug)]
 pub(crate) struct Holding<'a> {
     /// What its network's configuration says.
     pub(crate) policy: &'a Policy,
     /// What its lease gives the interface; `None`: there is no lease.
     pub(crate) grant: Option<Grant>,
-    /// What the last lease that was used gives: mostly the same.
+    /// What the last lease that was used gives: usually the same.
     pub(crate) last: Grant,
     /// Whether the store certainly has that grant.
     pub(crate) is_durable: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Holding<'a> {
     pub(crate) is_probing: bool,
     /// Whether it does so after the last one was lost.
     pub(crate) probes_after_loss: bool,
-    /// The address that the runtime was told, if it hears of no other.
+    /// The address that the runtime was given, if it cannot be told about another.
     pub(crate) told: Option<IpNet>,
 }
 
@@ -53,7 +53,7 @@ impl Holding<'_> {
     }
 
     /// Returns the address that the runtime puts on the interface although the lease now has another address or mask, or is lost:
-    /// the runtime does not hear of that.
+    /// the runtime cannot be told.
     pub(crate) fn outdated(&self) -> Option<IpNet> {
         self.told.filter(|told| match &self.grant {
             Some(grant) if grant.has(told.addr()) => {

@@ -3,7 +3,7 @@
 //!
 //! An [`Interface`] exists from its first binding, or its first change, to its last. It serves any number of bindings, each with
 //! a [`Seat`]; a binding whose packets go over the host's link has none. Whoever wants to change an interface asks here first,
-//! and is called when the change before is over.
+//! and is called when the previous change is over.
 
 mod given;
 mod holding;
@@ -48,9 +48,9 @@ pub(crate) struct Interfaces {
 /// One interface.
 #[derive(Debug, Default)]
 struct Interface {
-    /// Its Ethernet address, as far as it is known.
+    /// Its Ethernet address, as last known.
     mac: Mac,
-    /// The index of the host's link that it is a macvlan on, if seen.
+    /// The index of the host's link under it, if it is a macvlan and that was seen.
     lower: Option<NonZeroU32>,
     /// Since when it has no carrier.
     carrier_lost: Option<Instant>,
@@ -58,7 +58,7 @@ struct Interface {
     seats: Vec<Seat>,
     /// The change under way.
     change: Option<OpId>,
-    /// How often something happened there: the kernel reported it, or a change ended.
+    /// How often something happened there: a report from the kernel, or the end of a change.
     news: u64,
 }
 
@@ -71,7 +71,7 @@ impl Interfaces {
     #[cfg(test)]
     pub(crate) const SIZE: usize = size_of::<Interface>() + size_of::<Seat>();
 
-    /// Records that a binding now lives on an interface; a binding on a link of the host lives on none.
+    /// Records that a binding now lives on an interface; a binding on a host link lives on none.
     pub(crate) fn enter(&mut self, link: &Link, id: BindingId) {
         let Some(at) = link.in_netns() else { return };
         let interface = self.all.entry(at).or_default();
@@ -97,14 +97,14 @@ impl Interfaces {
         self.of(link)?.seat(id)
     }
 
-    /// Returns the same, for going on.
+    /// Returns the same, mutably.
     pub(crate) fn seat_mut(&mut self, link: &Link, id: BindingId) -> Option<&mut Seat> {
         let interface = self.all.get_mut(&link.in_netns()?)?;
         let place = interface.place(id).ok()?;
         interface.seats.get_mut(place)
     }
 
-    /// Returns whether it is still open what an ADD's caller made of its answer, for any binding of an interface.
+    /// Returns whether it is still unknown what an ADD's caller did with its answer, for any binding of an interface.
     pub(crate) fn is_settling(&self, at: At) -> bool {
         self.all.get(&at).is_some_and(|interface| interface.seats.iter().any(Seat::is_settling))
     }
@@ -115,7 +115,7 @@ impl Interfaces {
         others.filter_map(|seat| seat.mtu).min()
     }
 
-    /// Returns whether the address of a binding is on its interface, as far as is known. It never is on a link of the host.
+    /// Returns whether a binding's address is on its interface, as far as is known. On a host link it never is.
     pub(crate) fn presence(&self, link: &Link, id: BindingId) -> Presence {
         if link.in_netns().is_none() {
             return Presence::Missing;
@@ -123,13 +123,13 @@ impl Interfaces {
         self.seat(link, id).map(Seat::presence).unwrap_or_default()
     }
 
-    /// Records that an interface is a macvlan on this link of the host, if it is one.
+    /// Records the host's link under an interface, if that is a macvlan.
     pub(crate) fn is_on(&mut self, at: At, lower: Option<u32>) {
         let interface = self.all.get_mut(&at);
         interface.into_iter().for_each(|interface| interface.lower = lower.and_then(NonZeroU32::new));
     }
 
-    /// Returns the index of the host's link that an interface is a macvlan on, if seen.
+    /// Returns the index of the host's link under an interface, if it is a macvlan and that was seen.
     pub(crate) fn lower(&self, link: &Link) -> Option<u32> {
         self.of(link)?.lower.map(NonZeroU32::get)
     }
@@ -145,7 +145,7 @@ impl Interfaces {
         self.all.get_mut(&at).into_iter().for_each(|interface| interface.news += 1);
     }
 
-    /// Returns the moment of a look at an interface that is asked for now.
+    /// Returns the mark of a look at an interface that is asked for now.
     pub(crate) fn asked(&self, at: At) -> Asked {
         Asked(self.all.get(&at).map_or(0, |interface| interface.news))
     }
@@ -179,7 +179,7 @@ impl Interfaces {
         self.seat(link, id).is_some_and(|seat| seat.moved) && self.has_carrier(link)
     }
 
-    /// Returns the same, once. False too if the binding's address is no longer there.
+    /// Returns the same, once; false also if the binding's address is no longer there.
     pub(crate) fn take_moved(&mut self, link: &Link, id: BindingId) -> bool {
         let moved = self.has_moved(link, id);
         let Some(seat) = self.seat_mut(link, id).filter(|_| moved) else { return false };
@@ -223,7 +223,7 @@ impl Interfaces {
         Some(at)
     }
 
-    /// Makes an ADD wait until the change under way is over.
+    /// Has an ADD wait until the change under way is over.
     pub(crate) fn await_change(&mut self, at: At, attachment: &Attachment) {
         self.adds.insert((at, attachment.clone()));
     }
@@ -234,7 +234,7 @@ impl Interfaces {
         adds.map(|(_, attachment)| attachment).collect()
     }
 
-    /// Makes a CHECK wait until its binding has finished at its interface.
+    /// Has a CHECK wait until its binding has finished at its interface.
     pub(crate) fn await_work(&mut self, attachment: &Attachment) {
         self.checks.insert(attachment.clone());
     }
@@ -249,7 +249,8 @@ impl Interfaces {
         self.checks.len()
     }
 
-    /// Returns how many bindings have an interface; and how many changes are under way, and ADDs and CHECKs wait for one.
+    /// Returns how many bindings have an interface, how many changes are under way, and how many ADDs and CHECKs wait for
+    /// one.
     pub(crate) fn sizes(&self) -> (usize, [(&'static str, usize); 4]) {
         let seats = self.all.values().map(|interface| interface.seats.len()).sum();
         let idle = self.all.values().filter(|interface| interface.seats.is_empty()).count();
@@ -279,7 +280,7 @@ impl Interfaces {
 }
 
 impl Interface {
-    /// Returns where the seat of a binding is among all, or should be.
+    /// Returns the position of a binding's seat, or where it should be inserted.
     fn place(&self, id: BindingId) -> Result<usize, usize> {
         self.seats.binary_search_by_key(&id, |seat| seat.binding)
     }

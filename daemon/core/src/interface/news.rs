@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::link::{LinkCause, LinkView};
 use crate::wire::Mac;
 
-/// Something that happened at an interface, or was seen there. Each binding on it hears of it, in either family.
+/// Something that happened at an interface, or was seen there. Each binding on it hears about it, in either family.
 #[derive(Clone, Debug)]
 pub(crate) enum News<'a> {
     /// The interface is gone for good.
     Gone(LinkCause),
-    /// No path leads to its namespace any more, though it lives.
+    /// Its namespace lives, but no path leads there any more.
     Hidden(LinkCause),
     /// It is down: the kernel has taken its routes.
     Down,

@@ -1,4 +1,4 @@
-//! Whether what a binding has on an interface is there.
+//! Whether a binding's address is on its interface.
 
 /// Whether a leased address is on its interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,12 +10,13 @@ pub(crate) enum Presence {
     Awaited,
     /// It is.
     There,
-    /// It is not, and nobody here puts it there.
+    /// It is not, and the daemon does not put it there.
     Missing,
-    /// Somebody took it off: what the container's owner wants there is not for us to decide. It stays off until the next ADD,
-    /// and so does the address of any later lease, unless it is seen there again. KubeVirt takes it for its virtual machine.
+    /// Somebody took it off: the container's owner decides what should be there. It stays off until the next ADD, and so does
+    /// the address of any later lease, unless it is seen there again. KubeVirt takes the address for its virtual machine.
     TakenOff,
-    /// It never came: its caller has it elsewhere, as in a virtual machine, and wants nothing changed here, until the next ADD.
+    /// It never came: its caller has it elsewhere, such as in a virtual machine, and wants nothing changed here until the next
+    /// ADD.
     Elsewhere,
 }
 
@@ -44,7 +45,7 @@ impl Presence {
         }
     }
 
-    /// Returns what it is after a look. `configured`: if it is not there, waiting will not change that.
+    /// Returns what it is after a look. `configured`: if the address is not there, waiting will not help.
     pub(super) fn seen(self, there: bool, configured: bool) -> Self {
         match (there, self) {
             (true, _) => Self::There,

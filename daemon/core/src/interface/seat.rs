@@ -1,9 +1,9 @@
 //! What one binding has at an interface: whether its address is there, when its runtime puts that there, and what is still to be
 //! done.
 //!
-//! A new lease is durable before the interface is changed for it. What an ended lease left there goes at once, whatever the store
-//! says. What a refused or declined lease left there goes when the store knows, or fails, or takes too long: the next daemon
-//! would take the lease up again, and think that somebody took its address off.
+//! A new lease is durable before the interface is changed for it. What an ended lease left there is removed at once, whatever the
+//! store does. What a refused or declined lease left there is removed when the store has recorded the loss, or fails, or takes
+//! too long: otherwise the next daemon would hold the lease again, and think that somebody took its address off.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) struct Seat {
     given: Option<Box<Given>>,
     /// The MTU that its lease names, in bytes.
     pub(super) mtu: Option<u16>,
-    /// What has to be done there; mostly nothing.
+    /// The work to be done there; usually none.
     work: Option<Box<Work>>,
 }
 
@@ -50,17 +50,17 @@ impl Seat {
         self.presence
     }
 
-    /// Returns what has to be done there, if anything.
+    /// Returns the work to be done there, if any.
     pub(crate) fn work(&self) -> Option<&Work> {
         self.work.as_deref()
     }
 
-    /// Returns the same, for going on.
+    /// Returns the same, mutably.
     pub(crate) fn work_mut(&mut self) -> Option<&mut Work> {
         self.work.as_deref_mut()
     }
 
-    /// Returns what has to be done there, which may be nothing yet.
+    /// Returns the work to be done there, which may be none yet.
     pub(crate) fn due(&mut self) -> &mut Work {
         self.work.get_or_insert_default()
     }
@@ -70,28 +70,28 @@ impl Seat {
         self.vacates
     }
 
-    /// Returns whether it is still open what the ADD's caller made of its answer.
+    /// Returns whether it is still unknown what the ADD's caller did with its answer.
     pub(crate) fn is_settling(&self) -> bool {
         self.given.as_ref().is_some_and(|given| given.is_settling())
     }
 
-    /// Returns whether the leased address never came onto the interface, as far as is known.
+    /// Returns whether, as far as is known, the leased address never appeared on the interface.
     pub(crate) fn never_came(&self) -> bool {
         self.presence == Presence::Elsewhere || self.presence == Presence::Unknown && self.is_settling()
     }
 
-    /// Returns whether servers can answer to the leased address. Before it was seen on the interface it may be elsewhere, and
-    /// what is sent with it from here would mislead others.
+    /// Returns whether servers can answer to the leased address. Until it is seen on the interface it may be elsewhere, and
+    /// packets that bear it from here would mislead others.
     pub(crate) fn is_addressed(&self) -> bool {
         self.presence.is_addressed() && !self.never_came()
     }
 
-    /// Returns whether nothing is certainly on the interface, or what is there belongs to somebody else.
+    /// Returns whether it is certain that nothing is on the interface, or that what is there belongs to somebody else.
     pub(super) fn keeps_nothing(&self) -> bool {
         self.work().is_some_and(|work| work.former().bare || work.former().taken)
     }
 
-    /// Returns whether what is on the interface stays, though the lease no longer has it.
+    /// Returns whether the interface keeps what the lease no longer has.
     pub(crate) fn keeps(&self, holding: &Holding<'_>) -> bool {
         self.keeps_changed(holding) || self.presence.is_left()
     }
@@ -106,8 +106,8 @@ impl Seat {
         last.has(address) && self.presence.on_link() || self.work().is_some_and(|work| work.may_carry(address))
     }
 
-    /// Returns the address that the interface should carry by now, of the lease or of the last one if that is kept: `None` while
-    /// there is none, while it is probed for, or while the daemon itself is changing that, or is about to.
+    /// Returns the address that the interface should carry by now: the lease's, or the last one's if that is kept. `None` while
+    /// there is none, while it is probed for, or while the daemon itself changes that, or is about to.
     pub(crate) fn expected(&self, holding: &Holding<'_>) -> Option<IpAddr> {
         if self.presence == Presence::Awaited || self.is_at_work(holding) || holding.is_probing {
             return None;
@@ -122,13 +122,13 @@ impl Seat {
         self.is_changing() || self.differs() && self.wish(holding) != Wish::AsIs
     }
 
-    /// Returns whether the interface is on its way to what the lease says.
+    /// Returns whether the interface is being changed to what the lease says.
     pub(crate) fn is_changing(&self) -> bool {
         self.work().is_some_and(|work| work.differs() && work.busy())
     }
 
     /// Returns a route that the daemon has put on and that is not seen there. While the container is being set up, a removed
-    /// route is no fault, but one in another form is.
+    /// route is not a fault, but a changed one is.
     pub(crate) fn lacks_route(&self, grant: &Grant, view: &LinkView) -> Option<LinkRoute> {
         let seen = view.routes.as_ref().filter(|_| view.up && self.work.is_none())?;
         let is_removed = |route: &LinkRoute| {
@@ -168,7 +168,7 @@ impl Seat {
         match holding.grant.as_ref().filter(|_| !self.presence().is_left()) {
             None if holding.policy.on_expiry == OnExpiry::Remove || former.taken => Wish::Nothing,
             None => Wish::AsIs,
-            // The MTU that came with the ADD is not a change, nor are missing routes.
+            // Neither the MTU that came with the ADD nor missing routes are a change.
             Some(next) if self.keeps_changed(holding) => match former.grants.first() {
                 _ if !former.mtu_due && !former.routes_due => Wish::AsIs,
                 Some(kept) => carry(kept),
@@ -176,20 +176,20 @@ impl Seat {
                 None => Wish::AsIs,
             },
             Some(next) if holding.is_usable() => carry(next),
-            // What was lost before does not wait for it.
+            // What an earlier loss left does not wait for it.
             Some(_) if (self.follows_loss(holding) || former.taken) && !former.grants.is_empty() => Wish::Nothing,
             Some(_) => Wish::AsIs,
         }
     }
 
-    /// Returns the part of it that may come true already: not what waits for the store to record a loss.
+    /// Returns the part of it that may be carried out now: not what waits for the store to record a loss.
     fn wish_by_now(&self, holding: &Holding<'_>) -> Wish {
         let wish = self.wish(holding);
         let waits = holding.is_writing && self.work().is_some_and(Work::is_patient);
         if wish == Wish::Nothing && waits { Wish::AsIs } else { wish }
     }
 
-    /// Returns whether the interface keeps what it carries though there is another lease.
+    /// Returns whether the interface keeps what it carries although there is another lease.
     fn keeps_changed(&self, holding: &Holding<'_>) -> bool {
         holding.policy.on_change == OnChange::Keep && !self.keeps_nothing() && !holding.probes_after_loss
     }
@@ -199,7 +199,7 @@ impl Seat {
         holding.policy.on_expiry == OnExpiry::Keep && !self.keeps_nothing()
     }
 
-    /// Returns whether the lease that is not used yet follows a loss, whose traces go in any case.
+    /// Returns whether the lease that is not used yet follows a loss, whose remains are removed in any case.
     fn follows_loss(&self, holding: &Holding<'_>) -> bool {
         let bare = self.work().is_some_and(|work| work.former().bare);
         holding.policy.on_expiry == OnExpiry::Remove
@@ -209,8 +209,8 @@ impl Seat {
 
 // What became of the lease.
 impl Seat {
-    /// Records what a record says: if it keeps an earlier address, the last one was never there. What has to be done waits for a
-    /// look at the interface.
+    /// Takes over what a record says: if it keeps an earlier address, the last one was never there. The work waits for a look at
+    /// the interface.
     pub(crate) fn recall(
         &mut self,
         (policy, last): (&Policy, &Grant),
@@ -227,8 +227,8 @@ impl Seat {
         self.mtu = last.mtu;
     }
 
-    /// Records what is due for a lease that was won, while the interface had this MTU: its own, and the routes that its main plugin
-    /// will not get. A container that ran before has the routes that it has.
+    /// Records the work for a lease that was won, when the interface had this MTU: the lease's MTU, and the routes that its main
+    /// plugin does not get. A container that already ran keeps its routes as they are.
     pub(crate) fn is_won(&mut self, grant: &Grant, mtu: u32, ran_before: bool) {
         (self.work, self.mtu) = (None, grant.mtu);
         if grant.mtu.is_some_and(|wanted| u32::from(wanted) != mtu) {
@@ -239,7 +239,7 @@ impl Seat {
         }
     }
 
-    /// Records that an ADD is being told the lease. `t1`: how long that is from now.
+    /// Records that an ADD is being given the lease. `t1`: how long that is from now.
     pub(crate) fn is_told(&mut self, now: Instant, t1: Option<Duration>) {
         self.given = Some(Box::new(Given::told(now, t1)));
     }
@@ -250,7 +250,7 @@ impl Seat {
     }
 
     /// Records that the interface was found. Its runtime puts the address and the default route there, perhaps later; it does not
-    /// know what else the lease gives.
+    /// know the lease's other values.
     pub(crate) fn is_found(&mut self, grant: Option<&Grant>, view: &LinkView, now: Instant) {
         let mut given = Given::found(now);
         if view.up {
@@ -283,7 +283,7 @@ impl Seat {
             }
             return;
         }
-        // Nothing is changed from here on: the interface has what the first lease put there.
+        // Nothing is changed from now on: the interface has what the first lease put there.
         if !self.differs() {
             self.due().leave_behind(was.clone(), false);
         }
@@ -296,7 +296,7 @@ impl Seat {
         }
     }
 
-    /// Records that there is a lease again; `last` is what the one before gave.
+    /// Records that a lease again; `last` is what the one before gave.
     pub(crate) fn returned(&mut self, holding: &Holding<'_>, last: &Grant) {
         if self.presence.is_left() {
             return;
@@ -313,8 +313,8 @@ impl Seat {
         self.presence = Presence::Awaited;
     }
 
-    /// Records that a lease is lost, which gives `lost`; `taken`: another station uses its address, which is on the interface.
-    /// Returns whether anything must be taken off that need not have been before.
+    /// Records the loss of a lease that gave `lost`; `taken`: another station uses its address, which is on the interface.
+    /// Returns whether that requires anything to be taken off.
     pub(crate) fn leaves_lost(&mut self, policy: &Policy, lost: Grant, taken: bool) -> bool {
         let keeps = policy.on_expiry == OnExpiry::Keep;
         if keeps && !taken || self.presence == Presence::Elsewhere {
@@ -329,7 +329,7 @@ impl Seat {
         *work.former() != before
     }
 
-    /// Records that the interface should carry nothing of the lease any more, nor of what else was `left` there, before that is
+    /// Records that the interface should carry nothing of the lease, or of what else was `left` there, before the lease is
     /// given back.
     pub(crate) fn vacate(&mut self, left: impl IntoIterator<Item = Grant>) {
         self.vacates = true;
@@ -339,8 +339,7 @@ impl Seat {
         work.is_seen();
     }
 
-    /// Records that the lease's address, or none, has to take the place of what the runtime has put there, if that is `left`
-    /// there.
+    /// Records that the lease's address, or none, must replace what the runtime has put there, if that is `left` there.
     pub(crate) fn replaces(&mut self, has_lease: bool, left: Option<Grant>) {
         match left {
             Some(left) => {
@@ -355,7 +354,7 @@ impl Seat {
         }
     }
 
-    /// Puts the leased address on again, which was taken off for an ADD that failed. Returns whether there is one.
+    /// Puts the leased address, which was taken off for an ADD that failed, on again. Returns whether there is one.
     pub(crate) fn put_back(&mut self, holding: &Holding<'_>) -> bool {
         let is_off = holding.grant.is_some() && self.presence.on_link() && !holding.is_probing;
         if is_off {
@@ -365,7 +364,7 @@ impl Seat {
         is_off
     }
 
-    /// Records that a main plugin is about to put a grant on again, and does not get all routes.
+    /// Records that a main plugin is about to put a grant on again, without some of the routes.
     pub(crate) fn route_again(&mut self, grant: &Grant) {
         if grant.has_late() && self.presence != Presence::There {
             self.due().lacks_routes(true);
@@ -383,7 +382,7 @@ impl Seat {
     /// Records whether its address was seen there. `start`: when its lease began; `None`: there is none. Returns how it was
     /// before, and how it is.
     ///
-    /// A main plugin has time to put the address on. Nobody took off what never came.
+    /// A main plugin has time to put the address on. An address that never came was not taken off.
     pub(crate) fn see(&mut self, there: bool, start: Option<Instant>, now: Instant) -> (Presence, Presence) {
         let (was, settles) = (self.presence, self.is_settling());
         let configured = start.is_some_and(|start| Given::is_configured(self.given.as_deref(), start, now));
@@ -395,7 +394,7 @@ impl Seat {
         (was, self.presence)
     }
 
-    /// Records that what the daemon had to put there is there. Returns whether that is news.
+    /// Records that what the daemon put there is there. Returns whether that is new.
     pub(crate) fn arrives(&mut self) -> bool {
         let arrives = self.presence == Presence::Awaited;
         if arrives {
@@ -404,7 +403,7 @@ impl Seat {
         arrives
     }
 
-    /// Records that the interface got another Ethernet address. A change that a restart finds is old news.
+    /// Records that the interface got another Ethernet address. A change that a restart finds is not new.
     pub(super) fn moves(&mut self) {
         self.moved |= self.presence == Presence::There;
     }
@@ -423,8 +422,8 @@ impl Seat {
         }
     }
 
-    /// Returns whether to look at the interface now for what the runtime made of what it was given. Nobody removed what is
-    /// missing while the daemon itself is at work there.
+    /// Returns whether to look at the interface now, to check what the runtime did with its grant. While the daemon itself
+    /// works there, something missing does not mean that somebody removed it.
     pub(crate) fn looks_now(&mut self, has_lease: bool, now: Instant) -> bool {
         let (is_known, is_idle) = (self.presence != Presence::Unknown, self.work.is_none());
         match self.given.as_mut().map(|given| given.on_clock(is_known, now)) {
@@ -437,7 +436,7 @@ impl Seat {
         }
     }
 
-    /// Goes on after such a look. `grant`: what is used by then. Returns the routes that others have removed until then, as
+    /// Goes on after such a look. `grant`: what is used by then. Returns the routes that others have removed by then, as
     /// Multus does: they are not put back.
     pub(crate) fn settle(&mut self, grant: Option<&Grant>, view: &LinkView, now: Instant) -> Vec<(IpNet, u32)> {
         let settles_now = self.given.as_ref().is_some_and(|given| given.settles_now(now));
@@ -452,12 +451,12 @@ impl Seat {
         removed
     }
 
-    /// Records that Docker is through with the interface, if it is by now. Returns whether it just was.
+    /// Records that Docker has finished with the interface, if it has by now. Returns whether that is new.
     pub(crate) fn end_setup(&mut self, now: Instant) -> bool {
         self.given.as_mut().is_some_and(|given| given.end_setup(now))
     }
 
-    /// Returns when something has to be done there by the clock.
+    /// Returns when something is due there by the clock.
     pub(crate) fn wakes_at(&self) -> Option<Instant> {
         let given = self.given.as_ref().and_then(|given| given.wakes_at());
         given.into_iter().chain(self.work().and_then(Work::retry_at)).min()
@@ -466,7 +465,7 @@ impl Seat {
 
 // The way to what is wanted.
 impl Seat {
-    /// Goes on with what has to be done there, if anything has and may be.
+    /// Goes on with the work there, if there is any and it may be done.
     pub(crate) fn go_on(&mut self, holding: &Holding<'_>, has_parent: bool, now: Instant) -> Act {
         let is_set_up = self.given.as_ref().is_none_or(|given| !given.is_being_set_up());
         let (wish, by_now) = (self.wish(holding), self.wish_by_now(holding));
@@ -495,7 +494,7 @@ impl Seat {
         self.work_mut().map_or(Ok(Act::Wait), |work| work.on_inspected(result, wish, around))
     }
 
-    /// Goes on after a change, of which this many steps were taken.
+    /// Goes on after a change in which this many steps were taken.
     pub(crate) fn on_applied(
         &mut self,
         taken: usize,

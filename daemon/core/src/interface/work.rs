@@ -1,19 +1,19 @@
 //! How an interface gets from what it carries of a binding's grants to what it should carry.
 //!
 //! Look at the LAN's link (for the MTU) → look at the interface → apply the difference → forget what was there before. There is
-//! one look or change at a time; what is wanted meanwhile waits, and the latest wins. Each try begins with a look, so after a
+//! one look or change at a time; a new wish waits meanwhile, and the latest wins. Each try begins with a look, so after a
 //! failed or timed-out change the daemon looks before it changes anything else.
 //!
-//! The kernel takes addresses of others off with the first one of their subnet. The change that does this puts them back. If it is
-//! cut short, each stays as the /32 that stood in for it ([`crate::plan`]).
+//! The kernel removes others' addresses together with the first one of their subnet. The change that causes this puts them back.
+//! If it is cut short, each stays as the /32 that stood in for it ([`crate::plan`]).
 //!
 //! Routes are put on when the address is there and the link is up. Until then they are due: after an ADD whose main plugin does
-//! not get all of them, and after the link was set down, when the kernel takes them all. A profile cannot keep this change out:
-//! the interface must have what its lease gave it. A route that somebody removes from a link that is up stays away until the
-//! link is set down. The daemon does not listen for single routes, because a container that runs a routing protocol would drown
-//! everything else.
+//! not get all of them, and after the link was set down, when the kernel removes all of them. A profile cannot prevent this
+//! change: the interface must have what its lease gave it. A route that somebody removes from a link that is up stays away
+//! until the link is set down. The daemon does not listen for changes of single routes, because a container that runs a routing
+//! protocol would flood it.
 //!
-//! [`Holding`](super::Holding) says what is wanted, and when that may be done. The binding asks for the effects ([`Act`]).
+//! [`Holding`](super::Holding) says what is wanted, and when that may be done. The binding requests the effects ([`Act`]).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -39,8 +39,8 @@ const LONGEST_MTU_PAUSE: Duration = Duration::from_secs(3600);
 /// How long a lost lease's remains on an interface wait for the store to record the loss.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many grants may have something on an interface. Beyond that one is forgotten, but not the oldest: that is certainly on
-/// it, while later ones may never have come so far.
+/// How many grants may have something on an interface. Beyond that one is forgotten, but not the oldest: that one is
+/// certainly on it, while later ones may never have got there.
 const MAX_FORMER: usize = 4;
 
 /// What to do next.
@@ -50,7 +50,7 @@ pub(crate) enum Act {
     Wait,
     /// Nothing is left to do.
     Settled,
-    /// Look at the LAN's link: no interface on it has a larger MTU.
+    /// Look at the LAN's link: no interface on it can have a larger MTU.
     LookAtParent,
     /// Look at the interface.
     Look,
@@ -58,10 +58,10 @@ pub(crate) enum Act {
     Apply(Vec<Step>),
 }
 
-/// What is known around the interface when it was looked at.
+/// What is known about the surroundings of the interface when it was looked at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Around {
-    /// Whether the LAN is known by a link of the host.
+    /// Whether the LAN is named by a host link.
     pub(crate) has_parent: bool,
     /// Whether another change of the interface is under way.
     pub(crate) is_changing: bool,
@@ -74,7 +74,7 @@ pub(crate) struct Around {
 pub(crate) enum Changed {
     /// The interface carries what was wanted.
     Done(Done),
-    /// The kernel refused a step that the rest can do without. Go on.
+    /// The kernel refused a dispensable step. Go on.
     Without(Step),
     /// The link went down meanwhile. Go on.
     Again,
@@ -94,7 +94,7 @@ pub(crate) struct Done {
 /// Why an interface must be changed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// What was taken off came back.
+    /// An address that was taken off came back.
     CameBack,
     /// The MTU could not be set.
     Mtu,
@@ -112,21 +112,21 @@ impl fmt::Display for Lack {
     }
 }
 
-/// What has to be done at an interface for one binding, and how far that is.
+/// The work at an interface for one binding, and how far it is.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// What the interface may carry; empty and not bare when it carries what the lease says.
+    /// What the interface may carry; empty and not bare if it carries what the lease says.
     former: Former,
     stage: Stage,
     backoff: Backoff,
     retry: Option<Instant>,
-    /// Until when nothing is taken off for good, while the store records that its lease is lost.
+    /// Until when to wait with removals, while the store records that the lease is lost.
     patience: Option<Instant>,
-    /// Steps that the kernel refused, and that the rest can do without.
+    /// Dispensable steps that the kernel refused.
     refused: Vec<Step>,
     /// Whether something of a former grant came onto the interface during the change under way.
     stirred: bool,
-    /// Whether only the due routes that a main plugin does not get are put on, because it is just adding the others.
+    /// Whether to put on only those due routes that a main plugin does not get, because it is adding the others.
     only_late: bool,
 }
 
@@ -136,21 +136,21 @@ enum Stage {
     /// Nothing is under way.
     #[default]
     Idle,
-    /// A restart cut it short, and it goes on once the interface was looked at.
+    /// A restart cut it short, and it goes on once the interface has been looked at.
     Unseen,
     /// The LAN's link is being looked at.
     Parent,
     /// The interface is being looked at. `most`: the largest MTU; `asked`: the LAN's link was looked at for that. `came_up`: the
     /// link came up meanwhile, which the look may have missed.
     Looking { most: Option<u32>, asked: bool, came_up: bool },
-    /// The interface is being changed for this grant. `short`: its MTU has to be smaller than it could be, because the MTU of
+    /// The interface is being changed for this grant. `short`: its MTU must be smaller than it could be, because the MTU of
     /// the LAN's link is unknown. `routed`: with all of its routes.
     Applying { steps: Vec<Step>, next: Option<Box<Grant>>, short: bool, routed: bool },
 }
 
 // What it may carry.
 impl Work {
-    /// Returns work that goes on where a restart cut it short, once the interface was looked at.
+    /// Returns work that goes on where a restart cut it short, once the interface has been looked at.
     pub(crate) fn recovered(former: Former) -> Self {
         Self { former, stage: Stage::Unseen, ..Self::default() }
     }
@@ -187,19 +187,19 @@ impl Work {
         self.expect_bare(bare);
     }
 
-    /// Records that another station has the address of a former grant: the address goes, whatever the profile keeps.
+    /// Records that another station has the address of a former grant: it is removed, whatever the profile keeps.
     pub(crate) fn is_taken(&mut self) {
         self.former.taken = true;
     }
 
-    /// Records whether nothing may be on the interface, though there is a lease.
+    /// Records whether nothing may be on the interface although there is a lease.
     pub(crate) fn expect_bare(&mut self, bare: bool) {
         self.former.bare |= bare;
         (self.backoff, self.retry) = (Backoff::default(), None);
         self.refused.clear();
     }
 
-    /// Records the router of a lost grant: others may have led a default route over it that has outlived its address.
+    /// Records the router of a lost grant: somebody else's default route may use it and outlive the address.
     pub(crate) fn leave_router(&mut self, grant: &Grant) {
         self.former.router = grant.router;
     }
@@ -241,7 +241,7 @@ impl Work {
         }
     }
 
-    /// Returns the MTU that the way to `next` sets, before the link's own bounds.
+    /// Returns the MTU to set for `next`, before the link's own bounds.
     fn mtu(&self, next: Option<&Grant>) -> Option<u16> {
         let wanted = next?.mtu?;
         let Former { grants, bare, mtu_due, .. } = &self.former;
@@ -271,12 +271,12 @@ impl Work {
         matches!(self.stage, Stage::Parent | Stage::Looking { .. } | Stage::Applying { .. })
     }
 
-    /// Makes it wait until the interface was looked at, as everything that a restart goes on with.
+    /// Has it wait until the interface has been looked at, like everything that a restart resumes.
     pub(crate) fn await_look(&mut self) {
         self.stage = Stage::Unseen;
     }
 
-    /// Lets it go on: the interface was looked at. Returns whether it waited for that.
+    /// Lets it go on: the interface has been looked at. Returns whether it waited for that.
     pub(crate) fn is_seen(&mut self) -> bool {
         let waited = matches!(self.stage, Stage::Unseen);
         if waited {
@@ -290,7 +290,7 @@ impl Work {
         self.stage = Stage::Idle;
     }
 
-    /// Records that a daemon starting now would take the lost lease up again: what the lease left waits for the store.
+    /// Records that a daemon starting now would hold the lost lease again: what the lease left waits for the store.
     pub(crate) fn await_note(&mut self, now: Instant) {
         self.patience = Some(now + PATIENCE);
     }
@@ -305,7 +305,7 @@ impl Work {
         self.retry.into_iter().chain(self.patience).min()
     }
 
-    /// Tries again what failed, or stops waiting, when the time has come. Returns whether it has.
+    /// Tries again, or stops waiting, when the time has come. Returns whether it has.
     pub(crate) fn take_retry(&mut self, now: Instant) -> bool {
         let is_due = |at: &mut Instant| now >= *at;
         let (retries, hurries) = (self.retry.take_if(is_due), self.patience.take_if(is_due));
@@ -326,7 +326,7 @@ impl Work {
         pause
     }
 
-    /// Returns whether nothing is left to do, and nothing is there that must be known later. `kept`: the lease's grant, if the
+    /// Returns whether nothing is left to do, and nothing there must be known later. `kept`: the lease's grant, if the
     /// interface keeps what it carries; `has_lease`: there is one.
     pub(crate) fn is_settled(&self, wish: &Wish, kept: Option<&Grant>, has_lease: bool) -> bool {
         if self.former.routes_due && has_lease {
@@ -391,7 +391,7 @@ impl Work {
     /// Changes the interface from what was seen there. A grant that came during the look may have an MTU for which the LAN's
     /// link must be looked at first.
     fn change(&mut self, view: &LinkView, (most, asked): (Option<u32>, bool), wish: Wish, around: Around) -> Act {
-        // If an ADD that replaces this binding is clearing the interface, and fails, this goes on after it.
+        // If an ADD that replaces this binding is clearing the interface, and fails, this goes on afterwards.
         if around.is_changing {
             return Act::Wait;
         }
@@ -476,7 +476,7 @@ impl Work {
         addresses: &[IpNet],
         current: Option<&Grant>,
     ) -> Done {
-        // If a lease was lost meanwhile, it is not known here whether another station uses its address.
+        // If a lease was lost meanwhile, it is not known whether another station uses its address.
         let of_both = |is_like: fn(&Grant, &Grant) -> bool| matches!((&next, current), (Some(next), Some(current)) if is_like(next, current));
         let still = of_both(|next, current| next.addresses.iter().all(|address| current.has(address.addr())));
         let agrees = of_both(plan::same);
@@ -488,7 +488,7 @@ impl Work {
         let taken = self.former.taken && (comes_back || next.is_some() && !still);
         let left = next.as_deref().filter(|_| !agrees).cloned();
         let grants = again.into_iter().chain(left).collect();
-        // Until another grant is carried, a default route of others may still go over it.
+        // Until another grant is carried, somebody else's default route may still use it.
         let router = self.former.router.filter(|_| next.is_none());
         self.former = Former { grants, bare, taken, mtu_due, routes_due, router, ..Former::default() };
         let lacks = match (comes_back, mtu_due) {
@@ -500,8 +500,8 @@ impl Work {
     }
 }
 
-/// Returns whether the rest of a change makes sense without a step that the kernel refused: one bad route from a server is no
-/// reason to keep an old address.
+/// Returns whether a step that the kernel refused is dispensable: one bad route from a server is no reason to keep an old
+/// address.
 fn is_dispensable(step: &Step, cause: &LinkCause) -> bool {
     let refused = matches!(cause, LinkCause::Refused { doing, .. } if *doing == step.doing());
     refused

@@ -1,10 +1,10 @@
 //! Whether the host speaks to a LAN from the LAN's link itself, or from a macvlan beside it.
 //!
-//! What the parent of macvlans sends leaves by the wire and reaches none of them, so that a server in one of them, such as one
-//! in a container of the same network, does not hear it. What a macvlan sends reaches the others and the wire.
+//! A frame from the parent of macvlans leaves on the wire and reaches none of them, so a server in one of them, such as in a
+//! container on the same network, does not hear it. A frame from a macvlan reaches the others and the wire.
 //!
-//! A bridge has ports for that. In a VLAN for which the LAN's link has no interface there is no macvlan, because none hears what is
-//! tagged; nor can one be made where children have the link's own Ethernet address.
+//! A bridge has ports for that. There is no macvlan in a VLAN for which the LAN's link has no interface, because none would hear
+//! tagged frames; and none can be made if children share the link's own Ethernet address.
 
 use super::{Link, LinkView};
 
@@ -26,7 +26,7 @@ impl Beside {
         if is_plain && !shared { Self::Possible } else { Self::Never }
     }
 
-    /// Goes there from the LAN's link, if that may be. Returns whether it does now.
+    /// Goes there from the LAN's link, if possible. Returns whether it does so now.
     pub fn go(&mut self) -> bool {
         let goes = *self == Self::Possible;
         if goes {
@@ -35,7 +35,7 @@ impl Beside {
         goes
     }
 
-    /// Goes back to the LAN's link for good: there can be no such macvlan. Returns whether it was there.
+    /// Goes back to the LAN's link for good: no such macvlan is possible. Returns whether it was there.
     pub fn come_back(&mut self) -> bool {
         let was_there = *self == Self::Now;
         if was_there {

@@ -11,13 +11,13 @@ pub enum LinkCause {
     /// The path's directory is there, but nothing is at the path.
     #[error("no network namespace at {0}")]
     NoNetns(PathBuf),
-    /// The path's directory is missing too: this daemon may look in another place than whoever made the namespace.
+    /// The path's directory is missing too: the creator of the namespace may see another file system.
     #[error("no directory for {0}: does the daemon see it there, and is --host-prefix right?")]
     NoDirectory(PathBuf),
     /// Something else is at the path.
     #[error("{0} is not a network namespace")]
     NotANetns(PathBuf),
-    /// An empty file is at the path, as namespaces are mounted on: the mount is missing where the daemon looks.
+    /// An empty file is at the path, the kind that namespaces are mounted on: the daemon does not see the mount.
     #[error(
         "{0} is an empty file here, with no network namespace mounted on it: a daemon in a container needs that directory with \
          mount propagation (Kubernetes: mountPropagation: HostToContainer; Docker: rslave; on the host: mount --make-shared)"
@@ -75,23 +75,23 @@ impl LinkCause {
     }
 
     /// Returns whether the link is gone for good, so that nothing tried there again can succeed. If its namespace is missing,
-    /// that only holds if the daemon sees the rest of the directory.
+    /// that holds only if the daemon sees the rest of the directory.
     pub fn is_gone(&self) -> bool {
         self.is_missing() || matches!(self, Self::NoLink(_))
     }
 
-    /// Returns whether the path no longer leads to the namespace: that is gone, or this daemon looks in another place.
+    /// Returns whether the path no longer leads to the namespace: it is gone, or this daemon sees another file system.
     pub fn is_missing(&self) -> bool {
         match self {
             Self::NoNetns(_) | Self::NetnsChanged(_) => true,
-            // A file on which the namespace was mounted; or it still is, and this daemon does not see that.
+            // A file on which the namespace was mounted, or still is although this daemon does not see that.
             Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_) => false,
             Self::NoDirectory(_) | Self::NoLink(_) | Self::HostNetns(_) | Self::NotEthernet(_) => false,
             Self::Down | Self::MacTaken(_) | Self::Refused { .. } | Self::NoDescriptor { .. } | Self::TimedOut => false,
         }
     }
 
-    /// Returns whether the namespace was not seen, for any reason: it may be gone, or out of this daemon's sight.
+    /// Returns whether the namespace was not seen, for any reason: it may be gone, or out of sight.
     pub fn is_unseen(&self) -> bool {
         let is_hidden =
             matches!(self, Self::NoDirectory(_) | Self::NotANetns(_) | Self::NotMounted(_) | Self::NoPath(_));

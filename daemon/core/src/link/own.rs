@@ -21,7 +21,7 @@ pub enum MacvlanMode {
     Bridge,
     /// Not at all.
     Private,
-    /// Through the switch, if that sends back what came from there.
+    /// Through the switch, if that reflects frames.
     Vepa,
     /// There is only one, which has the parent to itself.
     Passthru,
@@ -41,7 +41,7 @@ pub enum LinkOwner {
     },
 }
 
-/// What the name of an endpoint's link begins with.
+/// The beginning of the name of an endpoint's link.
 const ENDPOINT: &str = "lh";
 
 impl LinkOwner {
@@ -53,7 +53,7 @@ impl LinkOwner {
         }
     }
 
-    /// Returns an endpoint whose link has this name: its id has only the digits that the name tells.
+    /// Returns an endpoint whose link has this name: its id has only the digits in the name.
     pub fn named(ifname: &str) -> Option<Self> {
         let id = ifname.strip_prefix(ENDPOINT).filter(|id| id.len() == DoorId::SHORT)?;
         DoorId::try_from(id.to_owned()).ok().map(Self::Endpoint)
@@ -76,7 +76,7 @@ pub struct OwnLink {
     pub owner: LinkOwner,
     /// What it is.
     pub kind: LinkKind,
-    /// The host's link that it is made on, or whose port its other end is.
+    /// The host's link that it is made on, or the bridge that its other end is a port of.
     pub on: String,
     /// Its Ethernet address; `None`: that of the link that it is made on.
     pub mac: Option<Mac>,

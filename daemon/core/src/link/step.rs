@@ -12,17 +12,18 @@ pub enum Step {
     Up,
     /// Sets its MTU, in bytes.
     Mtu(u32),
-    /// Puts an address on it, with its broadcast address. Success too if it is already there.
+    /// Puts an address on it, with its broadcast address. It is also a success if it is already there.
     AddAddress(IpNet),
-    /// Takes an address off it. Success too if it is not there.
+    /// Takes an address off it. It is also a success if it is not there.
     RemoveAddress(IpNet),
-    /// Adds a route over it, behind others to the same destination with the same metric. Success too if it is already there.
+    /// Adds a route over it, behind others to the same destination with the same metric. It is also a success if it is
+    /// already there.
     AddRoute(LinkRoute),
-    /// Removes this route, and no other that differs in destination, gateway, metric, table or link. Success too if it is not
-    /// there.
+    /// Removes this route, and no other that differs in destination, gateway, metric, table or link. It is also a success if
+    /// it is not there.
     RemoveRoute(LinkRoute),
-    /// Leads those default routes over it in the main table that use one router over another one. The place of a route without a
-    /// metric stays free. Success too if there is none: none is added.
+    /// Points default routes over it in the main table from one router to another. The new route has a metric, so that a route
+    /// without one can still be added. It is also a success if there is none: none is added.
     ReplaceDefault {
         /// The router that they use.
         from: IpAddr,
@@ -32,8 +33,8 @@ pub enum Step {
 }
 
 impl Step {
-    /// Returns what a step that the kernel refused would have done, for [`super::LinkCause::Refused`]. If that says anything
-    /// else, no step was tried.
+    /// Returns the text for [`super::LinkCause::Refused`] if the kernel refuses this step. If the cause has another text, no
+    /// step was tried.
     pub fn doing(&self) -> &'static str {
         match self {
             Self::Up => "set the link up",
@@ -67,11 +68,11 @@ pub struct LinkRoute {
     pub destination: IpNet,
     /// The next hop, which must be on the link by another route; `None`: the destination itself is on the link.
     pub via: Option<IpAddr>,
-    /// The lower takes precedence; `None` is 0.
+    /// The lowest takes precedence; `None` is 0.
     pub metric: Option<u32>,
-    /// The longest packet that is sent over it, in bytes. It does not tell the route from others.
+    /// The longest packet that is sent over it, in bytes. It does not distinguish the route from others.
     pub mtu: Option<u32>,
-    /// The greatest TCP segment to advertise, in bytes. It does not tell the route from others either.
+    /// The greatest TCP segment to advertise, in bytes. It does not distinguish the route from others either.
     pub advmss: Option<u32>,
     /// The routing table; `None` is the main one.
     pub table: Option<u32>,

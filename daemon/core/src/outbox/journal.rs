@@ -1,8 +1,8 @@
 //! Events on their way into the store.
 //!
-//! What one input makes known rides with a transaction of the same input: its own binding's, else the first. If there is none,
-//! it gets a transaction of its own, of which one at a time is under way. An event about a record that still has to be written
-//! waits for that, so that no event reports a lease that the store does not have.
+//! An event is written with a transaction of the same input: its own binding's, else the first. If there is none, it gets a
+//! transaction of its own; one of these is under way at a time. An event about a record that must still be written waits for
+//! that, so that no event reports a lease that the store does not have.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ use crate::record::{BindingId, Change, RecordState};
 /// How many events wait for the store. Beyond that the oldest are dropped.
 const MAX_WAITING: usize = 1000;
 
-/// What must become durable for an event to be reported; else it never is.
+/// What must become durable for an event to be reported; otherwise it never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stake {
     /// Nothing: it happened.
@@ -25,7 +25,7 @@ pub(crate) enum Stake {
 }
 
 impl Stake {
-    /// Returns whether this transaction of a binding is what the event is to be told with.
+    /// Returns whether the event is reported with this transaction of a binding.
     fn is_met(self, binding: BindingId, changes: &[Change]) -> bool {
         let writes = |state: RecordState| {
             changes.iter().any(|change| match change {
@@ -67,7 +67,7 @@ pub(super) struct Journal {
 impl Journal {
     pub(super) fn note(&mut self, binding: BindingId, mut event: Event, stake: Stake) {
         event.cause = event::cut(event.cause);
-        // While the store takes nothing, renewals push out nothing else.
+        // While the store accepts nothing, renewals displace no other events.
         let before = self.waiting.iter().rposition(|note| note.binding == binding);
         if let Some((at, run)) = before.and_then(|at| Some((at, event.continuing(&self.waiting[at].event)?))) {
             self.waiting.remove(at);
@@ -95,7 +95,7 @@ impl Journal {
         Ready(ready)
     }
 
-    /// Lets events ride with a transaction.
+    /// Writes events with a transaction.
     pub(super) fn ride(&mut self, op: OpId, ready: Ready, changes: &mut Vec<Change>) {
         changes.extend(ready.0.iter().map(|note| Change::Note(note.event.clone())));
         self.riding.entry(op).or_default().extend(ready.0);
@@ -110,7 +110,7 @@ impl Journal {
         self.own = Some(op);
     }
 
-    /// Puts events back that found no transaction.
+    /// Puts back events that found no transaction.
     pub(super) fn put_back(&mut self, ready: Ready) {
         ready.0.into_iter().rev().for_each(|note| self.waiting.push_front(note));
     }
@@ -125,7 +125,7 @@ impl Journal {
         }
     }
 
-    /// Puts an event back before all that wait, unless one that came meanwhile may stand for it.
+    /// Puts an event back before all others, unless a later one may stand for it.
     fn put_back_tried(&mut self, note: Note) {
         let later = self.waiting.iter_mut().find(|later| later.binding == note.binding);
         match later.and_then(|later| Some((later.event.continuing(&note.event)?, later))) {
@@ -139,7 +139,7 @@ impl Journal {
             self.waiting.pop_front();
             self.dropped += 1;
             if self.dropped.is_power_of_two() {
-                tracing::error!(dropped = self.dropped, "events dropped: the store does not take them");
+                tracing::error!(dropped = self.dropped, "events dropped: the store does not accept them");
             }
         }
     }
@@ -154,8 +154,8 @@ impl Ready {
         self.0.is_empty()
     }
 
-    /// Takes out the events of a binding that may be written with this transaction of its own. Events at stake for another
-    /// transaction are dropped: that will not come.
+    /// Takes out a binding's events that may be written with this transaction of its own. Events that depend on another
+    /// transaction are dropped: it will not come.
     pub(super) fn of(&mut self, binding: BindingId, changes: &[Change]) -> Self {
         let (own, others): (VecDeque<_>, _) =
             std::mem::take(&mut self.0).into_iter().partition(|note| note.binding == binding);
@@ -163,7 +163,7 @@ impl Ready {
         Self(own.into_iter().filter(|note| note.stake.is_met(binding, changes)).collect())
     }
 
-    /// Drops the events that are at stake for a transaction that does not exist.
+    /// Drops the events that depend on a transaction that does not exist.
     pub(super) fn without_stake(self) -> Self {
         Self(self.0.into_iter().filter(|note| note.stake == Stake::Nothing).collect())
     }

@@ -1,4 +1,4 @@
-//! What the core wants done: the effects, and who hears of their outcomes.
+//! What the core wants done: the effects, and who hears their outcomes.
 
 mod journal;
 
@@ -21,7 +21,7 @@ use crate::record::{BindingId, Change};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// Who hears of an outcome.
+/// Who hears an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A binding.
@@ -34,31 +34,31 @@ pub(crate) enum Waiter {
     Call(RequestId),
     /// A search for an interface with this Ethernet address; `None`: for all wanted ones.
     Seek(Option<Mac>),
-    /// Whoever leases above the registry, and knows for what.
+    /// A door above the registry, which knows for what.
     Above,
-    /// The journal of events, or a record that goes.
+    /// The journal of events, or a record that is deleted.
     Journal,
     /// What attachments have from local ranges.
     Range(RangeWait),
 }
 
-/// What is waited for about an attachment with addresses from local ranges.
+/// What an attachment with addresses from local ranges waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RangeWait {
     /// Whether its namespace lives.
     Look(Attachment),
-    /// That the store has forgotten it.
+    /// That the store has deleted it.
     Gone(Attachment),
 }
 
-/// Whose an exchange is.
+/// Who owns an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A binding's.
     Binding(BindingId),
     /// A call's.
     Call,
-    /// Of whoever leases above the registry.
+    /// A door above the registry's.
     Above,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Task {
     Persist,
     /// Its interface.
     Work,
-    /// What could explain that no server answers.
+    /// The reasons why no server answers.
     Survey,
     /// Its address on its interface, for a RELEASE from there.
     FindAddress,
@@ -79,7 +79,7 @@ pub(crate) enum Task {
     FindParent,
     /// The host's link, for an exchange over it.
     FindLine,
-    /// Whether the link takes a RELEASE.
+    /// Whether the link accepts a RELEASE.
     Release,
     /// The end of this exchange, and of the link that was made for it.
     Close(ExchangeId),
@@ -96,7 +96,7 @@ pub(crate) enum Look {
     Check,
 }
 
-/// A binding's turning point, for the registry.
+/// What a binding reports to the registry.
 #[derive(Debug)]
 pub(crate) enum Report {
     /// An exchange that no caller waits for wants a permit.
@@ -108,16 +108,16 @@ pub(crate) enum Report {
     },
     /// The exchange of an acquisition is over: its permit is free.
     ExchangeOver,
-    /// An acquisition has asked in vain, and wants another permit to ask again.
+    /// An acquisition got no answer, and wants another permit to ask again.
     AsksAgain {
         /// Whether a caller waits for it.
         waited_for: bool,
     },
     /// A RELEASE wants its turn on its LAN.
     WantsTurn,
-    /// An acquisition has no offer: all addresses of its LAN may be taken, or the only one that will do is kept.
+    /// An acquisition has no offer: all addresses of its LAN may be taken, or the only acceptable one is kept.
     WantsRoom {
-        /// That address, if it is kept or a server has offered another.
+        /// The only acceptable address, if it is kept or a server has offered another.
         blocked: Option<Ipv4Addr>,
     },
     /// No server has answered an acquisition for long enough: it wishes for an address of these ranges.
@@ -127,15 +127,15 @@ pub(crate) enum Report {
         /// The addresses that others were found to use.
         used: BTreeSet<Ipv4Addr>,
     },
-    /// A server has answered the question whether any is there, which a container asked that was given an address without one.
+    /// A server has answered the question whether any is there, asked by a container that got its address without one.
     ServerIsBack(Ipv4Addr),
     /// This other binding must extend its lease now: its server has forgotten the lease.
     WantsRenewed(BindingId),
     /// A lease could not be extended this time, or is lost, for this reason.
     NotExtended(String),
-    /// The lease is durable; the records of these others went with that write.
+    /// The lease is durable; that write deleted the records of these others.
     Replaced(Vec<BindingId>),
-    /// The ADD may hear of its lease. The binding is held.
+    /// The ADD may be answered with its lease. The binding is held.
     Leased {
         /// The lease.
         lease: Box<Lease>,
@@ -148,8 +148,8 @@ pub(crate) enum Report {
     Failed(Failure),
     /// The binding is being released; a DEL that waits may be answered.
     GivenBack,
-    /// The store refused to record that the lease is being given back. A binding that can is held as before; any other goes on
-    /// trying, but a DEL need not wait for that.
+    /// The store refused to record that the lease is being given back. A binding that can be is held as before; any other
+    /// keeps trying, but a DEL need not wait for that.
     NotGivenBack(StoreCause),
     /// The link of a held binding must be looked at: whether it is gone, or what is on it.
     WantsLook,
@@ -157,7 +157,7 @@ pub(crate) enum Report {
     Vacated,
     /// The link of a held binding is gone: an event if no DEL follows.
     Orphaned(Box<Event>),
-    /// The link of a binding that is held again went while it was not held.
+    /// The link of a binding that is held again disappeared while it was not held.
     LinkGone(LinkCause),
     /// Nothing is left of the binding.
     Over,
@@ -170,20 +170,20 @@ pub(crate) struct Outbox {
     pub(crate) reports: VecDeque<(BindingId, Report)>,
     ops: BTreeMap<OpId, Waiter>,
     exchanges: BTreeMap<ExchangeId, Owner>,
-    /// The exchanges over temporary links that bear a container's Ethernet address, until these links are gone, and their
+    /// The exchanges over temporary links with a container's Ethernet address, until these links are gone, and their
     /// owners.
     aside: BTreeMap<ExchangeId, BindingId>,
     last_op: u64,
     last_exchange: u64,
     pub(crate) counts: Counts,
-    /// Attachments whose name servers may have changed during the input at hand.
+    /// Attachments whose name servers may have changed during the current input.
     pub(crate) resolvers: BTreeSet<Arc<Attachment>>,
     journal: Journal,
-    /// The transactions of the input at hand: whose, and where in the queue. Nothing leaves the queue meanwhile.
+    /// The transactions of the current input: whose, and where in the queue. Nothing leaves the queue meanwhile.
     writes: Vec<(BindingId, usize)>,
 }
 
-/// How many effects the queue keeps room for. A start has ten thousand at once, and never again.
+/// How many effects the queue keeps room for. Only a start has ten thousand at once.
 const ROOM: usize = 256;
 
 impl Outbox {
@@ -226,20 +226,20 @@ impl Outbox {
         op
     }
 
-    /// Writes what belongs to no binding. If that fails, the store holds its old value at the next start.
+    /// Writes what belongs to no binding. If that fails, the store holds the old value at the next start.
     pub(crate) fn write_alone(&mut self, change: Change) {
         let op = self.mint(Waiter::Journal);
         self.effects.push_back(Effect::Persist { op, changes: vec![change] });
     }
 
-    /// Writes what somebody waits for; to see whether the store could, nothing.
+    /// Writes changes that somebody waits for; none, to check whether the store can write.
     pub(crate) fn write_for(&mut self, waiter: Waiter, changes: Vec<Change>) -> OpId {
         let op = self.mint(waiter);
         self.effects.push_back(Effect::Persist { op, changes });
         op
     }
 
-    /// Looks whether a namespace is there.
+    /// Checks whether a namespace exists.
     pub(crate) fn watch(&mut self, waiter: Waiter, netns: PathBuf) {
         let op = self.mint(waiter);
         self.effects.push_back(Effect::Watch { op, netns });
@@ -269,8 +269,8 @@ impl Outbox {
         self.journal.note(binding, event, stake);
     }
 
-    /// Gives the events of the input at hand to its transactions: each to its own binding's, else to the first; without any they
-    /// get one of their own. An event about a record that still has to be written waits for that.
+    /// Adds the events of the current input to its transactions: each to its own binding's, else to the first; if there is none,
+    /// they get one of their own. An event about a record that must still be written waits for that.
     pub(crate) fn write_notes(&mut self, record_is_due: impl Fn(BindingId) -> bool) {
         let writes = std::mem::take(&mut self.writes);
         if self.journal.is_empty() {
@@ -312,7 +312,7 @@ impl Outbox {
         self.journal.over(op, done);
     }
 
-    /// Returns how many events were dropped because the store did not take them.
+    /// Returns how many events were dropped because the store did not accept them.
     pub(crate) fn events_dropped(&self) -> u64 {
         self.journal.dropped()
     }
@@ -326,7 +326,7 @@ impl Outbox {
         (op, exchange)
     }
 
-    /// Makes an ADD's link ready, and opens sockets there that have no owner yet.
+    /// Makes an ADD's link ready, and opens sockets there, which have no owner yet.
     pub(crate) fn prepare(&mut self, attachment: Attachment, place: Place, lan: Lan, chaddr: Option<Mac>) -> OpId {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);
@@ -350,7 +350,8 @@ impl Outbox {
         (op, exchange)
     }
 
-    /// Makes the end of an exchange be reported: its temporary link has the Ethernet address of an interface that is to come.
+    /// Asks for a report when an exchange is closed: its temporary link has the Ethernet address of an interface that is
+    /// about to appear.
     pub(crate) fn goes_aside(&mut self, owner: BindingId, exchange: ExchangeId) {
         self.aside.insert(exchange, owner);
     }
@@ -380,7 +381,7 @@ impl Outbox {
         self.effects.push_back(Effect::Send { op: None, exchange, frame, over });
     }
 
-    /// Sends a RELEASE, and reports whether the link took it.
+    /// Sends a RELEASE, and reports whether the link accepted it.
     pub(crate) fn send_release(&mut self, owner: BindingId, exchange: ExchangeId, frame: Vec<u8>) -> OpId {
         let op = self.mint(Waiter::Binding(owner, Task::Release));
         self.effects.push_back(Effect::Send { op: Some(op), exchange, frame, over: None });

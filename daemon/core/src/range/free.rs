@@ -1,4 +1,4 @@
-//! Free addresses as spans, so that the next one is found without a look at those that are taken.
+//! Free addresses as spans, so that the next one is found without looking at taken ones.
 //!
 //! Both families share one map: [`IpAddr`] orders all of IPv4 before all of IPv6, and each family by number. No span
 //! holds addresses of both.
@@ -63,7 +63,7 @@ pub(super) fn before(address: IpAddr) -> Option<IpAddr> {
     }
 }
 
-/// Returns the address `n` after this one, if its family has so many.
+/// Returns the address `n` after this one, if its family has that many.
 pub(super) fn plus(address: IpAddr, n: u128) -> Option<IpAddr> {
     match address {
         IpAddr::V4(address) => {

@@ -1,8 +1,8 @@
 //! Local ranges: addresses that a network's configuration gives, without any server.
 //!
-//! An [`Allocator`] knows which addresses of one network are taken, by whom, and gives the next one as host-local does:
-//! round robin from the address after the last one given. It finds that among spans of free addresses, so an allocation
-//! costs the same however many addresses are taken, and a /8 or a /64 the same as a /28.
+//! An [`Allocator`] knows which addresses of one network are taken, and by whom. It gives the next one as host-local
+//! does: round robin from the address after the last one given. It searches spans of free addresses, so an allocation
+//! costs the same however many addresses are taken, and the same in a /8 or a /64 as in a /28.
 //!
 //! It does no I/O: it knows neither packets, nor files, nor which interface carries an address.
 
@@ -46,7 +46,7 @@ pub struct Allocator {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
     sets: Sets,
-    /// For how long servers have to be silent.
+    /// How long servers must be silent.
     pub after: Duration,
     /// How far from the first address the first search begins: it follows from the host, so that hosts with the same ranges
     /// seldom try the same address.
@@ -62,7 +62,7 @@ pub struct Given {
     pub gateway: IpAddr,
 }
 
-/// One range, and what is taken of it.
+/// One range, and its taken addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage<'a> {
     /// The index of its set.
@@ -98,7 +98,7 @@ pub enum NoAddress {
         /// The caller.
         by: Arc<Attachment>,
     },
-    /// Another has the address that was asked for, or the caller itself.
+    /// The requested address is taken, by another or by the caller itself.
     #[error("{address} is taken by {by}")]
     Taken {
         /// The address.
@@ -106,10 +106,10 @@ pub enum NoAddress {
         /// Who has it.
         by: Arc<Attachment>,
     },
-    /// The address that was asked for is a gateway.
+    /// The requested address is a gateway.
     #[error("{0} is a gateway")]
     Gateway(IpAddr),
-    /// An address that was asked for is in no set, or is the second in one.
+    /// A requested address is in no set, or is the second in one.
     #[error("no range set has {0} to give")]
     NotInSets(IpAddr),
 }
@@ -139,7 +139,7 @@ impl Fallback {
         allocator
     }
 
-    /// Returns an address of the ranges with what goes with it; `None`: they do not have it.
+    /// Returns an address of the ranges with its prefix and gateway; `None`: they do not have it.
     pub fn take_over(&self, address: IpAddr) -> Option<Given> {
         self.sets.have(address).then(|| self.allocator(None).given(0, address))
     }
@@ -175,7 +175,7 @@ impl Allocator {
         is_new
     }
 
-    /// Lets the next search in a set begin after an address, as if that had been given last.
+    /// Has the next search in a set begin after an address, as if that had been given last.
     pub fn begin_after(&mut self, set: usize, address: IpAddr) {
         self.last.insert(set, address);
     }
@@ -184,8 +184,8 @@ impl Allocator {
     /// else the next free one.
     ///
     /// # Errors
-    /// The first set that cannot give its address, or an address of `asked` that is left over. Then nothing is taken, but
-    /// the next search begins after what was.
+    /// The first set that cannot give its address, or an address of `asked` that is left over. Nothing is taken then, but
+    /// the next search begins after what would have been.
     pub fn allocate(&mut self, by: &Arc<Attachment>, asked: &[IpAddr], now: WallTime) -> Result<Vec<Given>, NoAddress> {
         let mut given = Vec::with_capacity(self.sets.count());
         let outcome = self.allocate_each(by, asked.iter().copied().collect(), now, &mut given);
@@ -216,7 +216,7 @@ impl Allocator {
         asked.first().map_or(Ok(()), |address| Err(NoAddress::NotInSets(*address)))
     }
 
-    /// Returns an address of a set with what goes with it.
+    /// Returns an address of a set with its prefix and gateway.
     fn given(&self, set: usize, address: IpAddr) -> Given {
         let (_, range) = self.sets.range_of(set, address).expect("the set gives what it contains");
         let prefix = range.subnet.prefix_len();
@@ -224,7 +224,7 @@ impl Allocator {
         Given { address: with_prefix, gateway: range.gateway }
     }
 
-    /// Returns an address of a set that was asked for, if it can be given. An attachment that has another one may have it too.
+    /// Returns a requested address of a set, if it can be given. An attachment that has another one may have it too.
     fn available(&self, address: IpAddr) -> Result<IpAddr, NoAddress> {
         if !self.sets.have(address) {
             return Err(NoAddress::Gateway(address));
@@ -259,7 +259,7 @@ impl Allocator {
             }
         };
         let rest = from.and_then(|from| self.free.first_in(from, ranges[at].last));
-        // Around once, the beginning of the same range last.
+        // Once around, with the beginning of the same range last.
         let mut others = ranges[at + 1..].iter().chain(&ranges[..=at]);
         rest.or_else(|| others.find_map(|range| self.free.first_in(range.first, range.last)))
             .ok_or_else(|| self.full(set))
@@ -320,7 +320,7 @@ impl Allocator {
         self.taken.all()
     }
 
-    /// Returns each range and what is taken of it, in the order of the configuration.
+    /// Returns each range and its taken addresses, in the order of the configuration.
     pub fn usage(&self) -> impl Iterator<Item = Usage<'_>> {
         let gateways = self.sets.gateways();
         self.sets.ranges().map(move |(set, range)| {

@@ -1,8 +1,8 @@
 //! The ranges of a network: what a configuration says, completed and checked as host-local does it.
 //!
-//! host-local gives out the network's and the broadcast address where a range names them as its start or end, and the
-//! gateway of one range where another range holds it. Neither is an address for a container: such ranges are accepted,
-//! and these addresses are left out.
+//! host-local gives out the network's and the broadcast address if a range names them as its start or end, and one
+//! range's gateway if another range contains it. None of these is an address for a container: such ranges are
+//! accepted, and these addresses are left out.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -147,8 +147,8 @@ impl Range {
         (self.first..=self.last).contains(&address)
     }
 
-    /// Returns how many addresses lie from the first to the last. The network's address does not, so that even `::/0` can
-    /// be counted.
+    /// Returns how many addresses lie from the first to the last. The network's address is not counted, so that the
+    /// number fits even for `::/0`.
     pub(super) fn length(&self) -> u128 {
         let bits = |address| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()),
@@ -232,16 +232,16 @@ impl Sets {
     }
 }
 
-/// Finds the addresses that networks, given by their names, would give out twice. A range that shares addresses with
-/// several others is named with one of them.
+/// Finds the addresses that several networks would give out. A range that shares addresses with several others is
+/// named with one of them.
 pub fn overlaps<'a>(networks: impl IntoIterator<Item = (&'a str, &'a Sets)>) -> Vec<Overlap<'a>> {
     let ranges = networks.into_iter().flat_map(|(name, sets)| sets.ranges().map(move |(_, range)| (name, range)));
     let overlap = |(one, other, first, last)| Overlap { networks: [one, other], first, last };
     shared(ranges).into_iter().map(overlap).collect()
 }
 
-/// Returns what ranges share with those before them in the order of addresses: whose the two are, the first and the last
-/// address of both.
+/// Returns what ranges share with their predecessors in address order: whose the two are, and the first and last address
+/// that they share.
 fn shared<'a, Whose: Copy>(ranges: impl Iterator<Item = (Whose, &'a Range)>) -> Vec<(Whose, Whose, IpAddr, IpAddr)> {
     let mut ranges: Vec<_> = ranges.collect();
     ranges.sort_by_key(|(_, range)| range.first);

@@ -1,5 +1,5 @@
 //! ADD, from the call to the binding that acquires: prepare the link, wait for carrier, settle with rivals, take the
-//! identity. From there on the ADD is its binding's.
+//! identity. After that its binding carries on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::outbox::{Look, Outbox, Waiter};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
-/// How long an ADD waits before it sets its link up again, where another link has the Ethernet address. Mostly that is the one
-/// of a namespace that died, which the kernel is taking down.
+/// How long an ADD waits before it sets its link up again, if another link has the Ethernet address. Usually that link is in a
+/// dead namespace that the kernel is removing.
 const TAKEN_PAUSE: Duration = Duration::from_millis(50);
 
-/// Sockets that were opened where an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
+/// Sockets that were opened when an ADD's link was looked at. The ADD goes on over them at once, or they are closed.
 #[derive(Debug)]
 pub(super) struct Spare {
     pub(super) exchange: ExchangeId,
@@ -49,7 +49,7 @@ impl Registry {
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
-    /// Sets the links up again of the ADDs that wait because another link has the Ethernet address.
+    /// Sets up again the links of ADDs that wait because another link has the Ethernet address.
     pub(super) fn set_up_again(&mut self) {
         self.timers.set(Key::Taken, None);
         let waiting = self.slots.iter().filter_map(|(_, slot)| match &slot.operation {
@@ -80,8 +80,8 @@ impl Registry {
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
-    /// Settles by which client identifier the client of an ADD is known: one that `ran` before this daemon knew of it, or that
-    /// has, had or is to get a lease by the whole of a long name, keeps that.
+    /// Settles an ADD's client identifier: a client that `ran` before this daemon knew about it, or that has, had or is
+    /// getting a lease under the whole of a long name, keeps that name.
     fn settle_client_id(&self, add: &mut Add, ran: bool) {
         let ClientIdRule::Hashed { sent, known } = &add.client_id else { return };
         let is_known = |id: &ClientId| {
@@ -108,7 +108,7 @@ impl Registry {
                 self.refuse(now, &attachment.clone(), Failure::NotOnLink { attachment, address, ifname });
             }
             Ok(view) if !admission.has_carrier(&view) => {
-                // Carrier may have come since the look; what comes from here on the kernel tells.
+                // Carrier may have come since the look; from now on the kernel reports it.
                 let again = matches!(admission.step, Ready::Preparing(_) | Ready::AwaitingCarrier { news: true, .. });
                 admission.step = Ready::AwaitingCarrier { view, look: None, news: false };
                 if matches!(admission.add.place, Place::Parent { .. }) {
@@ -127,10 +127,10 @@ impl Registry {
         }
     }
 
-    /// Goes on with the ADDs that wait for an interface's carrier, of which the kernel tells.
+    /// Goes on with the ADDs that wait for an interface's carrier: the kernel has reported it.
     ///
-    /// It tells of a veth's end before the other end's bridge forwards, and on a busy host a DISCOVER that leaves at once is lost
-    /// there. A look waits until the kernel is through with both: it works on links under one lock.
+    /// It reports one end of a veth before the bridge at the other end forwards, and on a busy host a DISCOVER that leaves at
+    /// once is lost there. A look waits until the kernel is done with both: it works on links under one lock.
     pub(super) fn carrier_up(&mut self, cookie: Cookie, ifindex: u32) {
         for (attachment, at) in self.awaiting_carrier() {
             if at == (cookie, ifindex) {
@@ -139,14 +139,14 @@ impl Registry {
         }
     }
 
-    /// Looks again at the links of ADDs that wait for carrier: its coming may have been missed.
+    /// Looks again at the links of ADDs that wait for carrier: the report may have been missed.
     pub(super) fn look_for_carrier(&mut self) {
         for (attachment, _) in self.awaiting_carrier() {
             self.look_again(&attachment);
         }
     }
 
-    /// Looks again at the links of the host that ADDs wait for: of those the kernel's news are not told.
+    /// Looks again at the host links that ADDs wait for: the kernel's reports about those are not passed on.
     pub(super) fn look_for_carrier_on_host(&mut self) {
         self.timers.set(Key::Carrier, None);
         for (attachment, _) in self.awaiting_carrier() {
@@ -158,7 +158,7 @@ impl Registry {
         }
     }
 
-    /// Looks once more at the link of an ADD that waits for carrier, after the look that is under way if there is one.
+    /// Looks once more at the link of an ADD that waits for carrier, after the look under way if there is one.
     fn look_again(&mut self, attachment: &Attachment) {
         let operation = self.slots.get_mut(attachment).and_then(|slot| slot.operation.as_mut());
         let Some(Operation::Adding(admission)) = operation else { return };
@@ -196,7 +196,7 @@ impl Registry {
         for attachment in self.interfaces.take_adds(at) {
             let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
             let Ready::AwaitingChange(view) = &admission.step else { continue };
-            // An ADD that came in its place may wait for another.
+            // A later ADD may wait for another interface.
             if view.at() != at {
                 continue;
             }
@@ -213,7 +213,7 @@ impl Registry {
         matches!(self.slot_of(id).and_then(|slot| slot.operation.as_ref()), Some(Operation::Adding(admission)) if admission.cleared)
     }
 
-    /// Lets a binding put on again what was taken off for an ADD in its place that came to nothing.
+    /// Has a binding put on again what was taken off for an ADD in its place that failed.
     pub(super) fn restore(&mut self, now: Now, attachment: &Attachment, admission: &Admission) {
         let holder = self.slots.holder(attachment);
         if let Some(holder) = holder.filter(|_| admission.cleared) {
@@ -232,8 +232,8 @@ impl Registry {
         }
     }
 
-    /// Takes the identity: from here on the ADD is its binding's. What is on its way back under the same identity stops,
-    /// and its lease, if the server does not know yet, is asked for again.
+    /// Takes the identity: from here on its binding carries on the ADD. A lease that is being given back under the same
+    /// identity stops, and if the server does not know yet, it is requested again.
     pub(super) fn claim(&mut self, now: Now, attachment: &Attachment, view: &LinkView, link: Link, identity: Identity) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
@@ -261,7 +261,7 @@ impl Registry {
         let lease =
             lease.filter(|lease| self.bindings.holders().tenant(lan, lease.ip(), BindingId(0), now.boot).is_none());
         let lease = lease.filter(|lease| unfit(lease.ip()).is_none());
-        // What its server may have been told is free is asked for, and never used unasked.
+        // An address that its server may believe to be free is requested, and never used without that.
         let lives = replaces.iter().filter_map(|id| Some(&self.bindings.get(*id)?.life));
         let is_out = lives.into_iter().any(|life| matches!(life, Life::Releasing(release) if release.may_be_out()));
         let last = self.past.of(&holder.identity.key());
@@ -297,7 +297,7 @@ impl Registry {
         }
     }
 
-    /// Gives the permit of an acquisition that no server answers to whoever waits for one, and another to it in its turn.
+    /// Gives the permit of an acquisition that no server answers to the next in line, and gives it another in turn.
     pub(super) fn ask_again(&mut self, now: Now, id: BindingId, waited_for: bool) {
         let Some(lan) = self.lan(id) else { return };
         self.give_permit_back(now, id);
@@ -330,7 +330,7 @@ impl Registry {
                 None => {}
             }
         }
-        // It became durable before it was the attachment's: its link had to be made fit first.
+        // The lease became durable before the attachment had it: its link had to be prepared first.
         if lease.resolver().is_some() {
             self.out.resolvers.insert(attachment.clone());
         }
@@ -354,7 +354,7 @@ impl Registry {
         let patience = self.bindings.get(id).and_then(|binding| binding.profile.wants.patience);
         if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Some(patience)) = (&mut failure, patience) {
             *cut = *waited + *queued <= patience && self.is_silent(lan, now.boot);
-            // A server whose answers are refused is there.
+            // A server whose answers are refused is nevertheless there.
             if tally.answers == 0 {
                 self.silent.begins(lan, now.boot);
             }
@@ -368,7 +368,7 @@ impl Registry {
         self.begin(&attachment, Operation::Ending(id));
     }
 
-    /// Fails an ADD whose binding has no link any more that was made for its exchange.
+    /// Fails an ADD once the temporary link of its binding's exchange is gone.
     pub(super) fn answer_withheld(&mut self, now: Now, id: BindingId) {
         if !self.out.is_aside(id)
             && let Some((request, answer)) = self.jobs.take_withheld(id)
@@ -386,7 +386,7 @@ impl Registry {
         self.answer_add(now, attachment, Answer::Failed(failure));
     }
 
-    /// An adoption that fails has words of its own.
+    /// An adoption that fails has its own message.
     fn log_failed(&self, request: RequestId, attachment: &Attachment, failure: &Failure) {
         if matches!(self.jobs.caller(request), None | Some(Caller::Door)) {
             tracing::warn!(%attachment, %failure, "ADD failed");
@@ -413,7 +413,7 @@ fn prepare(out: &mut Outbox, pacing: &Pacing, add: &Add) -> OpId {
             out.prepare(add.attachment.clone(), place.clone(), add.lan.clone(), add.chaddr)
         }
         Place::InNetns(at) => out.apply(waiter, Target::Named(at.clone()), vec![Step::Up]),
-        // The host's link is not ours to change.
+        // The daemon does not change the host's link.
         Place::Parent { .. } => out.inspect(waiter, add.place.target()),
     }
 }

@@ -1,9 +1,9 @@
-//! Adopting containers that ran before this daemon knew of them: the incumbent's, or those of a store that was set aside.
+//! Adopts containers that already ran: the incumbent's, or those of a store that was set aside.
 //!
 //! If the interface still has the address that it was given, a server confirms it by INIT-REBOOT under the identifier used then,
 //! and from then on the lease is held like any other. No other address is taken. A container that could not be adopted stays as
 //! it is, is listed with the reason, and is tried again while it lives, until its runtime mentions it. If that is by an ADD, the
-//! old address goes before the ADD's own comes.
+//! old address is removed before the ADD's own is added.
 
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
@@ -27,7 +27,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 #[derive(Debug, Default)]
 pub(super) struct Adoptions {
     pending: BTreeMap<Attachment, Adoption>,
-    /// Why the last try failed, also of those that are not tried again.
+    /// Why the last try failed, also for containers that are not tried again.
     failures: BTreeMap<Attachment, String>,
 }
 
@@ -42,7 +42,7 @@ impl Adoptions {
         self.failures.clone().into_iter().collect()
     }
 
-    /// Returns all that an operator still hears about, some twice.
+    /// Returns all that an operator still sees, some twice.
     fn known(&self) -> impl Iterator<Item = &Attachment> {
         self.failures.keys().chain(self.pending.keys())
     }
@@ -148,8 +148,8 @@ impl Registry {
         self.adoptions.pending.insert(attachment, adoption);
     }
 
-    /// Returns whether a container may still run after its adoption failed so. If its namespace is not seen, it is gone if the
-    /// next look does not find it either, and another namespace with a lease is seen in the same directory.
+    /// Returns whether a container may still run after its adoption failed like this. If its namespace is not seen, it is gone
+    /// if the next look does not find it either, and another namespace with a lease is seen in the same directory.
     fn may_live(&self, adoption: &Adoption, failure: &Failure) -> bool {
         let Failure::Link { cause, .. } = failure else { return true };
         let netns = adoption.adoptee.add.place.netns();
@@ -162,7 +162,7 @@ impl Registry {
 fn reason(failure: &Failure) -> String {
     match failure {
         Failure::NotWanted { server, wanted, offered } => {
-            format!("{server} offered {offered} instead of {wanted}, which it has: no server confirms that")
+            format!("{server} offered {offered} instead of {wanted}, which the container has: no server confirms that")
         }
         failure => failure.to_string(),
     }

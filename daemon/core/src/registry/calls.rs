@@ -1,7 +1,7 @@
 //! Calls about an attachment, whichever door they come through: their turn and their end. Their callers are in `jobs`.
 //!
-//! An attachment has one operation at a time; further calls wait in its slot, in order. DEL goes before them and ends an
-//! ADD that is under way (invariant 2). What an ADD does is in `add`, a CHECK in `check`, a DEL in `delete`.
+//! An attachment has one operation at a time; further calls wait in its slot, in order. A DEL goes before them and ends
+//! an ADD that is under way (invariant 2). What an ADD does is in `add`, a CHECK in `check`, a DEL in `delete`.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Registry {
         self.queue(now, attachment, id, Asked::Check(expected), CHECK_LIMIT);
     }
 
-    /// Begins a call, or lets it wait for its turn.
+    /// Begins a call, or has it wait for its turn.
     fn queue(&mut self, now: Now, attachment: &Attachment, id: RequestId, asked: Asked, limit: Duration) {
         self.time_call(id, now.boot + limit);
         self.slot(attachment).waiting.push_back(Waiting { id, asked, since: now.boot });
@@ -45,7 +45,7 @@ impl Registry {
 
     /// Begins the call that has waited longest, if nothing is under way. Forgets an attachment that has nothing.
     pub(super) fn next_call(&mut self, now: Now, attachment: &Attachment) {
-        // A call that is answered at once ends in here. The next one is begun by the loop, however many there are.
+        // A call that is answered at once ends in here; the loop then begins the next one, however many there are.
         let Some(slot) = self.slots.get_mut(attachment).filter(|slot| !slot.turning) else { return };
         slot.turning = true;
         while self.begin_next(now, attachment) {}
@@ -55,7 +55,7 @@ impl Registry {
         self.slots.forget_idle(attachment);
     }
 
-    /// Begins a call; false where one is under way or none waits.
+    /// Begins a call; false if one is under way or none waits.
     fn begin_next(&mut self, now: Now, attachment: &Attachment) -> bool {
         let Some(slot) = self.slots.get_mut(attachment).filter(|slot| slot.operation.is_none()) else { return false };
         let Some(Waiting { id, asked, since }) = slot.waiting.pop_front() else { return false };
@@ -82,7 +82,7 @@ impl Registry {
 
     pub(super) fn end(&mut self, now: Now, attachment: &Attachment) {
         let ended = self.slots.get_mut(attachment).and_then(|slot| slot.operation.take());
-        // What its look finds says nothing to the next.
+        // The result of its look means nothing to the next call.
         ended.as_ref().and_then(Operation::op).into_iter().for_each(|op| self.out.forget(op));
         if let Some(Operation::Adding(admission)) = ended {
             self.restore(now, attachment, &admission);

@@ -1,11 +1,11 @@
-//! CHECK: does the attachment still hold what it was told, and is that on its interface?
+//! CHECK: does the attachment still hold what its ADD was given, and is that on its interface?
 //!
 //! It looks when the daemon itself changes nothing there: between an extended lease and the interface that follows it, a look
-//! shows neither state. It does not wait for what failed, or for room in the store, nor while another call waits behind it. On a
-//! link of the host there is nothing to look for.
+//! shows neither state. It does not wait for what failed, for room in the store, or while another call waits behind it. On a
+//! host link there is nothing to look for.
 //!
-//! Only routes that the daemon has put on count: the main plugin's own CHECK knows the others. An address that never came onto
-//! the interface is no fault: its caller only asked for an address, and has it elsewhere.
+//! Only routes that the daemon has put on count: the main plugin's own CHECK knows the others. An address that never appeared
+//! on the interface is not a fault: its caller only asked for an address, and has it elsewhere.
 
 use ipnet::IpNet;
 
@@ -32,7 +32,7 @@ impl Registry {
             return self.end(now, attachment);
         };
         let address = lease.address;
-        // Of the other family nothing is known here.
+        // Nothing is known about the other family.
         expected.retain(|expected| matches!(expected, IpNet::V4(_)));
         if !expected.is_empty() && !expected.contains(&address.into()) {
             let expected = expected.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -97,7 +97,7 @@ impl Registry {
         self.end(now, attachment);
     }
 
-    /// Lets those CHECKs look whose interface is not being changed any more. Returns whether there were any.
+    /// Lets the CHECKs look whose interface is no longer being changed. Returns whether there were any.
     pub(super) fn resume_checks(&mut self, now: Now) -> bool {
         let waiting = self.interfaces.take_checks();
         let before = waiting.len();

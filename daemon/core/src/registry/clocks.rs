@@ -1,20 +1,21 @@
 //! A wall clock that is set while the daemon runs.
 //!
-//! No deadline is on it (all are on the boot clock). But it tells the next boot how old a record's lease is: on a host without a
-//! clock, which begins in 1970 until it hears a time server, a record would say that the lease ended decades ago. And a wall
-//! clock that is set forward may mean that the boot clock stood still meanwhile, as in a paused virtual machine: servers may
-//! have given its addresses away.
+//! All deadlines are on the boot clock. But the wall clock shows the next boot how old a record's lease is: on a host without a
+//! clock, which begins in 1970 until it hears a time server, a record would say that the lease ended decades ago. And if the
+//! wall clock is set forward, the boot clock may have stood still meanwhile, as in a paused virtual machine: servers may have
+//! given its addresses away.
 
 use std::time::Duration;
 
 use super::Registry;
 use crate::time::{Instant, Now, WallTime};
 
-/// A wall clock that is off by less was corrected, and what records say of a lease's age is near enough.
+/// If the wall clock is off by less, it was corrected, and the ages of leases in records are near enough.
 const JUMP: Duration = Duration::from_secs(60);
 
-/// A wall clock that is set so soon after the boot was not right before: a time server was heard for the first time. The kernel
-/// could tell whether it was, but not after it was set, and not to a daemon that must leave clocks alone (`ProtectClock=`).
+/// If the wall clock is set this soon after the boot, it was wrong before: a time server was heard for the first time. The
+/// kernel knows whether the clock was right, but not after it was set, and it does not tell a daemon that must leave clocks
+/// alone (`ProtectClock=`).
 const FIRST_SET: Instant = Instant::from_boot(Duration::from_secs(600));
 
 impl Registry {

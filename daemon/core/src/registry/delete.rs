@@ -30,7 +30,7 @@ impl Registry {
         if let Some(Operation::Deleting(requests, holder)) = &mut slot.operation {
             let holder = *holder;
             requests.push(id);
-            // An operator's release may still be at the interface, which goes now.
+            // An operator's release may still work at the interface, which disappears now.
             return self.with(now, holder, |binding, cx| {
                 if binding.is_held() {
                     binding.give_back(Leave::Deleted, cx);
@@ -42,8 +42,8 @@ impl Registry {
         self.next_call(now, &attachment);
     }
 
-    /// Has an attachment's lease kept for so many seconds when it goes, as its DEL says. It says nothing of a lease whose
-    /// identity is the container's: that was leased under another configuration.
+    /// Has an attachment's lease kept for as many seconds as its DEL says. This does not apply to a lease whose identity
+    /// is the container's: that was leased under another configuration.
     pub(super) fn keep_for(&mut self, now: Now, attachment: &Attachment, grace: u32) {
         let holder = self.slots.holder(attachment).and_then(|holder| self.bindings.get(holder));
         let Some(binding) = holder.filter(|holder| holder.profile.grace != Some(grace)) else { return };
@@ -55,7 +55,7 @@ impl Registry {
         self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }
 
-    /// Gives the ADD up that is under way, if there is one.
+    /// Abandons the ADD under way, if there is one.
     pub(super) fn cancel_add(&mut self, now: Now, attachment: &Attachment, why: Option<Failure>) {
         match self.operation(attachment) {
             Some(Operation::Adding(admission)) => {
@@ -96,7 +96,7 @@ impl Registry {
         });
     }
 
-    /// A binding has no more to do with its attachment.
+    /// A binding is done with its attachment.
     pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
         self.lease_left(id, Ok(()));
         let Some(slot) = self.slots.get_mut(attachment) else { return };
@@ -114,8 +114,8 @@ impl Registry {
         }
     }
 
-    /// The store refused to note that a lease is being given back: a DEL that waits fails. A binding that could go on is
-    /// held as before; another goes on trying, and the next DEL finds it.
+    /// The store refused to note that a lease is being given back: a DEL that waits fails. A binding that can go on is
+    /// held as before; any other keeps trying, and the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
         self.lease_left(id, Err(cause.clone()));
         let Some(binding) = self.bindings.get(id) else { return };
@@ -124,7 +124,7 @@ impl Registry {
             for other in self.bindings.holders().leaving(&key) {
                 self.with(now, other, |binding, cx| binding.pause(cx));
             }
-            // What the kernel told meanwhile was not a held binding's.
+            // The kernel's reports meanwhile did not reach a held binding.
             self.audit_one(id);
         }
         let requests = match self.operation(&attachment) {

@@ -1,5 +1,5 @@
-//! What servers said last, and how soon: for those who want to see one lease's whole story. Kept for the leases that were got or
-//! extended last, however many there are: a lease at rest costs nothing.
+//! What servers said last, and how soon, for `show`. Kept for the leases that were last acquired or extended, however many there
+//! are: a lease at rest costs nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,18 +10,18 @@ use crate::effect::{Acknowledged, Exchanged};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
-/// Of how many leases it is kept: of all on a host of Kubernetes, at some 500 bytes each.
+/// How many leases it is kept for: all on a Kubernetes host, at some 500 bytes each.
 const MOST: usize = 256;
 
 /// What servers said last.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     by_id: BTreeMap<BindingId, Exchanged>,
-    /// Which of them was told of last.
+    /// The order in which leases were last heard about.
     order: VecDeque<BindingId>,
 }
 
-/// How a client stood before an answer came.
+/// A client's state before an answer came.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     state: StateName,
@@ -31,7 +31,7 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// Returns how the client of a binding stands, if there is one.
+    /// Returns the state of a binding's client, if there is one.
     pub(super) fn of(binding: &Binding) -> Option<Self> {
         let client = binding.client()?;
         let start = client.lease().map(|lease| lease.start);
@@ -40,12 +40,12 @@ impl Before {
 }
 
 impl Heard {
-    /// Returns how many leases it knows of.
+    /// Returns how many leases it knows about.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Returns what is known of a lease.
+    /// Returns what is known about a lease.
     pub(super) fn of(&self, id: BindingId) -> Option<&Exchanged> {
         self.by_id.get(&id)
     }
@@ -69,7 +69,7 @@ impl Heard {
 }
 
 impl Registry {
-    /// Keeps what a server's message has led to, if it led a client on.
+    /// Keeps the result of a server's message, if it advanced a client.
     pub(super) fn keep_heard(&mut self, now: Now, id: BindingId, before: Before, payload: &[u8]) {
         let Before { state, outstanding: Some(asked), start } = before else { return };
         let Some(after) = self.bindings.get(id).and_then(Before::of) else { return };
@@ -99,7 +99,7 @@ mod tests {
     fn what_servers_said_is_kept_of_the_latest_leases_only() {
         let mut heard = Heard::default();
         (1..=MOST as u64).for_each(|id| _ = heard.make(BindingId(id)));
-        // The first is told of once more: the second is the oldest now.
+        // The first is heard about once more: the second is the oldest now.
         heard.make(BindingId(1));
         heard.make(BindingId(1000));
         assert!(heard.of(BindingId(1)).is_some() && heard.of(BindingId(2)).is_none());

@@ -1,4 +1,4 @@
-//! What is held at a moment, in numbers: counted when somebody asks, so that nothing has to be kept in step meanwhile.
+//! What is held at the moment, in numbers: counted when somebody asks, so that nothing must be kept in step meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::fallback::is_of_range;
 use crate::counts::Counts;
 use crate::time::Instant;
 
-/// How many networks are told apart. Runtimes may make one for each container.
+/// How many networks are counted separately. Runtimes may make one for each container.
 const MOST_NETWORKS: usize = 100;
 
 /// What stands for all further networks. No network can have this name.
@@ -17,13 +17,14 @@ pub const OTHER_NETWORKS: &str = "(others)";
 /// What is held, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// How many leases there are of each kind, those included that are looked for or on their way back.
+    /// How many leases there are of each kind, including those being acquired or given back.
     pub leases: BTreeMap<Kind, u64>,
-    /// Until the first lease ends that no server has extended, or confirmed, although one was asked; `None` if there is none.
+    /// The time until the end of the first lease that no server has extended, or confirmed, although one was asked; `None` if
+    /// there is none.
     pub next_end: Option<Duration>,
     /// How many addresses the local ranges of each network have, or of [`OTHER_NETWORKS`], and how many of them are taken.
     pub ranges: BTreeMap<String, (u64, u64)>,
-    /// How many containers that ran before the daemon are still to be adopted.
+    /// How many containers that ran before the daemon must still be adopted.
     pub adopting: u64,
 }
 
@@ -79,7 +80,7 @@ impl Registry {
     }
 }
 
-/// Returns what gives each of these networks its name: those beyond [`MOST_NETWORKS`] have one together.
+/// Returns the function that names each of these networks: those beyond [`MOST_NETWORKS`] share one name.
 fn told_apart<'a>(networks: impl Iterator<Item = &'a str>) -> impl Fn(&str) -> String {
     let all: BTreeSet<&str> = networks.collect();
     let last = all.into_iter().nth(MOST_NETWORKS);

@@ -1,4 +1,4 @@
-//! All bindings, with what is known of each elsewhere: who holds which identity and address.
+//! All bindings, with what must agree with them: who holds which identity and address.
 //!
 //! A binding changes only in [`Index::with`], after which all of it agrees again.
 
@@ -22,12 +22,12 @@ pub(super) struct Index {
     holders: Holders,
     /// Held bindings whose interface is looked for, by its Ethernet address.
     sought: BTreeMap<Mac, BTreeSet<BindingId>>,
-    /// Bindings whose deadline may have changed during the input at hand.
+    /// Bindings whose deadline may have changed during the current input.
     touched: BTreeSet<BindingId>,
 }
 
 impl Index {
-    /// Makes no id that is not above this one.
+    /// Issues only ids above this one.
     pub(super) fn begin_after(&mut self, last: BindingId) {
         self.last = self.last.max(last.0);
     }
@@ -103,7 +103,7 @@ impl Index {
         Some(*binding)
     }
 
-    /// Lets a binding handle something, if there is such a one, and takes in what that made of it.
+    /// Has a binding handle something, if it exists, and records the result.
     pub(super) fn with(&mut self, id: BindingId, now: Instant, f: impl FnOnce(&mut Binding, &Holders)) {
         let Some(binding) = self.bindings.get_mut(&id) else { return };
         let was = binding.sought();
@@ -114,12 +114,13 @@ impl Index {
         self.note_sought(id, was, is);
     }
 
-    /// Returns the next identity whose live holder went, or came to its address, during the input at hand.
+    /// Returns the next identity whose live holder went, or got its address, during the current input.
     pub(super) fn next_stirred(&mut self) -> Option<IdentityKey> {
         self.holders.next_stirred()
     }
 
-    /// Returns, for the next binding that came to its address during the input at hand, those of its LAN that leave beside it.
+    /// Returns, for the next binding that got its address during the current input, those of its LAN that leave with the same
+    /// address.
     pub(super) fn next_settled(&mut self) -> Option<Vec<BindingId>> {
         let id = self.holders.next_settled()?;
         let lan = self.bindings.get(&id).map(|binding| &binding.identity.lan);

@@ -1,4 +1,4 @@
-//! How much is kept: so that a growth without bound shows in a test, and in a log.
+//! How much is kept, so that unbounded growth shows in a test and in a log.
 
 use super::Registry;
 
@@ -9,7 +9,7 @@ pub struct Kept {
     pub what: &'static str,
     /// How many.
     pub count: usize,
-    /// Each binding may have one of these. Of all other kinds nothing is left when nothing is under way.
+    /// Each binding may have one of these. All other kinds are empty when nothing is under way.
     pub of_bindings: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Leases that are given back by their address, and who waits until that is durable: the next daemon would take them up again.
+//! Leases that are given back by their address, and who waits until that is durable: otherwise the next daemon would hold them
+//! again.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use crate::effect::{Answer, Failure, RequestId, StoreCause};
 use crate::record::BindingId;
 use crate::time::Now;
 
-/// The leases on their way back, until that is durable, and the calls that wait for it.
+/// The leases that are being given back, until that is durable, and the calls that wait for it.
 #[derive(Debug, Default)]
 pub(super) struct Leavings(BTreeMap<BindingId, Vec<RequestId>>);
 
@@ -30,8 +31,8 @@ impl Leavings {
 }
 
 impl Registry {
-    /// Gives back a lease whose use is over. First our address leaves its interface, if that is still in a container: dockerd leaves
-    /// one there whose address it does not know. A call is answered when the store has it.
+    /// Gives back a lease that is no longer used. First its address is taken off the interface, if that is still in a container:
+    /// dockerd leaves an interface there if it does not know the address. A call is answered when the store has recorded it.
     pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
         self.leavings.0.entry(id).or_default().extend(call);
         match self.is_inside(id) {
@@ -49,12 +50,13 @@ impl Registry {
         leaves || self.vacated(now, id)
     }
 
-    /// Returns whether a binding lives inside its container: what it carries there is taken off before its lease goes back.
+    /// Returns whether a binding lives inside its container: what it carries there is taken off before its lease is given
+    /// back.
     pub(super) fn is_inside(&self, id: BindingId) -> bool {
         self.bindings.get(id).is_some_and(|binding| binding.is_held() && !binding.is_on_host())
     }
 
-    /// The store has written that a lease is given back, or has refused to, which is tried again.
+    /// The store has recorded that a lease is given back, or has refused to; then it is tried again.
     pub(super) fn lease_left(&mut self, id: BindingId, result: Result<(), StoreCause>) {
         let calls = match &result {
             Ok(()) => self.leavings.0.remove(&id),

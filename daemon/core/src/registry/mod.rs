@@ -4,19 +4,19 @@
 //! than one binding is decided here: one operation per attachment, one live holder per identity and address, permits and turns
 //! per LAN.
 //!
-//! * Tables: `index` has the bindings, `slots` the attachments and `operation` what each is at, `jobs` the calls that are not answered
-//!   yet, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of identities,
-//!   `room` what is kept and goes back for an ADD, `kept` the sizes of all this.
-//! * Calls: `jobs` says what becomes of each, one file a kind. `calls` gives those about an attachment their turn: `add` goes from an
-//!   ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over what ran before.
-//! * Without a server: `ranges` has the networks whose addresses come from local ranges, `fallback` gives such an address where
+//! * Tables: `index` has the bindings, `slots` the attachments, `operation` what each attachment is doing, `jobs` the calls that
+//!   are not answered yet, `timers` the deadlines, `profiles` what many bindings have in common, `past` the last addresses of
+//!   identities, `room` the kept leases that are given back for an ADD, `kept` the sizes of all this.
+//! * Calls: `jobs` says what happens to each, with one file per kind. `calls` gives those about an attachment their turn: `add`
+//!   goes from an ADD to its binding, `delete` is a DEL, `check` a CHECK; `adopt` takes over containers that already ran.
+//! * Without a server: `ranges` has the networks whose addresses come from local ranges, `fallback` gives such an address if
 //!   servers are silent, and asks whether one is back.
-//! * Whoever leases above the registry does so by `port`, and hears what concerns it by a `notice`.
-//! * Doors that say little: `seek` finds the interfaces of which nobody tells, `leaving` gives back what is named by its address, `silent`
-//!   spares the impatient a LAN without an answer.
+//! * A door above the registry leases through `port`, and hears what concerns it through a `notice`.
+//! * Doors that say little: `seek` finds interfaces that nobody names, `leaving` gives back a lease named by its address, `silent`
+//!   saves impatient callers from waiting on a LAN without an answer.
 //! * Operators: `orders` says which leases are meant, `heard` keeps what servers said last.
-//! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight` decides whether what is missing is gone,
-//!   `orphans` waits for a DEL, `pacing` gives permits and turns.
+//! * The rest: `recover` starts with records, `clocks` notices that the wall clock was set, `watch` hears the kernel, `sight`
+//!   decides whether a missing namespace is gone, `orphans` waits for a DEL, `pacing` gives permits and turns.
 
 mod add;
 mod adopt;
@@ -98,12 +98,12 @@ use crate::wire::frame::{self, Frame};
 /// What may differ from one daemon to another.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Acquisitions of one LAN that talk to its servers at once. So many that a server which thinks for seconds (dnsmasq pings
-    /// before it offers) serves a crowd in time, so few that one which works at an answer for 30 ms has answered each before
-    /// the first retransmission, a second later.
+    /// How many acquisitions on one LAN talk to its servers at once: enough that a server that takes seconds to answer
+    /// (dnsmasq pings before it offers) serves many in time, and few enough that one that works on an answer for 30 ms has
+    /// answered each before the first retransmission, a second later.
     pub permits: usize,
-    /// Interfaces that are looked at at once, at start and after lost kernel messages. What a restart cut short at one goes on
-    /// after that.
+    /// How many interfaces are looked at at once, at the start and after lost kernel messages. A change that a restart cut
+    /// short goes on after that.
     pub audits: usize,
     /// How long a lease from before a reboot waits for its container before it is given back, from the daemon's start.
     pub reboot_grace: Duration,
@@ -115,7 +115,7 @@ impl Default for Config {
     }
 }
 
-/// All bindings, and what is known of their surroundings.
+/// All bindings, and what is known about their surroundings.
 #[derive(Debug)]
 pub(crate) struct Registry {
     config: Config,
@@ -148,12 +148,12 @@ pub(crate) struct Registry {
     audit: Audit,
     sight: Sight,
     seeking: Seeking,
-    /// Bindings whose record could not be written, since the store last took anything.
+    /// Bindings whose record could not be written since the store last accepted anything.
     unwritten: BTreeSet<BindingId>,
     unknown: u64,
-    /// Open during the input at hand.
+    /// Open during the current input.
     spare: Option<Spare>,
-    /// What is still to be said to whoever is above.
+    /// What must still be said to the doors above.
     pub(crate) notices: VecDeque<Notice>,
 }
 
@@ -197,7 +197,7 @@ impl Registry {
         }
     }
 
-    /// Returns whose deadlines have come, each with that, in order of time.
+    /// Returns the deadlines that have come and whose they are, in order of time.
     pub(crate) fn due(&self, now: Instant) -> Vec<(Instant, Key)> {
         self.timers.due(now)
     }
@@ -227,18 +227,18 @@ impl Registry {
         self.timers.next()
     }
 
-    /// Returns how many events were dropped because the store did not take them.
+    /// Returns how many events were dropped because the store did not accept them.
     pub(crate) fn events_dropped(&self) -> u64 {
         self.out.events_dropped()
     }
 
-    /// Returns how many containers a daemon that came now would have to adopt: those that are still to be, and those whose
-    /// lease no record tells of.
+    /// Returns how many containers a daemon that started now would have to adopt: those not adopted yet, and those whose
+    /// lease has no record.
     pub(crate) fn adopting(&self) -> usize {
         self.adoptions.len() + self.bindings.iter().filter(|binding| binding.is_unwritten()).count()
     }
 
-    /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
+    /// Returns how many inputs bore an id that was no longer known. They came late, and were dropped.
     pub(crate) fn unknown_ids(&self) -> u64 {
         self.unknown
     }
@@ -254,7 +254,7 @@ impl Registry {
         self.unknown += u64::from(is_one);
     }
 
-    /// Returns all leases, and what else an operator is to know, with what is known of that above.
+    /// Returns all leases, and what else an operator should know, with what the doors above know.
     pub(crate) fn list(&self, now: Now, pools: Vec<PoolRecord>, strangers: Vec<String>) -> Answer {
         let rows = self.chosen(now, &Which::default()).into_iter().map(|(_, row)| row).collect();
         let (not_adopted, refused) = (self.adoptions.failures(), self.out.counts.refusals().clone());
@@ -305,7 +305,7 @@ impl Registry {
         }
     }
 
-    /// Returns whether a write that was done for this one shows that the store has room. What ends a binding needs none.
+    /// Returns whether a successful write for this waiter shows that the store has room. Ending a binding needs none.
     fn shows_room(&self, by: &Waiter) -> bool {
         let Waiter::Binding(id, _) = by else { return true };
         self.bindings.get(*id).is_some_and(|binding| !matches!(binding.life, Life::Releasing(_)))
@@ -315,12 +315,12 @@ impl Registry {
     pub(crate) fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let id = match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => id,
-            // A STATUS only looks whether there can be sockets.
+            // A STATUS only checks whether sockets can be opened.
             Some(Owner::Call | Owner::Above) => return,
             None => return self.unknown += 1,
         };
-        // On a host's link the container's answers are addressed to a MAC that is not the link's own. Nor is it that of a
-        // container's link which got another one since: KubeVirt gives the previous one to its virtual machine.
+        // On a host's link the container's answers are addressed to a MAC that is not the link's own. The same goes for a
+        // container's link whose address has changed since: KubeVirt gives the previous one to its virtual machine.
         let inside = self.bindings.get(id).filter(|binding| !binding.speaks_from_host());
         if meta.other_host && inside.is_some_and(|binding| !bytes.starts_with(&binding.identity.chaddr.0)) {
             return;
@@ -352,7 +352,7 @@ impl Registry {
         }
     }
 
-    /// A link has not taken a frame.
+    /// A link has not accepted a frame.
     pub(crate) fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
         match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => self.with(now, id, |binding, _| binding.on_unsent(exchange, cause)),
@@ -361,7 +361,7 @@ impl Registry {
         }
     }
 
-    /// Lets a binding handle something, and keeps what is known of it elsewhere in step.
+    /// Has a binding handle something, and keeps the tables in step.
     fn with(&mut self, now: Now, id: BindingId, f: impl FnOnce(&mut Binding, &mut Cx<'_>)) {
         let (boot, out, rng, conflicts) = (&self.boot, &mut self.out, &mut self.rng, &mut self.conflicts);
         let (interfaces, departed) = (&mut self.interfaces, &self.departed);
@@ -370,7 +370,7 @@ impl Registry {
         });
     }
 
-    /// Carries out the next thing that follows from the input at hand. False where nothing more does.
+    /// Carries out the next thing that follows from the current input. False if nothing more does.
     pub(crate) fn go_on(&mut self, now: Now) -> bool {
         match self.out.reports.pop_front() {
             Some((id, report)) => {
@@ -394,7 +394,7 @@ impl Registry {
         }
     }
 
-    /// Lets bindings that leave go on, or give way, as those that live have come or gone. Returns whether there was anything.
+    /// Lets leaving bindings go on, or give way, when live ones have come or gone. Returns whether there was anything to do.
     fn settle_holders(&mut self, now: Now) -> bool {
         if let Some(beside) = self.bindings.next_settled() {
             beside.into_iter().for_each(|other| self.with(now, other, |binding, cx| binding.give_way(cx)));
@@ -409,9 +409,9 @@ impl Registry {
         true
     }
 
-    /// Returns what the durable lease of a next attachment says of name servers, whichever of its bindings that is by now.
+    /// Returns the name servers of the next attachment's durable lease, whichever of its bindings has it by now.
     ///
-    /// Made when it is asked for: a start has one of these for each lease.
+    /// Computed on demand: a start has one of these for each lease.
     fn publish(&mut self) -> Option<Effect> {
         let attachment = self.out.resolvers.pop_first()?;
         let holder = self.slots.holder(&attachment);
@@ -460,12 +460,12 @@ impl Registry {
         }
     }
 
-    /// Removes a binding of which nothing is left; who waits for that goes on.
+    /// Removes a binding of which nothing is left; whoever waits for that goes on.
     fn over(&mut self, now: Now, id: BindingId) {
         let attachment = self.attachment(id);
         if let Some(binding) = self.bindings.get(id).filter(|binding| binding.is_to_remember()) {
             let (key, lease) = (binding.identity.key(), binding.lease(now.boot));
-            // A successor writes what it has itself.
+            // A successor writes its own address.
             let returns = binding.profile.returns();
             let last = lease.map(|lease| Last { record: id, address: lease.ip(), returns });
             if let Some(last) = last.filter(|_| self.bindings.holders().of(&key).is_none()) {
@@ -519,7 +519,7 @@ impl Registry {
         self.with(now, id, |binding, cx| binding.on_turn(at, cx));
     }
 
-    /// Adds a binding and what is known of it elsewhere.
+    /// Adds a binding to all tables.
     fn insert(&mut self, now: Now, binding: Binding) {
         if binding.resolver().is_some() {
             self.out.resolvers.insert(binding.attachment.clone());
@@ -527,7 +527,7 @@ impl Registry {
         self.bindings.insert(binding, now.boot);
     }
 
-    /// Removes a binding and all that is known of it elsewhere.
+    /// Removes a binding from all tables.
     fn remove(&mut self, now: Now, id: BindingId) {
         self.give_permit_back(now, id);
         self.doubt_no_more(id);
@@ -543,7 +543,7 @@ impl Registry {
         }
     }
 
-    /// Records that a binding's interface may be on its way out, with the address that another may have by now.
+    /// Records that a binding's interface may be about to disappear, with an address that another may have by now.
     fn departs(&mut self, now: Now, id: BindingId) {
         let binding = self.bindings.get(id).filter(|binding| binding.link.in_netns().is_some());
         if let Some((binding, lease)) = binding.and_then(|binding| Some((binding, binding.lease(now.boot)?))) {
@@ -555,7 +555,7 @@ impl Registry {
         self.bindings.get(id).map(|binding| binding.identity.lan.clone())
     }
 
-    /// Returns the place of a binding's attachment.
+    /// Returns the slot of a binding's attachment.
     fn slot_of(&self, id: BindingId) -> Option<&Slot> {
         self.slots.get(&self.bindings.get(id)?.attachment)
     }

@@ -1,10 +1,10 @@
-//! What the registry has to say to whoever leases above it. It is taken out after each step; so the registry calls nobody.
+//! What the registry has to say to the doors above it. They take it out after each step, so that the registry calls nobody.
 
 use crate::effect::{Answer, OpId, Outcome, RequestId};
 use crate::identity::Attachment;
 use crate::link::own::LinkOwner;
 
-/// What concerns whoever is above.
+/// What concerns a door above.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// An effect of theirs is over.

@@ -1,4 +1,4 @@
-//! What an attachment can be at: one operation at a time (invariant 2), and how far it is.
+//! What an attachment can be doing: one operation at a time (invariant 2), and how far it is.
 //!
 //! Values only. What an ADD does next is in `add`, a CHECK in `check`, a DEL in `delete`.
 
@@ -17,20 +17,20 @@ use crate::wire::Mac;
 /// How long a CHECK may wait behind another operation and for its look at the link.
 pub(super) const CHECK_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long a call waits before it looks again whether a link of the host has carrier.
+/// How long a call waits before it checks again whether a host link has carrier.
 pub(crate) const CARRIER_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a DEL may wait for the store to write that down. Dockerd and kubelets give up after 30 s and more.
+/// How long a DEL may wait for the store to record it. dockerd and kubelets give up after 30 s or more.
 pub(super) const DEL_LIMIT: Duration = Duration::from_secs(20);
 
-/// What an attachment is at.
+/// What an attachment is doing.
 #[derive(Debug)]
 pub(super) enum Operation {
     /// An ADD whose link is being made ready.
     Adding(Box<Admission>),
     /// An ADD whose binding is acquiring.
     Acquiring(RequestId, BindingId),
-    /// An ADD that was given up, whose binding settles that.
+    /// An abandoned ADD, whose binding is cleaning up.
     Ending(BindingId),
     /// A DEL, or several.
     Deleting(Vec<RequestId>, BindingId),
@@ -58,15 +58,15 @@ pub(super) struct Admission {
     /// The last binding that was there when it began.
     pub(super) latest: BindingId,
     pub(super) step: Ready,
-    /// What the attachment had on the interface before was taken off it.
+    /// What the attachment had on the interface before has been taken off.
     pub(super) cleared: bool,
     /// The address that the interface has already, when the container is being adopted.
     pub(super) adopts: Option<Ipv4Net>,
-    /// The Ethernet address by which its server knows it then, if that is known.
+    /// The Ethernet address that its server then knows, if that is known.
     pub(super) known_by: Option<Mac>,
     /// The address that the interface may have already, of a container that could not be adopted.
     pub(super) ran_with: Option<Ipv4Net>,
-    /// When the interface got carrier, where it had none when the ADD came.
+    /// When the interface got carrier, if it had none when the ADD came.
     pub(super) came_up: Option<Instant>,
 }
 
@@ -75,22 +75,23 @@ pub(super) struct Admission {
 pub(super) enum Ready {
     /// It is being set up and looked at.
     Preparing(OpId),
-    /// It could not be set up: another interface has its Ethernet address, perhaps one that is on its way out.
+    /// It could not be set up: another interface has its Ethernet address, perhaps one that is about to disappear.
     AwaitingAddress(LinkCause),
     /// It is up, without carrier.
     AwaitingCarrier {
         /// As it was found.
         view: LinkView,
-        /// The look at it that is under way.
+        /// The look at it under way.
         look: Option<OpId>,
-        /// The kernel has told of it since that look was asked for: another has to follow.
+        /// The kernel has reported something since that look was asked for: another must follow.
         news: bool,
     },
     /// A rival's link is looked at: does it live?
     AwaitingRival(OpId, LinkView),
     /// All namespaces are looked through for the interface of a rival.
     AwaitingSearch(BindingId, LinkView),
-    /// The interface is being changed for an earlier binding. What that does late would undo what the main plugin puts there.
+    /// The interface is being changed for an earlier binding. A late change for that one would undo what the main plugin puts
+    /// there.
     AwaitingChange(LinkView),
 }
 
@@ -107,13 +108,13 @@ impl Admission {
         target(&self.add.place, self.known_by)
     }
 
-    /// Returns whether what is sent over the link leaves, as it was found.
+    /// Returns whether frames sent over the link leave, as it was found.
     pub(super) fn has_carrier(&self, view: &LinkView) -> bool {
         self.add.place.has_carrier(view)
     }
 
-    /// Returns whether an interface lacks the address that its container is to be adopted with. KubeVirt moves the
-    /// address away, and leaves a stand-in under the old name.
+    /// Returns whether an interface lacks the address that its container should be adopted with. KubeVirt moves
+    /// the address away, and leaves a stand-in under the old name.
     pub(super) fn lacks_address(&self, view: &LinkView) -> Option<Ipv4Net> {
         let is_hidden = self.known_by == Some(view.mac) && view.ifname != self.add.place.ifname();
         self.adopts.filter(|address| !view.addresses.contains(&(*address).into()) && !is_hidden)
@@ -123,7 +124,7 @@ impl Admission {
         Failure::Link { target: self.target().to_string(), cause }
     }
 
-    /// Returns why there is no binding yet although the time is up.
+    /// Returns why there is no binding when time is up.
     pub(super) fn timed_out(&self, now: Instant) -> Failure {
         let waited = whole_millis(now.saturating_since(self.began));
         match &self.step {
@@ -143,7 +144,7 @@ impl Admission {
         self.add.place.link(view, &self.add.lan)
     }
 
-    /// Returns the steps that take off the interface what its container ran with before, if that is not held by anybody.
+    /// Returns the steps that take an address that its container already ran with off the interface, if nobody holds it.
     pub(super) fn leavings(&self, view: &LinkView) -> Vec<Step> {
         let there = self.ran_with.filter(|_| !self.cleared);
         there.map(|address| without(address.into(), &view.addresses, &self.add.profile.policy)).unwrap_or_default()
@@ -155,7 +156,7 @@ impl Admission {
     }
 }
 
-/// Returns the link of a place, as a server knows it where that is known.
+/// Returns the link of a place, by the address that its server knows if that is known.
 pub(super) fn target(place: &Place, known_by: Option<Mac>) -> Target {
     match (place, known_by) {
         (Place::InNetns(at), Some(mac)) => Target::OfServer(at.clone(), mac),
@@ -169,7 +170,7 @@ pub(super) struct Check {
     pub(super) request: RequestId,
     /// The addresses that the caller believes in; empty: it did not say.
     pub(super) expected: Vec<IpNet>,
-    /// The look at the interface, and the address that is looked for; `None`: what the daemon does there is waited for.
+    /// The look at the interface, and the address to look for; `None`: it waits for the daemon to finish there.
     pub(super) look: Option<(OpId, Ipv4Net)>,
 }
 
@@ -178,7 +179,7 @@ impl Check {
         self.look.map(|(op, _)| op)
     }
 
-    /// Returns why there is no answer although the time is up.
+    /// Returns why there is no answer when time is up.
     pub(super) fn timed_out(&self) -> Failure {
         let waiting_for = match self.look {
             Some(_) => "a look at the interface",

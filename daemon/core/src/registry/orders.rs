@@ -1,4 +1,4 @@
-//! What an operator asks: which leases are meant, and what is to be done with them. Each order is a job (`jobs/renew.rs`,
+//! What an operator orders: which leases are meant, and what to do with them. Each order is a job (`jobs/renew.rs`,
 //! `jobs/release.rs`).
 
 use super::Registry;
@@ -23,7 +23,7 @@ impl Registry {
         rows
     }
 
-    /// Begins an order. A name that fits several leases means none of them.
+    /// Begins an order. A name that matches several leases selects none of them.
     pub(super) fn order(&mut self, now: Now, id: RequestId, order: &Order) -> Next {
         let chosen = self.chosen(now, &order.which);
         if order.which.name.is_some() && chosen.len() > 1 {

@@ -1,7 +1,7 @@
-//! Links and namespaces that went without a DEL.
+//! Links and namespaces that disappeared without a DEL.
 //!
 //! Several main plugins delete the link before they pass a DEL on, and an engine may remove the namespace first. Only if no DEL
-//! follows for a while has somebody lost a container, and only that deserves an event.
+//! follows for a while has somebody lost a container, and only then is there an event.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::identity::Attachment;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
-/// How long a DEL may take to come. A kubelet tries one again for longer than a minute, but begins within seconds.
+/// How long a DEL may take to come. A kubelet retries for longer than a minute, but begins within seconds.
 pub(super) const DEL_WAIT: Duration = Duration::from_secs(60);
 
 /// How many wait. Beyond that the oldest are reported early.
 const MOST: usize = 1024;
 
-/// A link that went, and the event that says so if no DEL comes.
+/// A link that disappeared, and the event that says so if no DEL comes.
 #[derive(Debug)]
 struct Orphan {
     due: Instant,
@@ -34,7 +34,7 @@ struct Orphan {
 pub(super) struct Orphans(VecDeque<Orphan>);
 
 impl Orphans {
-    /// Adds a link that went just now.
+    /// Adds a link that has just disappeared.
     pub(super) fn add(&mut self, binding: BindingId, event: Box<Event>, now: Instant) {
         self.0.push_back(Orphan { due: now + DEL_WAIT, binding, event });
     }
@@ -49,7 +49,7 @@ impl Orphans {
         self.0.pop_front_if(|orphan| now >= orphan.due).or_else(|| (self.0.len() > MOST).then(|| self.0.pop_front())?)
     }
 
-    /// Returns when the next one is given up.
+    /// Returns when the next one is reported.
     fn deadline(&self) -> Option<Instant> {
         self.0.front().map(|orphan| orphan.due)
     }
@@ -61,7 +61,7 @@ impl Orphans {
 }
 
 impl Registry {
-    /// Reports the links that went without a DEL, by now.
+    /// Reports the links that have disappeared without a DEL by now.
     pub(super) fn tell_of_orphans(&mut self, now: Now) {
         while let Some(Orphan { binding, event, .. }) = self.orphans.take(now.boot) {
             let address = event.address.map(tracing::field::display);

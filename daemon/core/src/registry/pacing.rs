@@ -1,11 +1,12 @@
-//! Permits: how many exchanges of one LAN that may end in an address talk to its servers at once, oldest first. And turns:
-//! how soon after each other the RELEASEs of one LAN leave, and its leases are extended.
+//! Permits: how many exchanges of one LAN that may lead to an address talk to its servers at once, oldest first. Turns:
+//! how far apart the RELEASEs of one LAN leave, and its leases are extended.
 //!
 //! A server that answers one client at a time serves a hundred sooner if they come one after the other than if all of them
 //! retransmit. Exchanges that a caller waits for go before all others, which have half of the permits at most. A client that has
-//! asked twice in vain asks again with a permit that keeps no other caller from one: a server may answer some of its clients and
-//! ignore the rest. A RELEASE has no answer: what a server cannot take in at once is lost, and its lease stays. Extensions have
-//! no permits, which a server that is away would keep occupied: all leases would wait behind a few, and some would end.
+//! asked twice without an answer asks again with a permit that keeps no other caller from one: a server may answer some of its
+//! clients and ignore the rest. A RELEASE has no answer: if a server cannot process it at once, it is lost and the lease stays.
+//! Extensions have no permits: if a server is away, a few would occupy them all, the other leases would wait behind these, and
+//! some would end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,12 +15,12 @@ use crate::identity::Lan;
 use crate::record::BindingId;
 use crate::time::Instant;
 
-/// RELEASEs of one LAN leave so: a server's socket holds about twice as many (`net.core.rmem_default`), and one that works at
-/// each for 20 ms has taken in half of 500 when the last one comes.
+/// How RELEASEs of one LAN leave: a server's socket holds about twice as many (`net.core.rmem_default`), and a server that
+/// works on each for 20 ms has processed half of 500 when the last one arrives.
 const RELEASES: Pace = Pace { at_once: 128, apart: Duration::from_millis(10) };
 
-/// Leases of one LAN are extended so, where many are due: a host that was suspended has all of them. A server that works at an
-/// answer for 30 ms has answered each a second later, and 10,000 leases have been asked for after five minutes.
+/// How many due leases of one LAN are extended: after a suspend, all are due. A server that works on an answer for 30 ms has
+/// answered each a second later, and 10,000 leases have been requested after five minutes.
 const EXTENSIONS: Pace = Pace { at_once: 32, apart: Duration::from_millis(30) };
 
 /// The permits of all LANs.
@@ -72,7 +73,7 @@ impl Pacing {
         self.lans.get(lan).is_none_or(|queue| queue.has_room(self.permits, Urgency::Caller))
     }
 
-    /// Takes a permit or a wish for one back. Returns who gets the permit next.
+    /// Takes back a permit or a request for one. Returns who gets the permit next.
     pub(super) fn leave(&mut self, lan: &Lan, binding: BindingId) -> Option<BindingId> {
         let queue = self.lans.get_mut(lan)?;
         let was_active = queue.active.remove(&binding).is_some();
@@ -136,7 +137,7 @@ impl Turns {
         Self { pace: EXTENSIONS, filled: BTreeMap::new() }
     }
 
-    /// Returns how long so many of one LAN take.
+    /// Returns how long this many of one LAN take.
     pub(super) fn all(&self, count: usize) -> Duration {
         self.pace.apart * u32::try_from(count).unwrap_or(u32::MAX)
     }
@@ -155,7 +156,7 @@ impl Turns {
         comes.then(|| self.take(lan, now))
     }
 
-    /// Returns when the next turn comes. What is past leaves no trace: there is no more of it than messages of the last moments.
+    /// Returns when the next turn comes. Past turns leave no trace: what is kept is bounded by the messages of the last moments.
     fn next(&mut self, lan: &Lan, now: Instant) -> Instant {
         self.filled.retain(|_, filled| *filled > now);
         let filled = self.filled.get(lan).map_or(Duration::ZERO, |until| until.saturating_since(now));

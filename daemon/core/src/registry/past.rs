@@ -1,5 +1,5 @@
-//! The last address of identities that hold no lease, to be asked for when they return: with another container, or with the same
-//! one, which its engine starts again.
+//! The last addresses of identities that hold no lease, to be requested when they return: with another container, or with the
+//! same one, which its engine starts again.
 //!
 //! A server knows a client that gave its lease back, and gives it the same address again if the client asks for that and it is
 //! still free (RFC 2131 §4.3.1). What is remembered is in the store, as the record that the lease had.
@@ -10,10 +10,10 @@ use std::net::Ipv4Addr;
 use crate::identity::IdentityKey;
 use crate::record::BindingId;
 
-/// So many identities are remembered. Those of containers go first, which seldom return, then those that were here longest ago.
+/// How many identities are remembered. Those of containers, which seldom return, are forgotten first, then the oldest.
 pub(super) const MOST: usize = 1024;
 
-/// What is remembered of an identity.
+/// What is remembered about an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Last {
     /// The record that says so.
@@ -24,7 +24,7 @@ pub(super) struct Last {
     pub(super) returns: bool,
 }
 
-/// All that is remembered.
+/// Everything that is remembered.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     last: BTreeMap<IdentityKey, (u64, Last)>,
@@ -32,7 +32,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Remembers an identity's last address. Returns the record that is of no use any more, if there is one.
+    /// Remembers an identity's last address. Returns the record that is no longer needed, if there is one.
     pub(super) fn remember(&mut self, key: IdentityKey, last: Last) -> Option<BindingId> {
         self.count += 1;
         let replaced = self.last.insert(key, (self.count, last)).map(|(_, before)| before);
@@ -44,7 +44,7 @@ impl Past {
         forgotten.map(|last| last.record)
     }
 
-    /// Returns what is remembered of an identity.
+    /// Returns what is remembered about an identity.
     pub(super) fn of(&self, key: &IdentityKey) -> Option<Last> {
         self.last.get(key).map(|(_, last)| *last)
     }

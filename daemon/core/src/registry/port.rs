@@ -1,6 +1,6 @@
-//! The registry as whoever leases above it uses it: add, give back, and which lease.
+//! The registry as a door above uses it: acquire, give back, and look up a lease.
 //!
-//! Who is above knows a binding by what this says of it. What concerns it, it hears as a
+//! A door above sees a binding only through this. It hears what concerns it as a
 //! [`Notice`](super::Notice).
 
 use std::net::Ipv4Addr;
@@ -24,7 +24,7 @@ use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
 
-/// A binding as whoever is above sees it.
+/// A binding as a door above sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holding<'a>(&'a Binding);
 
@@ -41,12 +41,12 @@ impl<'a> Holding<'a> {
         &self.0.identity.lan
     }
 
-    /// Returns the Ethernet address that its client is known by.
+    /// Returns its client's Ethernet address (chaddr).
     pub(crate) fn chaddr(self) -> Mac {
         self.0.identity.chaddr
     }
 
-    /// Returns whether its client speaks by the parent of the LAN, with that one's Ethernet address.
+    /// Returns whether its client speaks over the LAN's parent, with the parent's Ethernet address.
     pub(crate) fn is_on_parent(self) -> bool {
         self.0.profile.on_parent
     }
@@ -66,7 +66,7 @@ impl<'a> Holding<'a> {
         self.0.holds_on_host()
     }
 
-    /// Returns the address that its caller was told.
+    /// Returns the address that its caller was given.
     pub(crate) fn told(self) -> Option<Ipv4Net> {
         self.0.answered
     }
@@ -112,7 +112,7 @@ impl Registry {
         self.call_goes_on(call, next);
     }
 
-    /// Returns who holds a lease for an attachment, or looks for another.
+    /// Returns the binding that holds a lease for an attachment, or looks for another.
     pub(crate) fn holding(&self, attachment: &Attachment) -> Option<Holding<'_>> {
         self.bindings.get(self.slots.holder(attachment)?).map(Holding)
     }
@@ -139,13 +139,13 @@ impl Registry {
         asking.filter(move |binding| binding.attachment.network() == network).map(Holding)
     }
 
-    /// Returns those whose leases in a network are on their way back, until that is durable.
+    /// Returns those whose leases in a network are being given back, until that is durable.
     pub(crate) fn leaving_in(&self, network: &str) -> impl Iterator<Item = Holding<'_>> {
         let leaving = self.leavings.bindings().filter_map(|id| self.bindings.get(id));
         leaving.filter(move |binding| binding.attachment.network() == network).map(Holding)
     }
 
-    /// Has the ADDs of a network that have no lease yet, and came with limits, go by these from now on.
+    /// Applies these limits from now on to a network's ADDs that came with limits and have no lease yet.
     pub(crate) fn limit(&mut self, now: Now, network: &str, limits: &Limits) {
         for (_, slot) in self.slots.iter_mut().filter(|(attachment, _)| attachment.network() == network) {
             let waiting = slot.waiting.iter_mut().filter_map(|waiting| match &mut waiting.asked {
@@ -162,7 +162,7 @@ impl Registry {
         asking.into_iter().for_each(|asking| self.with(now, asking, |binding, _| binding.life.limit(limits)));
     }
 
-    /// Lets a lease give its interface another MTU than it was asked for with.
+    /// Has a lease give its interface another MTU than it was requested with.
     pub(crate) fn set_mtu(&mut self, now: Now, id: BindingId, mtu: Option<u16>) {
         let Some(binding) = self.bindings.get(id).filter(|binding| binding.profile.policy.mtu != mtu) else { return };
         let mut profile = (*binding.profile).clone();
@@ -171,7 +171,7 @@ impl Registry {
         self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
     }
 
-    /// Returns whether an exchange is that of whoever is above.
+    /// Returns whether an exchange belongs to a door above.
     pub(crate) fn is_above(&self, exchange: ExchangeId) -> bool {
         self.out.exchange(exchange) == Some(Owner::Above)
     }

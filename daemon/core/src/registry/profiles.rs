@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::profile::Profile;
 
-/// Profiles that are looked through for an equal one. A network that names its hosts has one for each.
+/// How many profiles are compared. A network with host names has one for each.
 const MOST: usize = 64;
 
 /// The profiles that came last and are in use.

@@ -1,4 +1,4 @@
-//! Starting with what the store and the spool hold.
+//! Starts with what the store and the spool hold.
 //!
 //! A restart within one boot sends nothing: leases go on where they were (invariant 7). After a reboot no earlier namespace is
 //! left; its lease waits a while for the container to come back under the same identity, which then takes it over by
@@ -31,16 +31,17 @@ impl Registry {
             self.remember(record.identity.key(), last);
         }
         let count = records.len();
-        // The latest first: of two bindings of one identity, which no transaction of ours leaves, it is the one that lives.
+        // The latest first: if two bindings have one identity, which our transactions never leave behind, the latest is the
+        // live one.
         let mut latest_first = records;
         latest_first.sort_unstable_by_key(|(id, _)| Reverse(*id));
         latest_first.into_iter().for_each(|(id, record)| self.recover(now, id, record));
-        // Nor does ours leave two that live with one address: a daemon before it could.
+        // Our transactions never leave two live bindings with one address either, but an earlier daemon could.
         self.bindings.holders().doubles().into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.cede(cx)));
         tracing::info!(leases = count, boot = %self.boot, "started");
     }
 
-    /// Looks at the interfaces of all that is held, and for those that are sought.
+    /// Looks at the interfaces of all held bindings, and searches for those that are sought.
     pub(crate) fn look_around(&mut self, now: Now) {
         self.audit_all();
         let awaited: Vec<_> = self.bindings.sought().map(|binding| binding.id).collect();
@@ -62,7 +63,7 @@ impl Registry {
         let former = former.map(|former| Box::new(former.in_grants(|lease| lease.grant(&profile.policy))));
         let left = (former, presence);
         let attachment = Arc::new(attachment);
-        // Nor has an attachment two bindings: the older one is nobody's.
+        // An attachment does not have two bindings either: the older one is nobody's.
         let known = self.slots.holder(&attachment).is_some();
         let taken = known || self.bindings.holders().of(&identity.key()).is_some();
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
@@ -80,13 +81,13 @@ impl Registry {
             // No server keeps it for the container.
             (RecordState::Bound, _) if !lease.source.is_asked() => Binding::forgotten(id, holder, lease, &mut cx),
             (RecordState::Bound, false) => {
-                // No container can come back before there is a daemon.
+                // No container can return before there is a daemon.
                 let kept = now.boot + self.config.reboot_grace;
                 Binding::releasing(id, holder, lease, (Some(kept), true), now.boot)
             }
             (RecordState::Seeking, _) => Binding::forgotten(id, holder, lease, &mut cx),
             (RecordState::Bound | RecordState::Releasing | RecordState::Past, _) => {
-                // A wall clock that went back over a reboot makes no wait longer than it was at first.
+                // A wall clock that went back across a reboot makes no wait longer than it was at first.
                 let longest = Duration::from_secs(holder.profile.grace.unwrap_or(0).into());
                 let kept = kept.map(|kept| (lease.start + kept).min(now.boot + longest));
                 Binding::releasing(id, holder, lease, (kept, !same_boot), now.boot)
@@ -99,8 +100,8 @@ impl Registry {
     }
 }
 
-/// Returns for how long the lease of a record is kept whose daemon knew no such time. Whether an identity that is made of an
-/// Ethernet address can return, nobody knows before its DEL.
+/// Returns how long to keep the lease of a record from a daemon without such a time. Before its DEL, nobody knows whether an
+/// identity made from an Ethernet address can return.
 fn grace_unsaid(attachment: &Attachment, identity: &Identity) -> Option<u32> {
     let is_cnis = attachment.container().is_some();
     let ends = attachment.is_named_by(&identity.client_id) || identity.client_id == ClientId::ethernet(identity.chaddr);

@@ -1,5 +1,5 @@
-//! The bindings that stand in an ADD's way: the attachment's own from before, and the holder of its identity. One that lives fails
-//! the ADD; one whose interface is gone yields.
+//! An ADD's rivals: the attachment's own earlier binding, and the holder of its identity. A rival that lives fails the ADD; one
+//! whose interface is gone yields.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use crate::record::BindingId;
 use crate::time::{Now, whole_millis};
 
 impl Registry {
-    /// Settles with the bindings that stand in an ADD's way: the attachment's own from before, and the holder of its
-    /// identity. One that lives fails the ADD; one whose link is gone yields.
+    /// Settles with an ADD's rivals: the attachment's own earlier binding, and the holder of its identity. A rival
+    /// that lives fails the ADD; one whose link is gone yields.
     pub(super) fn settle_rivals(&mut self, now: Now, attachment: &Attachment, view: LinkView) {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
         if admission.add.place.netns().is_none() {
@@ -41,7 +41,7 @@ impl Registry {
                 }
                 if Wanted::takes(wanted, lease.ip()) {
                     self.with(now, rival, |binding, cx| binding.route_again(cx));
-                    // Not the interface that went is waited for, but the one that this is for.
+                    // The rival waits for the ADD's interface, not for the one that disappeared.
                     self.await_interface(now, rival);
                     let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return };
                     let answer = Answer::leased(&lease, &admission.add.profile.policy);
@@ -66,12 +66,12 @@ impl Registry {
                 self.displace(now, rival, &identity);
                 continue;
             }
-            // Nobody lives there: what is known of it goes with the attachment.
+            // Nobody lives there: what is known about it goes with the attachment.
             if binding.is_on_host() && own == Some(rival) {
                 self.displace(now, rival, &identity);
                 continue;
             }
-            // That its interface has not been found does not mean that it is nowhere. Of one that came later it is still to come.
+            // Its interface may exist although it has not been found. A later rival's is still to come.
             if binding.sought().is_some() {
                 if rival > latest {
                     let failure = held_by(binding, false);
@@ -82,7 +82,7 @@ impl Registry {
                 }
                 return self.search_for(attachment);
             }
-            // That a link of the host is there says nothing of whom the binding is for.
+            // If a host link is there, that says nothing about the binding's container.
             if binding.is_on_host() || matches!(binding.life, Life::Acquiring(_)) {
                 let failure = held_by(binding, true);
                 return self.refuse(now, attachment, failure);
@@ -104,7 +104,7 @@ impl Registry {
         }
     }
 
-    /// Lets an ADD wait until the change of its interface is over that was begun for an earlier binding.
+    /// Has an ADD wait for the end of a change of its interface that was begun for an earlier binding.
     fn await_change(&mut self, attachment: &Attachment, view: LinkView) {
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             let at = view.at();
@@ -125,13 +125,13 @@ impl Registry {
         let (view, identity) = (view.clone(), admission.identity(view));
         let gone = match &seen {
             Err(cause) if cause.is_unseen() && self.is_again(attachment, rival) => true,
-            // Of a container that has just ended our own sockets may keep the namespace for a moment.
+            // Our own sockets may keep the namespace of an ended container for a moment.
             Err(LinkCause::NoPath(_)) => true,
             Err(cause) => cause.is_gone() && (!cause.is_missing() || self.vouches_for(attachment, rival)),
             Ok(_) => false,
         };
-        // Their names are unique in a network of the host: one that asks anew has ended. Whether it has, a search through all namespaces
-        // decides.
+        // Their names are unique in a network on the host: a container that asks again has ended. A search through all namespaces
+        // decides whether it has.
         if let Err(cause) = &seen
             && cause.is_unseen()
             && !gone
@@ -158,7 +158,8 @@ impl Registry {
         }
     }
 
-    /// All namespaces were looked through for the interface of an ADD's rival; `whole`: each of them. One that is nowhere yields.
+    /// The namespaces were searched for the interface of an ADD's rival; `whole`: every one of them. If it is nowhere, the rival
+    /// yields.
     pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let Ready::AwaitingSearch(rival, view) = &admission.step else { return };
@@ -174,7 +175,7 @@ impl Registry {
         self.settle_rivals(now, attachment, view);
     }
 
-    /// Returns whether an ADD's namespace, which was just seen, shows that the one of its rival is gone if that is missing.
+    /// Returns whether an ADD's namespace, which was just seen, shows that its rival's missing one is gone.
     fn vouches_for(&self, attachment: &Attachment, rival: BindingId) -> bool {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
         let path = self.bindings.get(rival).and_then(|binding| binding.link.netns());
@@ -182,7 +183,7 @@ impl Registry {
         path.is_some_and(|path| Some(directory_of(path)) == seen)
     }
 
-    /// Returns whether the interfaces of an ADD and of its rival are both to be found by the daemon, in the same network.
+    /// Returns whether the daemon must find the interfaces of both an ADD and its rival, in the same network.
     fn is_sought_in_same_network(&self, attachment: &Attachment, rival: BindingId) -> bool {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
         let is_sought = |binding: &&Binding| {
@@ -191,15 +192,15 @@ impl Registry {
         admission.add.profile.wants.is_found_later() && self.bindings.get(rival).as_ref().is_some_and(is_sought)
     }
 
-    /// Returns whether an ADD on a host's link is for what its rival was for: Docker makes an endpoint anew, and has lost the last
-    /// one. A dockerd that was killed unmounts the namespaces of before, leaves their files for a while, and tells nobody.
+    /// Returns whether an ADD on a host link replaces its rival: Docker creates an endpoint again, and has lost the last one. A
+    /// dockerd that was killed unmounts the earlier namespaces, leaves their files for a while, and tells nobody.
     fn is_again(&self, attachment: &Attachment, rival: BindingId) -> bool {
         let Some(Operation::Adding(admission)) = self.slots.operation(attachment) else { return false };
         let is_own = self.bindings.get(rival).is_some_and(|binding| *binding.attachment == *attachment);
         is_own && admission.add.place.netns().is_none()
     }
 
-    /// Takes off the interface what is there from before, then looks at it once more.
+    /// Takes off the interface what is left from before, then looks at it once more.
     fn clear(&mut self, attachment: &Attachment, link: Link, steps: Vec<Step>) {
         let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
         let op = change(&mut self.out, &mut self.interfaces, waiter, &link, steps);
@@ -208,7 +209,7 @@ impl Registry {
         }
     }
 
-    /// Makes a held binding stand back: for one that takes its identity over it only waits, else it is given back.
+    /// Has a held binding stand back: if another takes over its identity, it only waits; else its lease is given back.
     fn displace(&mut self, now: Now, rival: BindingId, identity: &Identity) {
         self.with(now, rival, |binding, cx| {
             let why = if binding.identity.key() == identity.key() { Leave::Yielded } else { Leave::Displaced };
@@ -220,7 +221,8 @@ impl Registry {
     }
 }
 
-/// Returns why an ADD fails whose identity a binding holds. `seen`: its interface is there; else it may be where nobody can look.
+/// Returns why an ADD fails because a binding holds its identity. `seen`: the binding's interface is there; else it may be out of
+/// sight.
 fn held_by(binding: &Binding, seen: bool) -> Failure {
     let Identity { lan, client_id, .. } = binding.identity.clone();
     Failure::Held { lan, client_id, holder: (*binding.attachment).clone(), seen }

@@ -1,15 +1,15 @@
 //! Whether a namespace that is not seen is gone, or this daemon is blind.
 //!
-//! A daemon with the wrong `--host-prefix`, or in a mount or PID namespace that does not show those of the containers, misses
-//! every one of them, and would give back the leases of running containers. So missing is not gone. A namespace whose path no
+//! A daemon with the wrong `--host-prefix`, or in a mount or PID namespace that does not show those of the containers, sees
+//! none of them, and would give back the leases of running containers. So missing is not gone. A namespace whose path no
 //! longer leads to it is gone if another one that holds a lease is seen in the same directory, and it is still missing after
-//! that. If none is seen, nothing is given back before a DEL, a GC, the kernel's word or the lease's end; looks go on, and a
-//! lease whose namespace is seen again goes on where it was. A namespace without a path that the kernel still knows is not
-//! missing ([`LinkCause::NoPath`](crate::link::LinkCause::NoPath)).
+//! that. If none is seen, nothing is given back before a DEL, a GC, a report from the kernel or the lease's end; looks go on,
+//! and a lease whose namespace is seen again goes on where it was. A namespace without a path that the kernel still knows is
+//! not missing ([`LinkCause::NoPath`](crate::link::LinkCause::NoPath)).
 //!
-//! That goes for a single namespace too. The last container of a host that ended without a DEL while no daemon ran may so keep
-//! its address until the lease's end, or until the next ADD, which shows that this daemon sees: nobody is worse off for that. An
-//! address that is given away under a running container costs two of them their network.
+//! That goes for a single namespace too. So if a host's last container ended without a DEL while no daemon ran, it may keep its
+//! address until the lease's end, or until the next ADD, which shows that this daemon can see: that hurts nobody. An address
+//! that is given away under a running container costs two of them their network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ use crate::binding::{Binding, Life};
 use crate::link::directory_of;
 use crate::record::BindingId;
 
-/// What is not seen, and why that is believed or not.
+/// What is not seen, and whether that is believed.
 #[derive(Debug, Default)]
 pub(super) struct Sight {
     /// The bindings whose namespaces were not seen when they were last looked at, by directory.
     doubts: BTreeMap<PathBuf, Doubt>,
-    /// Those whose next look counts: another namespace of their directory was seen since the last.
+    /// Those whose next look counts: another namespace in their directory has been seen since the last.
     vouched: BTreeSet<BindingId>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Sight {
 #[derive(Debug, Default)]
 struct Doubt {
     unseen: BTreeSet<BindingId>,
-    /// Nothing is seen of it, and that was told.
+    /// Nothing in it is seen, and that was reported.
     blind: bool,
 }
 
@@ -43,7 +43,7 @@ impl Sight {
         self.doubts.values().map(|doubt| doubt.unseen.len()).sum::<usize>() + self.vouched.len()
     }
 
-    /// Returns whether a look that was asked for at a binding's namespace counts, whatever it shows. Then the next does not.
+    /// Returns whether a look at a binding's namespace counts, whatever it shows. The next one then does not.
     pub(super) fn takes_voucher(&mut self, id: BindingId) -> bool {
         self.vouched.remove(&id)
     }
@@ -58,7 +58,7 @@ impl Registry {
         }
     }
 
-    /// Records that a binding's namespace is no matter of doubt any more.
+    /// Records that a binding's namespace is no longer in doubt.
     pub(super) fn doubt_no_more(&mut self, id: BindingId) {
         self.sight.vouched.remove(&id);
         if self.sight.doubts.is_empty() {
@@ -78,7 +78,7 @@ impl Registry {
         let Some(directory) = self.bindings.get(id).and_then(|binding| directory(binding)) else { return };
         let Some(Doubt { mut unseen, blind }) = self.sight.doubts.remove(directory) else { return };
         if blind {
-            tracing::info!(directory = %directory.display(), "network namespaces are seen again, looking at all of them");
+            tracing::info!(directory = %directory.display(), "network namespaces are seen again: looking at all of them");
         }
         unseen.remove(&id);
         self.sight.vouched.extend(&unseen);
@@ -93,8 +93,8 @@ impl Registry {
         bindings.any(|binding| is_held(binding) && directory(binding) == Some(at) && !doubted(binding))
     }
 
-    /// Looks for namespaces that show whether this daemon sees, where others are in doubt and nothing else is looked at. Returns
-    /// whether there are any to be looked at.
+    /// Looks at namespaces that show whether this daemon can see, if others are in doubt and nothing else is being looked at.
+    /// Returns whether there are any to look at.
     pub(super) fn seek_witnesses(&mut self) -> bool {
         let mut witnesses = Vec::new();
         for (at, doubt) in self.sight.doubts.iter_mut().filter(|(_, doubt)| !doubt.blind) {
@@ -102,7 +102,7 @@ impl Registry {
                 is_held(binding) && !doubt.unseen.contains(&binding.id) && directory(binding) == Some(at)
             };
             let others = self.bindings.iter().filter(is_other).filter_map(watched);
-            // One will do, mostly.
+            // Usually one is enough.
             let most = if doubt.unseen.len() == 1 { 1 } else { usize::MAX };
             let before = witnesses.len();
             witnesses.extend(others.take(most));
@@ -114,14 +114,15 @@ impl Registry {
             match leases {
                 1 => tracing::warn!(
                     %directory,
-                    "the only network namespace with a lease here is not to be seen: it ended while no daemon ran, or this daemon \
-                     does not see the containers (--host-prefix, mounts, PID namespace); its lease is kept until its end, a DEL or a GC"
+                    "the only network namespace with a lease here is out of sight: it ended while no daemon ran, or \
+                     this daemon does not see the containers (--host-prefix, mounts, PID namespace); its lease is kept \
+                     until its end, a DEL or a GC"
                 ),
                 _ => tracing::error!(
                     %directory, leases,
-                    "none of the network namespaces with a lease here is to be seen: is the host's directory mounted for this daemon, \
-                     and is --host-prefix right? Their leases are kept until their end, a DEL or a GC, and renewed only where the kernel \
-                     knows the namespace, from the host's link"
+                    "no network namespace with a lease here can be seen: is the host's directory mounted for this \
+                     daemon, and is --host-prefix right? Their leases are kept until their end, a DEL or a GC, and \
+                     renewed only if the kernel knows the namespace, from the host's link"
                 ),
             }
         }

@@ -1,4 +1,5 @@
-//! LANs whose servers were silent a moment ago: they may be away, or have no address left. An impatient caller is not kept there.
+//! LANs whose servers were silent a moment ago: they may be away, or have no address left. An impatient caller is not kept
+//! waiting there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +24,7 @@ impl Silent {
         self.0.insert(lan.clone(), now);
     }
 
-    /// Records that an address of a LAN came free: if there was none left, there is one now.
+    /// Records that an address of a LAN became free: if none was left, there is one now.
     pub(super) fn ends(&mut self, lan: &Lan) {
         self.0.remove(lan);
     }
@@ -40,7 +41,7 @@ impl Registry {
 
     /// Returns how long an ADD may take.
     pub(super) fn time_for(&self, add: &Add, now: Instant) -> Duration {
-        // One that has somewhere else to go is given the time for that.
+        // An ADD with a fallback gets the time for it.
         let gives_up = add.fallback.is_none() && self.is_silent(&add.lan, now);
         let patience = add.profile.wants.patience.filter(|_| gives_up);
         patience.map_or(add.timeout, |patience| add.timeout.min(patience))

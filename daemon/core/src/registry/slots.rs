@@ -1,4 +1,4 @@
-//! Attachments: what each holds, what it is at, and who waits for that to end.
+//! Attachments: what each holds, what it is doing, and who waits for that to end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::identity::Attachment;
 use crate::record::BindingId;
 use crate::time::Instant;
 
-/// All attachments that hold something, or are at something.
+/// All attachments that hold or do something.
 #[derive(Debug, Default)]
 pub(super) struct Slots(BTreeMap<Arc<Attachment>, Slot>);
 
@@ -22,7 +22,7 @@ pub(super) struct Slot {
     pub(super) holder: Option<BindingId>,
     pub(super) operation: Option<Operation>,
     pub(super) waiting: VecDeque<Waiting>,
-    /// Those that wait are being begun, one after the other.
+    /// Waiting calls are being begun, one after the other.
     pub(super) turning: bool,
 }
 
@@ -71,7 +71,7 @@ impl Slots {
         self.0.get_mut(attachment)
     }
 
-    /// Returns the place of an attachment, which is made where there is none.
+    /// Returns the slot of an attachment, which is made if there is none.
     pub(super) fn make(&mut self, attachment: Arc<Attachment>) -> &mut Slot {
         self.0.entry(attachment).or_default()
     }
@@ -87,7 +87,7 @@ impl Slots {
         self.get(attachment)?.holder
     }
 
-    /// Returns what an attachment is at.
+    /// Returns what an attachment is doing.
     pub(super) fn operation(&self, attachment: &Attachment) -> Option<&Operation> {
         self.get(attachment)?.operation.as_ref()
     }
@@ -99,8 +99,8 @@ impl Slots {
         }
     }
 
-    /// Forgets an attachment that holds nothing and is at nothing. One that stays keeps no room for calls: mostly none comes
-    /// for as long as its container lives.
+    /// Forgets an attachment that holds and does nothing. One that stays keeps no room for calls: usually none comes as long
+    /// as its container lives.
     pub(super) fn forget_idle(&mut self, attachment: &Attachment) {
         let Some(slot) = self.get_mut(attachment) else { return };
         if slot.operation.is_none() && slot.holder.is_none() {

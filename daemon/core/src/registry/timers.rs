@@ -16,15 +16,15 @@ pub(crate) enum Key {
     Call(RequestId),
     /// A look at an interface that failed, until it is tried again.
     Audit(At),
-    /// The pause before an adoption that failed is tried again.
+    /// The pause before a failed adoption is tried again.
     Adoption(RequestId),
-    /// The links of the host that ADDs wait for carrier of are looked at again.
+    /// The host links whose carrier ADDs wait for are looked at again.
     Carrier,
-    /// The links of ADDs whose Ethernet address another has are set up again.
+    /// The links of ADDs that wait for their Ethernet address are set up again.
     Taken,
-    /// The next link that went is taken for one without a DEL.
+    /// The next link that disappeared counts as one without a DEL.
     Orphans,
-    /// All namespaces are looked through for an interface that has not come.
+    /// All namespaces are searched for an interface that has not appeared.
     Seek,
     /// The next LAN whose servers were silent is asked whether one is back.
     Silent,

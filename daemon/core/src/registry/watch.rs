@@ -1,4 +1,4 @@
-//! What the kernel tells of links and namespaces, and looking for oneself where it may have told too much at once.
+//! What the kernel reports about links and namespaces, and audits of interfaces when reports may have been lost.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use crate::wire::Mac;
 /// The longest pause before a look that failed is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Interfaces that are still to be looked at, a few at a time. One look is for all bindings there.
+/// Interfaces that must still be looked at, a few at a time. One look serves all bindings there.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     waiting: VecDeque<At>,
@@ -33,7 +33,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Returns how many links are to be looked at.
+    /// Returns how many links must still be looked at.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -80,7 +80,7 @@ impl Registry {
                         back.into_iter().for_each(|lost| binding.on_news(News::CarrierBack(lost), cx));
                         binding.on_news(News::Free, cx);
                     });
-                    // Whoever gave the Ethernet address away may have taken the leased one off: a look decides.
+                    // Whoever changed the Ethernet address may have taken the leased one off: a look decides.
                     if self.bindings.get(id).is_some_and(|binding| binding.is_to_announce(&self.interfaces)) {
                         self.audit_one(id);
                     }
@@ -106,20 +106,20 @@ impl Registry {
                 self.interfaces.has_news((cookie, ifindex));
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| binding.on_news(News::AddressAdded(address), cx));
-                    // The news do not say the mask.
+                    // The kernel's report does not name the mask.
                     if self.bindings.get(id).is_some_and(|binding| binding.may_be_outdated(address)) {
                         self.audit_one(id);
                     }
                 }
             }
-            // It may be back by now, or the whole link may be going: a look decides.
+            // It may be back by now, or the whole link may be disappearing: a look decides.
             KernelEvent::AddressGone { cookie, ifindex, address } => {
                 if self.is_expected((cookie, ifindex), address) {
                     self.audit_at((cookie, ifindex));
                 }
             }
             KernelEvent::Missed => {
-                tracing::warn!("kernel messages were lost, looking at every link");
+                tracing::warn!("kernel messages were lost: looking at every link");
                 self.audit.missed = Some(now.boot);
                 self.audit_all();
                 self.look_for_carrier();
@@ -130,7 +130,7 @@ impl Registry {
         }
     }
 
-    /// Records the Ethernet address of an interface, and tells the tenants that know it by another.
+    /// Records the Ethernet address of an interface, and tells the bindings that know another.
     fn has_ethernet(&mut self, now: Now, at: At, mac: Mac) {
         self.interfaces.on_ethernet(at, mac);
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
@@ -140,7 +140,7 @@ impl Registry {
         }
     }
 
-    /// A change of an interface by the daemon is over: who waited for that looks at what it left.
+    /// A change of an interface by the daemon is over: whoever waited for that looks at the result.
     pub(super) fn link_changed(&mut self, now: Now, at: At) {
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
             self.with(now, id, |binding, cx| binding.on_news(News::Free, cx));
@@ -162,7 +162,7 @@ impl Registry {
         self.admissions_gone(now, cookie, ifindex);
     }
 
-    /// No path leads to a namespace any more, which may live on. A look by the path of each binding shows that.
+    /// No path leads to a namespace any more, but it may live on. A look at each binding's path decides.
     fn hidden(&mut self, now: Now, cookie: Cookie) {
         for id in self.interfaces.bindings(cookie, None) {
             let path = self.bindings.get(id).and_then(|binding| binding.link.netns()).map(Path::to_owned);
@@ -193,8 +193,8 @@ impl Registry {
         self.audit_next();
     }
 
-    /// Looks at the link of a binding that is held from now on, if messages were lost since its ADD began: nothing is heard of
-    /// a namespace that was not looked at since.
+    /// Looks at the link of a newly held binding, if messages were lost since its ADD began: the kernel reports nothing about
+    /// a namespace that has not been looked at since.
     pub(super) fn audit_new(&mut self, id: BindingId, began: Instant) {
         if self.audit.missed.is_some_and(|at| at >= began) {
             self.audit_one(id);
@@ -206,8 +206,8 @@ impl Registry {
         self.audit_at(at);
     }
 
-    /// Looks at the interface of every binding that is held. Those that wait already keep their turn: whoever floods a namespace
-    /// with changes may have messages lost more often than all can be looked at.
+    /// Looks at the interface of every held binding. Those that wait already keep their turn: if somebody floods a namespace
+    /// with changes, messages may be lost more often than all interfaces can be looked at.
     pub(super) fn audit_all(&mut self) {
         let mut all: BTreeSet<_> = self.bindings.iter().filter_map(watched).collect();
         self.audit.waiting.iter().for_each(|waits| _ = all.remove(waits));
@@ -249,7 +249,7 @@ impl Registry {
 
     pub(super) fn audited(&mut self, now: Now, at: At, outcome: Outcome) {
         let asked = self.audit.under_way.remove(&at);
-        // What it shows may be older than what is known by now: it counts for nothing but that the link is there.
+        // What it shows may be older than what is known by now: it only proves that the link is there.
         let outdated = asked != Some(Some(self.interfaces.asked(at)));
         self.timers.set(Key::Audit(at), None);
         let held: Vec<_> = self.held_at(at).iter().map(|binding| binding.id).collect();
@@ -269,7 +269,7 @@ impl Registry {
             self.sight.takes_voucher(*id);
             self.saw(*id);
         }
-        // What it lacks by now is not somebody else's doing.
+        // If something is missing there, nobody else removed it.
         held.retain(|id| !self.is_being_cleared(*id));
         if held.is_empty() {
             return;
@@ -288,7 +288,7 @@ impl Registry {
     fn missed_interface(&mut self, now: Now, (at, held): (At, Vec<BindingId>), cause: LinkCause, outdated: bool) {
         let mut backoff = self.audit.failures.remove(&at).unwrap_or_default();
         for id in held {
-            // Where no path led before, the kernel was asked, and knows it no more.
+            // If no path led there before, the kernel was asked, and no longer knows it.
             let was_hidden = self.bindings.get(id).is_some_and(|binding| binding.is_hidden);
             let counts = !outdated && (self.sight.takes_voucher(id) || was_hidden);
             if cause.is_gone() && (counts || !cause.is_missing()) {
@@ -312,17 +312,17 @@ impl Registry {
         }
         backoff.fail();
         let pause = backoff.pause(LONGEST_PAUSE, &mut self.rng);
-        // What nothing is seen of is told once for all in its directory.
+        // If nothing in a directory is seen, that is reported once for all of it.
         match cause.is_unseen() {
-            true => tracing::debug!(%attachment, %cause, ?pause, "namespace not seen, looking again"),
-            false => tracing::warn!(%attachment, %cause, ?pause, "link not looked at, trying again"),
+            true => tracing::debug!(%attachment, %cause, ?pause, "namespace not seen: looking again"),
+            false => tracing::warn!(%attachment, %cause, ?pause, "link could not be looked at: trying again"),
         }
         self.audit.failures.insert(at, backoff);
         self.timers.set(Key::Audit(at), Some((now.boot + pause, Why::Work)));
     }
 }
 
-/// Returns the interface of a binding that is looked at: a link of the host shows nothing of whom it is for.
+/// Returns the interface of a binding that can be looked at: a host link shows nothing about the binding's container.
 pub(super) fn watched(binding: &Binding) -> Option<At> {
     binding.link.in_netns().filter(|_| matches!(binding.life, Life::Held(_)))
 }

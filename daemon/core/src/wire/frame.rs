@@ -28,7 +28,7 @@ pub struct FrameMeta {
 /// A frame that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// A whole UDP datagram.
+    /// A complete UDP datagram.
     Udp(Udp<'a>),
     /// An ARP packet for IPv4 on Ethernet.
     Arp(Arp),
@@ -97,7 +97,7 @@ pub enum BadFrame {
     /// A tag is in its bytes: 802.1Q, or a second one behind the one that the kernel took out.
     #[error("frame with a VLAN tag inside")]
     Tagged,
-    /// Its source is a group address, from which nobody sends (IEEE 802.3 §3.2.3).
+    /// Its source is a group address, which no station sends from (IEEE 802.3 §3.2.3).
     #[error("frame from a group address: {0}")]
     GroupSource(Mac),
     /// Neither IPv4 nor ARP.
@@ -400,7 +400,7 @@ fn pseudo_header(source: Ipv4Addr, destination: Ipv4Addr, udp_length: u16) -> [u
 
 /// Returns the Internet checksum (RFC 1071) of the parts as if they were one. Only the last may be of odd length.
 ///
-/// Over bytes that hold their own right checksum it is 0. Parts of 64 KiB in sum cannot overflow the 32 bits.
+/// For bytes that include their own correct checksum it is 0. Parts of 64 KiB in total cannot overflow the 32 bits.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|part| part.chunks(2));
     let mut sum: u32 = words.map(|word| u32::from(word[0]) << 8 | word.get(1).copied().map_or(0, u32::from)).sum();

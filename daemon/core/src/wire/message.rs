@@ -82,7 +82,7 @@ pub struct Message {
     pub broadcast: bool,
     /// The client's address, if the client gave it.
     pub ciaddr: Ipv4Addr,
-    /// The address that is offered or granted. Any value: whoever accepts it checks it.
+    /// The address that is offered or granted. Any value: its user checks it.
     pub yiaddr: Ipv4Addr,
     /// The next server of a boot. Not the DHCP server: that is [`Options::server_id`].
     pub siaddr: Ipv4Addr,
@@ -300,8 +300,9 @@ impl ClientMessage<'_> {
         bytes
     }
 
-    /// Writes the options. RFC 2131 asks for no order, but some servers do: a provider uses one that offers but never
-    /// acknowledges unless the message type (53) comes first. Options that say who asks for what follow, as in most clients.
+    /// Writes the options. RFC 2131 asks for no order, but some servers do: one provider's server offers but never
+    /// acknowledges unless the message type (53) comes first. The options that identify the client and its request follow,
+    /// as in most clients.
     fn write_options(&self, bytes: &mut Vec<u8>) {
         let [requested, server_id] = [self.requested, self.server_id].map(|address| address.map(|a| a.octets()));
         let (kind, max_size) = ([self.kind.to_wire()], self.max_size.map(u16::to_be_bytes));

@@ -2,14 +2,14 @@
 //!
 //! A name that leaves here may be written into a resolver's file or a log: ASCII letters, digits, hyphens and underscores in
 //! labels of 1 to 63 bytes, joined by dots, 253 bytes at most (RFC 1035 §2.3.4). No label begins with a hyphen (RFC 1123 §2.1),
-//! so that no name can pass for an option of a command. Host names have no underscores, but real domains do.
+//! so that no name can pass for a command-line option. Host names have no underscores, but real domains do.
 
 /// Why bytes are not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadName {
     /// Its characters or lengths are not those of a name.
     NotAName,
-    /// The wire form does not end, goes round, or has labels of an unknown type.
+    /// The wire form does not end, loops, or has labels of an unknown type.
     Malformed,
 }
 
@@ -52,8 +52,8 @@ fn is_label(label: &[u8]) -> bool {
 
 /// Reads the labels of the name at `start` in wire form (RFC 1035 §4.1.4), and where the next name begins.
 ///
-/// A pointer leads to a place in `bytes` before the labels that it ends. So each leads strictly further back, and none goes
-/// round.
+/// A pointer leads to a place in `bytes` before the labels that it ends. So each leads strictly further back, and none
+/// loops.
 pub(super) fn read_wire(bytes: &[u8], start: usize) -> Result<(Vec<&[u8]>, usize), BadName> {
     let mut labels = Vec::new();
     let mut end = None;

@@ -1,8 +1,8 @@
 //! DHCP options of a server's message (RFC 2132 and others): bytes to values.
 //!
 //! A bad option is dropped with its cause, and everything after it is still read. Lists and texts are bounded, and nothing
-//! leaves here that a resolver's file, a log or a routing table must not see. Whatever needs context is left out: whoever
-//! accepts an offer decides whether its address and times make sense.
+//! leaves here that a resolver's file, a log or a routing table must not see. Checks that need context are left out: the
+//! user of an offer decides whether its address and times make sense.
 //!
 //! # What a server may send and nobody must swallow
 //! | value | outcome |
@@ -122,8 +122,8 @@ pub fn routes(code: u8, value: &[u8]) -> Option<Vec<WireRoute>> {
 
 /// Most addresses that a list of servers or routers keeps. Resolvers read three; nobody lists sixteen.
 pub const MAX_ADDRESSES: usize = 16;
-/// Most routes that an option may hold. An unfragmented message of 1,500 bytes has room for fewer. No network plans a longer
-/// list, and a random half of it would be worse than the fallback.
+/// Most routes that an option may hold. An unfragmented message of 1,500 bytes has room for fewer. No real network has a
+/// longer list, and a random half of it would be worse than the fallback.
 pub const MAX_ROUTES: usize = 256;
 /// Most names of a search list. The resolvers of musl and old glibc read six or fewer, new glibc any number.
 pub const MAX_SEARCH: usize = 32;

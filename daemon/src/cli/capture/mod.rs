@@ -23,7 +23,7 @@ pub(crate) enum CaptureError {
     /// The daemon did not give frames.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A frame is not in the form in which it should be.
+    /// A frame does not have the expected form.
     #[error("the daemon's answer cannot be read: do daemon and command have the same version?")]
     Frame(#[from] DecodeError),
     /// The file cannot be written.
@@ -31,8 +31,8 @@ pub(crate) enum CaptureError {
     File(PathBuf, #[source] io::Error),
 }
 
-/// Captures until the time is over, or the file is as long as it may be, or somebody stops it. The file is whole at any moment.
-/// Returns what to tell a person at the end.
+/// Captures until time is up, the file has its full size, or somebody stops it. The file is complete at any moment. Returns
+/// what to tell a person at the end.
 pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
     let unwritten = |error| CaptureError::File(args.write.clone(), error);
     let whose = args.attachment.as_ref().map(|name| format!("&attachment={}", to_url(name))).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Frames as a file that Wireshark opens (pcapng, draft-ietf-opsawg-pcapng).
 //!
-//! Three kinds of blocks are all that is written here. The crates for this are unfinished or bring a parser.
+//! Only three kinds of blocks are written. The crates for this are unfinished or bring a parser.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ const EPB_DROPCOUNT: u16 = 4;
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-/// A file that is whole after each write.
+/// A file that is complete after each write.
 pub(super) struct Pcapng<W> {
     out: W,
     /// The attachments so far: each is an interface of the file.
@@ -70,7 +70,7 @@ impl<W: Write> Pcapng<W> {
         self.block(ENHANCED_PACKET, body)
     }
 
-    /// Writes what is still on its way.
+    /// Writes what is still buffered.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

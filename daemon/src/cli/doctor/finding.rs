@@ -17,12 +17,12 @@ pub(crate) enum Level {
 /// What a check found.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// What was looked at: one word or two.
+    /// What was checked, in a word or two.
     pub(super) check: &'static str,
     pub(super) level: Level,
-    /// What is so, in one sentence.
+    /// What was found, in one sentence.
     pub(super) found: String,
-    /// What to do about it; absent where nothing needs to be done.
+    /// What to do about it; absent if nothing needs to be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) way_out: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `leasehold doctor`: a host as whoever installs leasehold there would check it. It changes nothing and needs no daemon.
+//! `leasehold doctor`: checks a host as an installer would. It changes nothing and needs no daemon.
 //!
 //! [`facts`] looks, [`checks`] judges; each check is pure and in a small file.
 
@@ -38,7 +38,7 @@ pub(crate) fn doctor(args: &DoctorArgs, mut out: impl Write) -> io::Result<u8> {
     })
 }
 
-/// Returns a line for each finding, wrapped, with the way out below it.
+/// Returns a line for each finding, wrapped, with what to do below it.
 fn text(report: &Report, term: Term) -> String {
     let mut text = String::new();
     for Finding { check, level, found, way_out } in &report.findings {

@@ -24,7 +24,7 @@ const END: &[u8] = b"# EOF\n";
 /// The body of an answer.
 pub(super) enum Answer {
     Whole(Full<Bytes>),
-    /// Events as they come.
+    /// Events as they happen.
     Events(mpsc::Receiver<Bytes>),
 }
 
@@ -60,7 +60,7 @@ impl Page {
                 PAGE.split_once(&open).and_then(|(_, rest)| rest.split_once(&close)).expect("the page has it").0;
             format!("'sha256-{}'", BASE64.encode(&Sha256::digest(inner)))
         };
-        // Nothing comes from elsewhere, and nothing that somebody got into the page runs.
+        // Nothing is loaded from elsewhere, and injected code does not run.
         let policy = format!(
             "default-src 'none'; script-src {}; style-src {}; connect-src 'self'; img-src data:; base-uri 'none'; \
              form-action 'none'; frame-ancestors 'none'",
@@ -87,7 +87,7 @@ pub(super) fn metrics(asked: &Result<Vec<u8>, ClientError>) -> Response<Answer> 
     said(StatusCode::OK, CONTENT_TYPE, [text, own.as_bytes(), END].concat())
 }
 
-/// Answers with events as they come.
+/// Answers with events as they happen.
 pub(super) fn events(events: mpsc::Receiver<Bytes>) -> Response<Answer> {
     with_headers(StatusCode::OK, "text/event-stream", Answer::Events(events))
 }

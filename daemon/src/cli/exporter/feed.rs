@@ -24,10 +24,10 @@ const KEPT: usize = 200;
 /// The most pages that follow.
 const MOST: usize = 64;
 
-/// How many events a page may be behind before it is cut off: it comes back, and is told what it missed.
+/// How many events a page may be behind before it is cut off: it reconnects, and gets what it missed.
 const BEHIND: usize = 512;
 
-/// How long the daemon waits for an event before it answers that there is none. Each time, pages are told that all is well.
+/// How long the daemon waits for an event before it answers that there is none. Each time, pages hear that all is well.
 const WAIT: u64 = 15;
 
 /// The pause before the daemon is asked again after it did not answer.
@@ -41,24 +41,24 @@ pub(super) struct Feed(Rc<RefCell<Known>>);
 struct Known {
     /// The latest events, by number.
     events: VecDeque<(u64, Bytes)>,
-    /// What pages were last told about the daemon.
+    /// What pages last heard about the daemon.
     daemon: Bytes,
     pages: Vec<Page>,
 }
 
-/// A page as it is told.
+/// A page that follows.
 struct Page {
     events: mpsc::Sender<Bytes>,
     /// Dropped when the page is cut off.
     _follows: oneshot::Sender<Infallible>,
 }
 
-/// What a page is told.
+/// What a page hears.
 #[derive(Debug)]
 pub(super) struct Told {
     /// Text of server-sent events.
     pub(super) events: mpsc::Receiver<Bytes>,
-    /// Ends when the page is cut off, whether or not it has read what it was told.
+    /// Ends when the page is cut off, whether or not it has read everything.
     pub(super) cut_off: oneshot::Receiver<Infallible>,
 }
 
@@ -84,7 +84,7 @@ impl Feed {
     /// Follows the daemon's events, for ever.
     pub(super) async fn follow(self, socket: PathBuf) {
         let socket: Arc<PathBuf> = socket.into();
-        // Whether the daemon answers is told at once; only then is there something to wait for.
+        // Pages hear at once whether the daemon answers; only then is there something to wait for.
         let (mut after, mut wait) = (0, 0);
         loop {
             let (socket, url) = (socket.clone(), format!("{EVENTS}?after={after}&wait={wait}"));
@@ -129,7 +129,7 @@ impl Feed {
 }
 
 impl Known {
-    /// Tells pages of the daemon, if there is news.
+    /// Tells pages about the daemon, if there is news.
     fn turns(&mut self, daemon: Bytes) {
         if self.daemon != daemon {
             self.tell(&daemon);

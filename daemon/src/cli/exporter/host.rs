@@ -1,7 +1,7 @@
 //! By which names a browser may ask for the page.
 //!
-//! A page of somebody else's, whose name suddenly leads to this host's address (DNS rebinding), asks under its own name. So only
-//! addresses, `localhost` and the names that the operator gave are served.
+//! A foreign page whose name suddenly points to this host's address (DNS rebinding) asks under its own name. So only addresses,
+//! `localhost` and the names that the operator gave are served.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,6 @@
-//! `leasehold exporter`: what the daemon's socket for reading says, over TCP: metrics for Prometheus, and a page to look at.
+//! `leasehold exporter`: serves over TCP what the daemon's read-only socket says: metrics for Prometheus, and a web page.
 //!
-//! A process of its own, without privileges: the daemon opens no TCP port. It keeps nothing but the last events, and asks for
+//! It is a separate process without privileges: the daemon opens no TCP port. It keeps only the last events, and asks for
 //! everything else when somebody asks it. [`feed`] follows events, [`host`] says by which names a browser may ask.
 
 mod answer;
@@ -44,7 +44,7 @@ const BACKLOG: u32 = 128;
 /// The most requests to the daemon at once. A thread waits for each.
 const ASKING: usize = 8;
 
-/// From the accept to the end of the answer, but for events, which end when the page is cut off.
+/// From the accept to the end of the answer, except for events, which end when the page is cut off.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// How long the daemon may be silent.
@@ -74,7 +74,7 @@ pub(crate) fn exporter(args: &ExporterArgs) -> Result<(), ExporterError> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(ASKING).build().map_err(ExporterError::Start)?;
     let served = LocalSet::new().block_on(&runtime, serve(args));
-    // What still asks the daemon is not waited for.
+    // It does not wait for pending requests to the daemon.
     runtime.shutdown_background();
     served
 }
@@ -117,7 +117,7 @@ struct Site {
     said: BTreeMap<&'static str, Fresh<Said>>,
 }
 
-/// What the daemon is asked. However many want to know and however slow it is, each is asked once at a time.
+/// The requests to the daemon. However many ask and however slow it is, only one of each kind is under way.
 const ASKED: [&str; 4] = [control::METRICS, control::HEALTH, control::READINESS, control::BINDINGS];
 
 /// What it says.
@@ -156,14 +156,14 @@ async fn connection(stream: TcpStream, site: Rc<Site>) {
     }
 }
 
-/// The end of a connection that has no other, if it is one.
+/// The end of a connection that follows events, if it is one.
 type Follows = Cell<Option<oneshot::Receiver<Infallible>>>;
 
 async fn respond(request: &Request<Incoming>, site: &Site, follows: &Follows) -> Response<Answer> {
     if request.method() != Method::GET {
         return answer::sentence(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here");
     }
-    // These name no container, and scrapers come by any name.
+    // These name no container, and scrapers may use any name.
     match request.uri().path() {
         "/metrics" => return answer::metrics(&*ask(site, control::METRICS).await),
         control::HEALTH => return relayed(site, control::HEALTH).await,

@@ -1,4 +1,4 @@
-//! Where the host's runtimes look for CNI plugins: what their configuration says, and the places that need no saying.
+//! Where the host's runtimes look for CNI plugins: the places in their configuration, and the default places.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -33,7 +33,7 @@ const KEYS: [(&str, &str); 5] = [
     ("network", "cni_plugin_dirs"),
 ];
 
-/// Where runtimes look unless they are told otherwise: containerd, CRI-O, podman; k3s since 2024; MicroK8s; OpenShift's Multus.
+/// Where runtimes look by default: containerd, CRI-O, podman; k3s since 2024; MicroK8s; OpenShift's Multus.
 pub(crate) const WELL_KNOWN: [&str; 8] = [
     "/opt/cni/bin",
     "/usr/libexec/cni",

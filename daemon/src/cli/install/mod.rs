@@ -1,7 +1,7 @@
 //! `leasehold install` and `leasehold uninstall`: the shim where the host's runtimes look for CNI plugins, and systemd's units.
 //!
-//! Nothing is remembered between the two: what is ours says so itself, and what it replaced lies beside it. So each may be
-//! run again after whatever stopped it.
+//! Nothing is remembered between the two: our files identify themselves, and what they replaced is beside them. So each
+//! may be run again after any interruption.
 
 mod directories;
 mod dpkg;
@@ -39,11 +39,11 @@ pub(crate) enum InstallError {
     /// There is nowhere to put it.
     #[error("no runtime on this host has a directory for CNI plugins: say which it is with --cni-bin-dir")]
     NoDirectory,
-    /// Files of others are in the way.
+    /// Others' files are in the way.
     #[error("{}: not leasehold's. --force replaces it, and `leasehold uninstall` puts it back", paths(.0))]
     NotOurs(Vec<PathBuf>),
     /// A runtime's configuration cannot be read.
-    #[error("{} cannot be understood: mend it, or say where plugins are with --cni-bin-dir", .path.display())]
+    #[error("{} cannot be parsed: correct it, or say where plugins are with --cni-bin-dir", .path.display())]
     Configuration {
         /// The file.
         path: PathBuf,
@@ -90,7 +90,7 @@ impl<T> Doing<T> for io::Result<T> {
 
 /// Puts the shim into the host's CNI directories, and says what it did, a line for each file.
 ///
-/// Nothing is changed if a file of others is in the way anywhere.
+/// Nothing is changed anywhere if somebody else's file is in the way.
 pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
     let (shim, program) = (shim()?, own_program()?);
     enter(&args.root)?;

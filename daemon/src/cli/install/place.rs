@@ -1,4 +1,4 @@
-//! One file that is installed: what is there, putting ours in its place, and the way back.
+//! One installed file: what is there, putting ours in place, and back.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -11,7 +11,7 @@ use super::{Doing, InstallError, dpkg};
 /// What the name of a replaced file ends in.
 const KEPT: &str = ".before-leasehold";
 
-/// Where a file of ours goes.
+/// Where one of our files goes.
 pub(super) struct Place {
     pub(super) path: PathBuf,
     pub(super) contents: Vec<u8>,
@@ -40,7 +40,7 @@ impl Place {
     pub(super) fn look(&self) -> Result<Found, InstallError> {
         let file = match fs::read(&self.path) {
             Ok(file) => file,
-            // A link to nowhere is somebody's.
+            // A dangling link is somebody's.
             Err(error) if error.kind() == ErrorKind::NotFound => match fs::symlink_metadata(&self.path) {
                 Err(_) => return Ok(Found::Nothing),
                 Ok(_) => Vec::new(),
@@ -54,7 +54,7 @@ impl Place {
         })
     }
 
-    /// Puts the file there, in one step for whoever runs what is there meanwhile, and returns what was done.
+    /// Puts the file there atomically, for whoever runs the old one meanwhile, and returns what was done.
     pub(super) fn put(&self, found: &Found) -> Result<String, InstallError> {
         let version = (self.version)(&self.contents).unwrap_or_default();
         let kept = self.kept();
@@ -64,7 +64,7 @@ impl Place {
             Found::Ours(before) if *before == version => format!("replaced by another build of version {version}"),
             Found::Ours(before) => format!("version {before} replaced by {version}"),
             Found::Foreign { package: None } => {
-                format!("installed, version {version}; what was there is kept as {}", kept.display())
+                format!("installed, version {version}; the previous file is kept as {}", kept.display())
             }
             Found::Foreign { package: Some(package) } => format!(
                 "installed, version {version}; the file of the package {package} is diverted to {}",
@@ -81,7 +81,7 @@ impl Place {
         Ok(done)
     }
 
-    /// Takes the file away, puts back what it replaced, and returns what was done.
+    /// Removes the file, puts back what it replaced, and returns what was done.
     pub(super) fn take(&self) -> Result<String, InstallError> {
         let kept = self.kept();
         let done = match fs::rename(&kept, &self.path) {
@@ -91,7 +91,7 @@ impl Place {
             }
             renamed => {
                 renamed.doing("put back", &self.path)?;
-                "removed, and what was there before is back".to_owned()
+                "removed, and the previous file is back".to_owned()
             }
         };
         dpkg::restore(&self.path)?;

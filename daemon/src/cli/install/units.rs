@@ -1,4 +1,4 @@
-//! The daemon as a service of systemd, for a host that has it from no package.
+//! The daemon as a systemd service, on a host without a package.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -29,7 +29,7 @@ const DIRECTORY: &str = "/etc/systemd/system";
 /// Where a package has put them, with the daemon.
 const PACKAGED: &str = "/usr/lib/systemd/system";
 
-/// Where the units look for the daemon of a package, and where one goes that comes from none.
+/// Where the units look for a package's daemon, and where to put a daemon without a package.
 const OF_A_PACKAGE: &str = "/usr/bin/leasehold";
 const PROGRAM: &str = "/usr/local/bin/leasehold";
 
@@ -63,7 +63,7 @@ pub(super) fn places(program: &Program) -> Vec<Place> {
     copy.into_iter().chain(units).collect()
 }
 
-/// Units and the daemon's program name leasehold, and nobody else's files at these places do. They have no version of their own.
+/// Only our units and the daemon's program at these places contain the name leasehold. They have no version of their own.
 fn version(file: &[u8]) -> Option<String> {
     let word = b"leasehold";
     file.windows(word.len()).any(|window| window == word).then(|| env!("CARGO_PKG_VERSION").to_owned())
@@ -75,11 +75,11 @@ pub(super) fn start(out: &mut dyn Write) -> Result<(), InstallError> {
     let started = control(&[&["enable", "--now"], &STARTED[..]].concat())?;
     // Once more for a daemon of an earlier version; one that has just started loses nothing by it.
     control(&["try-restart", SERVICE])?;
-    let done = if started { "enabled and started" } else { "systemctl is not here: enable it yourself" };
+    let done = if started { "enabled and started" } else { "there is no systemctl: enable it yourself" };
     say(out, Path::new(SERVICE), done)
 }
 
-/// Stops the daemon, and has it started no more. Containers keep their addresses, and the store its leases.
+/// Stops and disables the daemon. Containers keep their addresses, and the store its leases.
 pub(super) fn stop(out: &mut dyn Write) -> Result<(), InstallError> {
     if (are_in(DIRECTORY) || are_in(PACKAGED)) && control(&[&["disable", "--now"], &STARTED[..]].concat())? {
         control(&["disable", EXPORTER])?;

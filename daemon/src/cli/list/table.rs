@@ -1,4 +1,4 @@
-//! Leases in columns: the few that one looks for first, or all.
+//! Leases in columns: the most useful ones, or all.
 
 use leasehold_api::control::{Attachment, Binding, Identity, Source};
 use leasehold_core::identity::ClientId;
@@ -17,7 +17,7 @@ const LEAST: usize = 10;
 /// How much of a container's id is shown.
 const ID: usize = 12;
 
-/// Lays leases out in the columns that one looks for first, in lines no wider than `width` if that can be.
+/// Lays leases out in the most useful columns, in lines no wider than `width` if possible.
 pub(super) fn few(bindings: &[Binding], width: usize) -> String {
     let mut rows = vec![FEW.map(str::to_owned)];
     rows.extend(bindings.iter().map(|binding| {

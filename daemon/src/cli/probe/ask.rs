@@ -1,7 +1,7 @@
 //! Asking: one client that sends DISCOVER and hears every answer, over the daemon's own sockets.
 //!
-//! It speaks from the link like the daemon for a container of that LAN; with its second DISCOVER also from a macvlan beside the
-//! link, which a server in a macvlan of this host hears. Nothing is changed at the link.
+//! It speaks from the link, like the daemon for a container on that LAN; from its second DISCOVER on, it also speaks from a
+//! macvlan beside the link, which a server in a macvlan on this host hears. It does not change the link.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
@@ -41,9 +41,9 @@ pub(super) struct Question {
     pub(super) vlan: u16,
     /// The client's hardware address, if not the link's or one derived from that.
     pub(super) mac: Option<Mac>,
-    /// What the client says of itself. It believes every server.
+    /// What the client says about itself. It believes every server.
     pub(super) client: ClientProfile,
-    /// How long answers are waited for, from the first DISCOVER on.
+    /// How long to wait for answers, from the first DISCOVER on.
     pub(super) wait: Duration,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Answer {
     pub(super) offer: Result<Offer, Refused>,
 }
 
-/// What became of it.
+/// The outcome.
 #[derive(Debug)]
 pub(super) struct Asked {
     /// The client's hardware address.
@@ -71,7 +71,7 @@ pub(super) struct Asked {
     pub(super) tally: Tally,
     /// What the link and the host show, if nothing was offered.
     pub(super) silence: Option<Silence>,
-    /// Why a server in a macvlan of this host was not asked, where one was to be.
+    /// Why a server in a macvlan on this host could not be asked.
     pub(super) not_beside: Option<LinkCause>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) enum AskError {
     /// There is no runtime.
     #[error("cannot start")]
     Runtime(#[source] std::io::Error),
-    /// The kernel cannot be spoken to.
+    /// The kernel cannot be reached.
     #[error(transparent)]
     Net(#[from] NetError),
     /// The link cannot be used.
@@ -191,7 +191,7 @@ impl Asking<'_> {
             }
             if beside && inquiry.asks_again(now) {
                 beside = false;
-                // The first socket stays open: an answer to what it sent may come in there.
+                // The first socket stays open: answers to its DISCOVERs may arrive there.
                 match self.open(link.clone().by_port(), mac).await {
                     Ok(other) => exchange = other,
                     Err(cause) => not_beside = Some(cause),
@@ -231,7 +231,7 @@ impl Asking<'_> {
         OpId(self.ops)
     }
 
-    /// Waits for the outcome of an operation. What comes in meanwhile is not for anybody.
+    /// Waits for the outcome of an operation. Nobody needs what comes in meanwhile.
     async fn outcome(&mut self, of: OpId) -> Result<Outcome, AskError> {
         loop {
             match self.news.recv().await {

@@ -1,4 +1,4 @@
-//! `leasehold probe`: what the DHCP servers of a LAN offer. It takes nothing: there is a DISCOVER, and no REQUEST. It needs no
+//! `leasehold probe`: what the DHCP servers of a LAN offer. It takes nothing: it sends DISCOVER, and no REQUEST. It needs no
 //! daemon.
 
 mod ask;
@@ -44,7 +44,7 @@ pub(crate) enum ProbeError {
         /// Why.
         reason: String,
     },
-    /// Nobody takes the output.
+    /// The output cannot be written.
     #[error("cannot write")]
     Output(#[from] io::Error),
 }
@@ -83,7 +83,7 @@ pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, Pr
     Ok(report.verdict())
 }
 
-/// Returns what the containers of a network say of themselves and whom they believe.
+/// Returns what a network's containers say about themselves and whom they believe.
 fn network(name: &str, dir: &Path) -> Result<ClientProfile, ProbeError> {
     let Networks { ours, .. } = networks(dir, &site()).map_err(|error| ProbeError::Directory(dir.to_owned(), error))?;
     let names: Vec<_> = ours.iter().map(|network| network.name.clone()).collect();
@@ -91,7 +91,7 @@ fn network(name: &str, dir: &Path) -> Result<ClientProfile, ProbeError> {
     let found = ours.into_iter().find(|network| network.name == name);
     let network = found.ok_or_else(|| ProbeError::NoNetwork { name: name.to_owned(), dir: dir.to_owned(), others })?;
     match network.add {
-        // Names are of containers, and there is none.
+        // Names belong to containers, and there is none.
         Ok(add) => Ok(ClientProfile { hostname: None, fqdn: None, ..(*add.profile.client).clone() }),
         Err(error) => Err(ProbeError::Refused { name: name.to_owned(), file: network.file, reason: error.msg }),
     }

@@ -28,12 +28,12 @@ pub(super) struct Report {
     /// The network whose `servers` were applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<String>,
-    /// For how long answers were waited for.
+    /// How long the probe waited for answers.
     seconds: f64,
     discovers: u32,
     /// The answers in the order in which they came, each once.
     answers: Vec<Heard>,
-    /// Why nothing that a client would take was offered, as far as can be told.
+    /// Why there was no acceptable offer, as far as is known.
     reasons: Vec<String>,
 }
 
@@ -166,7 +166,7 @@ impl Judge {
     }
 }
 
-/// Returns what an answer that no client takes offers, where that is an address at all.
+/// Returns the address that an unacceptable answer offers, if it is an address.
 fn yiaddr(answer: &Answer) -> Option<Ipv4Net> {
     let message = answer.message.as_ref().filter(|message| message.kind == MessageType::Offer)?;
     Ipv4Net::new(message.yiaddr, message.options.subnet_mask?).ok().filter(|net| !net.addr().is_unspecified())
@@ -188,7 +188,7 @@ impl Heard {
         let offers = match (&self.address, self.message.as_deref()) {
             (Some(address), _) => format!("offers {address}"),
             (None, Some(message)) => format!("answers {message}"),
-            (None, None) => "answers what cannot be read".to_owned(),
+            (None, None) => "sent an unreadable answer".to_owned(),
         };
         let head = format!("{server} ({}{relay}) {offers} after {} ms", self.mac, self.after_ms);
         let judged = match &self.because {
@@ -210,13 +210,13 @@ impl Sent {
 }
 
 impl Report {
-    /// Returns what stands below the answers.
+    /// Returns the text below the answers.
     pub(super) fn summary(&self, term: Term) -> String {
         let asked = format!("{} in {} s", count(self.discovers as usize, "DISCOVER"), self.seconds);
         let said = match (self.answers.len(), self.verdict()) {
             (0, _) => format!("No server answered {asked}."),
             (answers, Verdict::Refused) => {
-                format!("{} to {asked}, and the daemon would take none.", count(answers, "answer"))
+                format!("{} to {asked}, but the daemon would take none.", count(answers, "answer"))
             }
             (answers, _) => format!("{} to {asked}.", count(answers, "answer")),
         };
@@ -346,14 +346,14 @@ mod tests {
         let heads = [
             ("10.0.0.1 (02:00:00:00:00:09) offers 10.0.0.7/24", "`servers` of network lan does not allow 10.0.0.1"),
             ("10.0.0.2 (02:00:00:00:00:09) answers NAK", "lease time missing"),
-            ("an unnamed server (02:00:00:00:00:09) answers what cannot be read", "message type missing"),
+            ("an unnamed server (02:00:00:00:00:09) sent an unreadable answer", "message type missing"),
         ];
         for (heard, (head, because)) in heard.iter().zip(heads) {
             let text = heard.text(Term::PLAIN);
             assert!(text.starts_with(head) && text.contains(&format!("\n  not taken: {because}\n")), "{text}");
         }
         let report = judge.report(&question(), &asked(None), heard);
-        let summary = "3 answers to 4 DISCOVERs in 8 s, and the daemon would take none.\n";
+        let summary = "3 answers to 4 DISCOVERs in 8 s, but the daemon would take none.\n";
         assert_eq!((report.summary(Term::PLAIN).as_str(), report.verdict()), (summary, Verdict::Refused));
     }
 

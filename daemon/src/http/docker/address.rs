@@ -1,4 +1,4 @@
-//! Addresses: those of endpoints, which are leased, and a network's gateway and aux addresses, which are only kept free.
+//! Addresses: those of endpoints, which are leased, and a network's gateway and aux addresses, which are only reserved.
 
 use ipnet::Ipv4Net;
 use leasehold_api::docker as wire;
@@ -42,8 +42,8 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
     };
     let warning = match address {
         Some(address) if !is_endpoint && host.ipvlan && !is_gateway => Some(format!(
-            "{address} is reserved without a lease: up to version 28 of Docker, on ipvlan a container's --ip cannot be told \
-             from --aux-address; make sure that the DHCP server leases it to nobody"
+            "{address} is reserved without a lease: up to Docker 28, a container's --ip on ipvlan looks like an \
+             --aux-address; make sure that the DHCP server leases it to nobody"
         )),
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! What dockerd is told about an endpoint: what it does not know yet, and what it should do with the link.
+//! What dockerd hears about an endpoint: what it does not know yet, and what it should do with the link.
 
 use std::net::{IpAddr, Ipv4Addr};
 

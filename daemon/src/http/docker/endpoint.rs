@@ -1,4 +1,4 @@
-//! Endpoints: how a server knows one, and the ADD that leases its address.
+//! Endpoints: how a server recognises one, and the ADD that leases its address.
 
 use std::net::Ipv4Addr;
 
@@ -28,7 +28,7 @@ pub(super) struct Endpoint<'a> {
     pub(super) own_mac: bool,
     /// Whether the Ethernet address was chosen, so that it can return; `None`: Docker does not say.
     pub(super) chosen_mac: Option<bool>,
-    /// What tells it from all others if nothing else does. No container has such a name.
+    /// What distinguishes it from all others if nothing else does. No container has such a name.
     pub(super) id: String,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Source<'a> {
     /// The name of the LAN's link.
     pub(super) ifname: String,
     pub(super) lan: Lan,
-    /// What the network calls that link.
+    /// The network's name for that link.
     pub(super) parent: &'a str,
-    /// The subnet that Docker knows; 0.0.0.0/0 is all there is.
+    /// The subnet that Docker knows; 0.0.0.0/0 is everything.
     pub(super) subnet: Ipv4Net,
     /// The pool that the address has to belong to.
     pub(super) pool: Option<PoolId>,
@@ -71,7 +71,7 @@ impl Endpoint<'_> {
         })
     }
 
-    /// Returns something of its own, as long as it lasts.
+    /// Returns a name that is unique as long as it exists.
     fn of_its_own(&self) -> String {
         match (self.name, self.own_mac) {
             (_, true) => self.mac.to_string(),
@@ -80,7 +80,7 @@ impl Endpoint<'_> {
         }
     }
 
-    /// Returns how a server knows it.
+    /// Returns how a server recognises it.
     ///
     /// By the name alone, the containers `web` of two hosts would be one client to the server.
     fn client_id(&self, source: &Source<'_>, site: &Site) -> Result<ClientIdRule, Refused> {
@@ -103,7 +103,7 @@ impl Endpoint<'_> {
         Ok(ClientIdRule::Bytes(id))
     }
 
-    /// Returns for how long the lease is kept when the endpoint goes, if its identity can return.
+    /// Returns how long the lease is kept when the endpoint goes, if its identity can return.
     fn grace(&self, options: &LeaseOptions, site: &Site) -> Option<u32> {
         let chosen = self.chosen_mac;
         let returns = match options.client_id {

@@ -19,7 +19,7 @@ pub(crate) struct Form {
     pub(super) shape: Shape,
     /// What somebody should know about a success.
     pub(crate) warning: Option<String>,
-    /// What is asked once it is known which network this is about.
+    /// What to ask once the network is known.
     pub(crate) then: Option<Then>,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Shape {
     Activated,
     /// A network, or an endpoint that goes: nothing is said about it.
     Nothing,
-    /// An endpoint, with its Ethernet address or without.
+    /// An endpoint, with or without its Ethernet address.
     Endpoint {
         /// Whether with it.
         tells_mac: bool,
@@ -80,7 +80,7 @@ impl Form {
         }
     }
 
-    /// Returns the answer that is an address of the pool.
+    /// Returns the answer with an address of the pool.
     fn address(&self, address: Option<ipnet::IpNet>) -> Result<String, Refused> {
         let prefix = if let Shape::Address(prefix) = self.shape { prefix } else { 0 };
         let address = address.and_then(|address| match address.addr() {

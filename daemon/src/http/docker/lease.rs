@@ -33,7 +33,7 @@ use super::{Refused, refused};
 const MOST_SECONDS: u64 = 20;
 /// The shortest silence of servers that counts.
 const SHORTEST: Duration = Duration::from_secs(4);
-/// How long an address of the fallback may take besides: its turn among those that ask at the same time, and its probes.
+/// How much longer an address of the fallback may take: its turn among callers that ask at the same time, and its probes.
 const BESIDE: Duration = Duration::from_secs(3).saturating_add(PROBES);
 /// The most servers in a list.
 const MOST_SERVERS: usize = 32;
@@ -41,7 +41,7 @@ const MOST_SERVERS: usize = 32;
 /// The placeholder for the container's name in a host name.
 const NAME: &str = "{name}";
 
-/// How a network says something.
+/// Where a network says something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
     /// To the IPAM driver.
@@ -60,7 +60,7 @@ impl fmt::Display for Flag {
 }
 
 impl Flag {
-    /// Refuses a value, with what is expected in its place.
+    /// Refuses a value, and names what is expected instead.
     pub(super) fn expected(self, key: &str, value: &str, what: &str) -> Refused {
         refused(format!("{self} {key}={}: expected {what}", cut(value).escape_debug()))
     }
@@ -74,7 +74,7 @@ impl Flag {
 /// What a network says about its leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaseOptions {
-    /// How it says that.
+    /// Where it says that.
     pub(super) flag: Flag,
     pub(super) client_id: Kind,
     /// Option 12, with `{name}` for the container's name; empty: none. `None`: the name, if Docker passes it.
@@ -180,7 +180,7 @@ impl LeaseOptions {
             Servers { allow: self.allow.iter().copied().collect(), deny: self.deny.iter().copied().collect() };
         let broadcast = site.broadcast || shared;
         let client = ClientProfile { hostname, broadcast, servers, ..ClientProfile::default() };
-        // Docker chooses, once, over which of its networks a container's default route leads.
+        // Docker chooses once which of its networks a container's default route uses.
         let policy = Policy { suppress_default_route: true, follow_router: true, ..Policy::default() };
         Profile { client: Arc::new(client), on_parent: shared, release: self.release, policy, ..Profile::default() }
     }
@@ -190,7 +190,7 @@ impl LeaseOptions {
         let Self { flag, client_id, .. } = self;
         if shared && *client_id == Kind::Mac {
             return Err(refused(format!(
-                "{flag} client-id=mac: on ipvlan all containers have the Ethernet address of the parent: leave it out"
+                "{flag} client-id=mac: on ipvlan all containers have the parent's Ethernet address: leave it out"
             )));
         }
         let wants_host = *client_id == Kind::Duid || (shared && *client_id == Kind::Auto);
@@ -202,7 +202,7 @@ impl LeaseOptions {
         Ok(())
     }
 
-    /// Returns the ranges for an address that no server gives, in a subnet or a part of it.
+    /// Returns the ranges for the fallback, in a subnet or a part of it.
     pub(super) fn fallback(
         &self,
         (subnet, part): (Ipv4Net, Option<Ipv4Net>),
@@ -211,12 +211,14 @@ impl LeaseOptions {
         let Some((first, last)) = self.fallback else { return Ok(None) };
         let bad = |why: String| refused(format!("{} fallback={first}-{last}: {why}", self.flag));
         if let Some(part) = part.filter(|part| !part.contains(&first) || !part.contains(&last)) {
-            return Err(bad(format!("outside of the network's --ip-range {part}")));
+            return Err(bad(format!("outside the network's --ip-range {part}")));
         }
         let after = self.timeout(site).saturating_sub(BESIDE);
         if after < SHORTEST {
             let [least, beside] = [BESIDE + SHORTEST, BESIDE].map(|time| time.as_secs());
-            return Err(bad(format!("timeout has to be {least} s at least, {beside} for its turn and for probes")));
+            return Err(bad(format!(
+                "timeout must be at least {least} s, of which {beside} are for its turn and for probes"
+            )));
         }
         let said = Said { subnet: subnet.into(), start: Some(first.into()), end: Some(last.into()), gateway: None };
         let sets = Sets::new(&[vec![said]]).map_err(|why| bad(why.to_string()))?;
@@ -235,8 +237,8 @@ impl LeaseOptions {
         match (&self.hostname, name) {
             (None, name) => Ok(name.filter(|name| is_hostname(name)).map(str::to_owned)),
             (Some(template), None) if template.contains(NAME) => Err(refused(format!(
-                "{flag} hostname={template}: no container's name is known here; Docker passes it from version 29 on, and only \
-                 to --ipam-driver leasehold: leave {NAME} out"
+                "{flag} hostname={template}: the container's name is not known here; Docker passes it from version 29 \
+                 on, and only to --ipam-driver leasehold: leave {NAME} out"
             ))),
             (Some(template), name) => {
                 let said = template.replace(NAME, name.unwrap_or_default());

@@ -1,10 +1,10 @@
-//! libnetwork's words to the core's and back: Docker's IPAM driver, and its network driver.
+//! Converts between libnetwork's terms and the core's: Docker's IPAM driver, and its network driver.
 //!
 //! Pure: no socket, no file, no state. A failed call is a success to HTTP (200), because any other status of a driver is final
 //! to dockerd, which then shows the answer's bare text. [`options`] and [`wiring`] are what a network says about itself to the
-//! one driver and to the other, [`lease`] what it may say to both; [`pool`] and [`address`] are the calls of the one,
-//! [`network`] those of the other. [`endpoint`] is who a lease is for. A [`form`] is how to answer, [`answer`] what dockerd is
-//! told about an endpoint; [`words`] names failures as Docker does, and [`parse`] reads addresses.
+//! IPAM driver and to the network driver, [`lease`] what it may say to both; [`pool`] and [`address`] are the calls of the
+//! former, [`network`] those of the latter. [`endpoint`] is who a lease is for. A [`form`] is how to answer, [`answer`] what
+//! dockerd hears about an endpoint; [`words`] names failures as Docker does, and [`parse`] reads addresses.
 
 mod address;
 mod answer;
@@ -36,7 +36,7 @@ use super::refusal::cut;
 /// a route of the host, as a LAN's always does.
 const ADDRESS_SPACE: &str = "leasehold";
 
-/// What dockerd takes for the gateway of a network that has none yet.
+/// What dockerd accepts as the gateway of a network that has none yet.
 const NO_ADDRESS: &str = "0.0.0.0";
 
 /// What this plugin is to dockerd.
@@ -72,10 +72,10 @@ impl Method {
     }
 }
 
-/// What is known besides a call's own words.
+/// What is known besides the call itself.
 pub(crate) struct Host<'a> {
     pub(crate) site: Site,
-    /// Whether the call came by the socket for networks whose endpoints have no Ethernet address of their own.
+    /// Whether the call came through the socket for networks whose endpoints have no Ethernet address of their own.
     pub(crate) ipvlan: bool,
     /// Returns the Ethernet address of the host's link with a name, if that link exists.
     pub(crate) link: &'a dyn Fn(&str) -> Option<Mac>,
@@ -107,12 +107,12 @@ impl Host<'_> {
     }
 }
 
-/// Why a call is refused before the core hears of it.
+/// Why a call is refused before it reaches the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The request cannot be read. It may be a broken one: dockerd repeats those without a body.
     Undecodable(String),
-    /// It asks for what cannot be had, with the reason for whoever typed the command.
+    /// It asks for something impossible, with the reason for whoever typed the command.
     Said(String),
 }
 
@@ -121,7 +121,7 @@ fn refused(why: impl Into<String>) -> Refused {
     Refused::Said(why.into())
 }
 
-/// A call of dockerd's, understood.
+/// A call from dockerd, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// It has this answer, whatever the core holds.
@@ -195,7 +195,7 @@ fn manifest() -> String {
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
     let unreadable = |error: serde_json::Error| match body {
         [] => Refused::Undecodable(
-            "the call has no body: its first try broke off, perhaps because the daemon ended".to_owned(),
+            "the call has no body: dockerd's first try broke off, perhaps because the daemon ended".to_owned(),
         ),
         _ => Refused::Undecodable(format!("the call cannot be read: {}", cut(&error.to_string()))),
     };

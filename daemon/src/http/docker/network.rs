@@ -1,7 +1,7 @@
 //! Docker's network driver: networks, endpoints, and what dockerd does with them.
 //!
 //! Leave, EndpointOperInfo, the two calls about external connectivity, the two about discovery, and those for the managers of a
-//! swarm have nothing to do here: each succeeds, whatever it says.
+//! swarm do nothing here: each succeeds, whatever it says.
 
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ fn id(key: &str, text: &str) -> Result<DoorId, Refused> {
     DoorId::try_from(text.to_owned()).map_err(refuse)
 }
 
-/// Reads the network that is asked for.
+/// Reads a requested network.
 fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refused> {
     let id = id("NetworkID", &said.network_id)?;
     let is_true = |key| said.options.get(key).is_some_and(|value| matches!(value, Value::Bool(true)));
@@ -142,7 +142,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
         return Err(refused("leasehold leases IPv4 addresses: leave out --ipv6, and --subnet with an IPv6 subnet"));
     }
     if is_true(INTERNAL) {
-        return Err(refused("a network on the LAN is not cut off from anything: leave out --internal"));
+        return Err(refused("a network on the LAN cannot be isolated: leave out --internal"));
     }
     let data = match &said.ipv4_data[..] {
         [] => IpamData::default(),
@@ -161,30 +161,31 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
     }
     if options.lease.fallback.is_some() && !leases {
         return Err(refused(
-            "-o fallback: its range needs a subnet: pass --ipam-driver leasehold with --subnet, and --ipam-opt fallback= in its place",
+            "-o fallback: its range needs a subnet: pass --ipam-driver leasehold with --subnet, and --ipam-opt fallback= instead",
         ));
     }
-    // Docker's own IPAM driver, which is meant if none is named, does not know who has an address on the LAN.
+    // Docker's own IPAM driver, the default, does not know who has an address on the LAN.
     let is_numbered = !leases && pool.prefix_len() != 0;
     if options.numbered != is_numbered {
         return Err(refused(match is_numbered {
             true => format!(
-                "its containers would have Docker's own numbers, or another IPAM driver's, from {pool}, whoever has these on the \
-                 LAN: pass --ipam-driver null, or --ipam-driver leasehold with --ipam-opt parent=, to lease addresses from the LAN's \
-                 DHCP server; if you mean it, pass -o addresses=docker, and keep {pool} from that server"
+                "its containers would get addresses of Docker's own, or of another IPAM driver, from {pool}, whoever \
+                 has these on the LAN: pass --ipam-driver null, or --ipam-driver leasehold with --ipam-opt parent=, to \
+                 lease addresses from the LAN's DHCP server; if you mean it, pass -o addresses=docker, and keep {pool} \
+                 out of that server's pool"
             ),
             false => {
-                "-o addresses=docker is for networks that Docker numbers itself: leave out --ipam-driver, or the option"
+                "-o addresses=docker is for networks whose addresses Docker assigns: leave out --ipam-driver, or the option"
                     .to_owned()
             }
         }));
     }
-    // Its addresses are leased before there is a network, or are Docker's own numbers.
+    // Its addresses are leased before there is a network, or are assigned by Docker.
     if let Some((key, _)) = options.lease.spelled().next().filter(|_| leases || is_numbered) {
         return Err(refused(match leases {
             true => format!(
-                "-o {key}: with --ipam-driver leasehold an address is leased before its network is known: pass it as --ipam-opt {key}= \
-                 in its place"
+                "-o {key}: with --ipam-driver leasehold an address is leased before its network is known: pass it as \
+                 --ipam-opt {key}= instead"
             ),
             false => format!("-o {key}: with -o addresses=docker there is no lease: leave one of the two out"),
         }));
@@ -204,7 +205,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
     })
 }
 
-/// Reads the endpoint of a network that is asked for.
+/// Reads a requested endpoint.
 pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Host<'_>) -> Result<Asked, Refused> {
     let id = id("EndpointID", &said.endpoint_id)?;
     let Interface { address, address_ipv6, mac_address } = &said.interface;
@@ -217,13 +218,13 @@ pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Ho
     let mac = match given.or(chosen) {
         Some(_) if shared && chosen.is_none() && network.leases => {
             return Err(refused(
-                "this IPAM driver has Docker make up an Ethernet address, and on -o mode=ipvlan all \
-                 containers have that of the parent: create the network with --ipam-driver leasehold-ipvlan",
+                "this IPAM driver has Docker make up an Ethernet address, but on -o mode=ipvlan all containers have \
+                 the parent's: create the network with --ipam-driver leasehold-ipvlan",
             ));
         }
         Some(_) if shared => {
             return Err(refused(
-                "--mac-address: on -o mode=ipvlan all containers have the Ethernet address of the parent: leave it out",
+                "--mac-address: on -o mode=ipvlan all containers have the parent's Ethernet address: leave it out",
             ));
         }
         Some(mac) => mac,
@@ -236,8 +237,8 @@ pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Ho
         "" => EndpointAddress::Leased(Box::new(add(&id, mac, chosen.is_some(), network, host)?)),
         text if is_chosen => {
             return Err(refused(format!(
-                "--ip {}: with --ipam-driver null the server chooses the address: leave --ip out, or make the network with \
-                 --ipam-driver leasehold and --subnet",
+                "--ip {}: with --ipam-driver null the server chooses the address: leave --ip out, or create the \
+                 network with --ipam-driver leasehold and --subnet",
                 quoted(text)
             )));
         }

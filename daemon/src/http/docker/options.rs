@@ -1,5 +1,5 @@
-//! What `docker network create` says by `--ipam-opt`, and its spelling in a PoolID: `parent`, the host's link that is the LAN,
-//! and the options of leases.
+//! What `docker network create` says with `--ipam-opt`, and its spelling in a PoolID: `parent`, the host's link on the LAN,
+//! and the lease options.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use super::{Refused, refused};
 /// A network's options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    /// The host's link that is the LAN.
+    /// The host's link on the LAN.
     pub(super) parent: String,
     pub(super) lease: LeaseOptions,
 }
@@ -38,8 +38,9 @@ impl Options {
         // Docker names no network when it asks for a pool or an address.
         let parent = parent.ok_or_else(|| {
             refused(
-                "--ipam-opt parent=LINK is missing: name the host's link on whose LAN the DHCP server is, that of `-o parent` or the \
-                 bridge, as in: docker network create -d leasehold -o parent=eth0 --ipam-driver leasehold --ipam-opt parent=eth0 lan",
+                "--ipam-opt parent=LINK is missing: name the host's link on the DHCP server's LAN, the one of `-o \
+                 parent` or the bridge, as in: docker network create -d leasehold -o parent=eth0 --ipam-driver \
+                 leasehold --ipam-opt parent=eth0 lan",
             )
         })?;
         Ok(Self { parent, lease })

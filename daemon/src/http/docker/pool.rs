@@ -1,4 +1,4 @@
-//! Pools: what a network is made of, and the PoolID by which its later calls name it.
+//! Pools: what a network consists of, and the PoolID by which later calls name it.
 
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::docker as wire;
@@ -18,7 +18,7 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
         return Err(ipv6());
     }
     if let (None, Some(range)) = (subnet, range) {
-        return Err(refused(format!("--ip-range {range} needs the --subnet that it is a part of")));
+        return Err(refused(format!("--ip-range {range} needs the --subnet that contains it")));
     }
     let options = Options::read(&said.options)?;
     options.lease.suit(&host.site, host.ipvlan)?;

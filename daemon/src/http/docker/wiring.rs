@@ -1,4 +1,4 @@
-//! What `docker network create -d leasehold` says by `-o`.
+//! What `docker network create -d leasehold` says with `-o`.
 //!
 //! | option | default | |
 //! |---|---|---|
@@ -32,7 +32,7 @@ pub(super) struct NetworkOptions {
     pub(super) wiring: Wiring,
     /// The router, which takes precedence over the lease's.
     pub(super) gateway: Option<Ipv4Addr>,
-    /// Whether Docker should number the endpoints itself.
+    /// Whether Docker should assign addresses itself.
     pub(super) numbered: bool,
     pub(super) lease: LeaseOptions,
 }
@@ -130,7 +130,7 @@ impl Said {
             Some(other) => return Err(Flag::Driver.expected("mode", other, "macvlan, ipvlan or bridge")),
         };
         if self.macvlan_mode.is_some() && mode != macvlan {
-            return Err(refused("-o macvlan_mode is for -o mode=macvlan alone: leave it out"));
+            return Err(refused("-o macvlan_mode is only for -o mode=macvlan: leave it out"));
         }
         match mode {
             Mode::Bridge => self.of_bridge(),
@@ -148,20 +148,20 @@ impl Said {
                 self.vlan
             )));
         }
-        let on = self.bridge.ok_or_else(|| {
-            refused("-o bridge=LINK is missing: name the host's bridge on whose LAN the DHCP server is")
-        })?;
+        let on = self
+            .bridge
+            .ok_or_else(|| refused("-o bridge=LINK is missing: name the host's bridge on the DHCP server's LAN"))?;
         Ok(Wiring { mode: Mode::Bridge, on, vlan: 0, mtu: self.mtu })
     }
 
     fn of_parent(self, mode: Mode, host: &Host<'_>) -> Result<Wiring, Refused> {
         if self.bridge.is_some() {
-            return Err(refused("-o bridge is for -o mode=bridge alone: name the LAN's link by -o parent="));
+            return Err(refused("-o bridge is only for -o mode=bridge: name the LAN's link by -o parent="));
         }
-        let parent = self.parent.ok_or_else(|| {
-            refused("-o parent=LINK is missing: name the host's link on whose LAN the DHCP server is")
-        })?;
-        // Somebody may have made that link: if it is this VLAN's it is used, and if it is something else, that is reported.
+        let parent = self
+            .parent
+            .ok_or_else(|| refused("-o parent=LINK is missing: name the host's link on the DHCP server's LAN"))?;
+        // Somebody may have made that link: if it is this VLAN's, it is used; if it is something else, that is reported.
         let (on, lan) = host.lan(&parent);
         let vlan = lan.vlan();
         if vlan != 0 && self.vlan != 0 && self.vlan != vlan {
@@ -170,8 +170,8 @@ impl Said {
         let wiring = Wiring { mode, on, vlan: vlan.max(self.vlan), mtu: self.mtu };
         if let Some(link) = wiring.vlan().map(|link| link.owner.ifname()).filter(|name| name.len() > LONGEST_NAME) {
             return Err(refused(format!(
-                "-o vlan={}: its link would be called {link}, and no name has more than {LONGEST_NAME} bytes: give \
-                 {} a shorter one (ip link set {} name …)",
+                "-o vlan={}: its link would be called {link}, but a name has at most {LONGEST_NAME} bytes: give {} a \
+                 shorter one (ip link set {} name …)",
                 wiring.vlan, wiring.on, wiring.on
             )));
         }
@@ -189,7 +189,7 @@ fn macvlan_mode(text: &str) -> Option<MacvlanMode> {
     })
 }
 
-/// Returns what a network's LAN is called.
+/// Returns the name of a network's LAN.
 pub(super) fn parent_of(wiring: &Wiring) -> String {
     wiring.vlan().map_or_else(|| wiring.on.clone(), |vlan| vlan.owner.ifname())
 }

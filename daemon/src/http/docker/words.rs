@@ -1,4 +1,4 @@
-//! Why a call failed, in Docker's words: networks, containers, and the flags of its commands.
+//! Why a call failed, in Docker's terms: networks, containers, and the flags of its commands.
 
 use leasehold_core::effect::Failure;
 use leasehold_core::identity::AddressHolder;
@@ -14,25 +14,25 @@ pub(super) fn of(failure: &Failure, flag: Flag) -> String {
                 Flag::Ipam => "--ipam-opt parent=",
                 Flag::Driver => "-o parent= or -o bridge=",
             };
-            format!("there is no link {name} on this host: {option} has to name the LAN's link")
+            format!("there is no link {name} on this host: {option} must name the LAN's link")
         }
         Failure::Held { lan, client_id, holder, seen } => format!(
             "client identifier {} on {lan} is held by {holder}{}; or give the network another {flag} client-id",
             client_id.readable(),
             match seen {
                 true =>
-                    ", whose interface is there: stop that container first, or if it was renamed since it was started, restart it",
+                    ", whose interface is there: stop that container first, or if it was renamed while it ran, restart it",
                 false =>
-                    ", whose interface is not found, and not every namespace of Docker's can be looked through: stop that container \
-                     if it runs; else see that --docker-netns-dir names where Docker keeps them, and that leasehold's log has no \
-                     more warnings of it",
+                    ", whose interface was not found, but not all of Docker's namespaces can be searched: stop that \
+                     container if it runs; else check that --docker-netns-dir names the directory where Docker keeps \
+                     them, and that leasehold's log has no more warnings about it",
             }
         ),
         Failure::AddressHeld { server: Some(server), address, holder, shared } => format!(
             "server {server} gives this container {address}, which {holder} has{}",
             match shared {
                 Some(mac) => format!(
-                    ": it seems to know clients by their Ethernet address, and both have {mac}: use macvlan instead of ipvlan, \
+                    ": it seems to recognise clients by their Ethernet address, and both have {mac}: use macvlan instead of ipvlan, \
                      or give this container another --mac-address"
                 ),
                 None if matches!(holder, AddressHolder::Host(_)) => ": take it out of the server's pool".to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn of(failure: &Failure, flag: Flag) -> String {
              identifier or --mac-address, or leave --ip out"
         ),
         Failure::Attached { attachment, .. } => format!("{attachment} has an address already: disconnect it first"),
-        Failure::Cancelled(attachment) => format!("the address of {attachment} was released before it was there"),
+        Failure::Cancelled(attachment) => format!("the address of {attachment} was released before it was leased"),
         Failure::NoCarrier { ifname, waited } => {
             format!("the network's parent {ifname} has no carrier after {waited:?}: is the link up?")
         }

@@ -365,8 +365,8 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
             r#"{"userClass": "a", "provide": [{"option": "77", "value": "x"}]}"#,
             "ipam.userClass: ipam.provide sets option 77 too",
         ),
-        (r#"{"provide": [{"option": "53", "value": "x"}]}"#, "ipam.provide: option 53 is for the client itself"),
-        (r#"{"provide": [{"option": "80", "value": "x"}]}"#, "ipam.provide: option 80 is for the client itself"),
+        (r#"{"provide": [{"option": "53", "value": "x"}]}"#, "ipam.provide: only the client itself may send option 53"),
+        (r#"{"provide": [{"option": "80", "value": "x"}]}"#, "ipam.provide: only the client itself may send option 80"),
         (
             r#"{"provide": [{"option": "61", "value": "x"}]}"#,
             "ipam.provide: option 61: a client identifier has at least 2 bytes",
@@ -378,7 +378,7 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
         (r#"{"fqdn": "a..b"}"#, "ipam.fqdn: \"a..b\" is not a valid host name"),
         (&long("vendorClass", 256), "ipam.vendorClass: longer than 255 bytes"),
         (&long("userClass", 255), "ipam.userClass: longer than 254 bytes"),
-        (&much, "ipam: the options to send are 504 bytes long, a message has room for 441"),
+        (&much, "ipam: the options to send are 504 bytes long, but a message has room for 441"),
     ];
     for (ipam, msg) in table {
         let error = refusal(&asking(ipam, ""));

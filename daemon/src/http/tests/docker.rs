@@ -266,7 +266,7 @@ fn a_container_with_a_name_is_the_same_client_in_each_of_its_lives_and_another_o
     let one = add(false, &address(POOL, "", MAC_AND_NAME));
     assert_eq!((one.profile.grace, one.profile.client.hostname.as_deref()), (Some(60), Some("web")));
     let bytes = one.client_id.resolve(Mac::default());
-    // Fixed: servers know the host's containers by it. RFC 4361: type 255, IAID, DUID-UUID.
+    // Fixed: servers recognise the host's containers by it. RFC 4361: type 255, IAID, DUID-UUID.
     assert_eq!(bytes.to_string().len(), 2 * (1 + 4 + 18));
     assert!(bytes.to_string().starts_with("ff") && bytes.to_string()[10..14] == *"0004");
     let successor = MAC_AND_NAME.replace("02:42:c0:a8:01:02", "02:42:c0:a8:01:99");
@@ -438,7 +438,7 @@ fn a_failure_is_in_dockers_words() {
     let table = [
         (
             Failure::Link { target: "host link eth9".into(), cause: LinkCause::NoLink("eth9".into()) },
-            "there is no link eth9 on this host: --ipam-opt parent= has to name the LAN's link",
+            "there is no link eth9 on this host: --ipam-opt parent= must name the LAN's link",
         ),
         (
             Failure::NotWanted { server, wanted: one, offered: other },
@@ -469,8 +469,9 @@ fn a_failure_is_in_dockers_words() {
                 holder: holder.clone(),
                 seen: true,
             },
-            "client identifier 010200000000e0 on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, whose interface is \
-             there: stop that container first, or if it was renamed since it was started, restart it; or give",
+            "client identifier 010200000000e0 on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, \
+             whose interface is there: stop that container first, or if it was renamed while it ran, restart it; or \
+             give",
         ),
         (
             Failure::Held {

@@ -1,4 +1,4 @@
-//! The part of the kernel's messages about links and addresses that is used.
+//! The parts of the kernel's messages about links and addresses that are used.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(in crate::net) struct LinkAnswer {
     /// For a bridge's port: the bridge's index.
     pub(in crate::net) master: u32,
     pub(in crate::net) bridge: bool,
-    /// For a bridge with the spanning tree protocol: how long it keeps back what a new port sends.
+    /// For a bridge with the spanning tree protocol: how long it blocks a new port.
     pub(in crate::net) port_delay: Option<Duration>,
     pub(in crate::net) macvlan: bool,
     /// Whether it is on no wire.
@@ -153,7 +153,7 @@ impl LinkAnswer {
         self.port_state = state.and_then(|state| state.value().first().copied()).or(self.port_state);
     }
 
-    /// Returns whether it is a bridge's port, and what it sends is forwarded.
+    /// Returns whether it is a bridge's port and forwards.
     pub(in crate::net) fn forwards(&self) -> bool {
         const BR_STATE_FORWARDING: u8 = 3;
         self.port_state == Some(BR_STATE_FORWARDING)

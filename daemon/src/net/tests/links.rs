@@ -329,7 +329,7 @@ fn a_link_is_found_by_the_ethernet_address_that_its_server_knows_whatever_its_na
         let refused =
             lab.inspect(by("eth0", leasehold_core::wire::Mac([2, 9, 9, 9, 9, 9]))).await.unwrap_err().to_string();
         assert!(
-            refused.contains("0 links with a way out have 02:09:09:09:09:09, by which the server knows it"),
+            refused.contains("0 links with a way out have 02:09:09:09:09:09, the address that the server knows"),
             "{refused}"
         );
     });
@@ -355,7 +355,7 @@ fn of_several_links_with_one_ethernet_address_the_one_with_a_way_out_is_the_cont
         netns.ip_link("set eth0 nomaster\n");
         let refused = lab.inspect(known.clone()).await.unwrap_err().to_string();
         assert!(
-            refused.contains("0 links with a way out") && refused.ends_with("eth0 only stands in for it"),
+            refused.contains("0 links with a way out") && refused.ends_with("eth0 is only a stand-in"),
             "{refused}"
         );
     });

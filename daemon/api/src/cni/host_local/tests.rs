@@ -101,7 +101,7 @@ fn what_is_refused_is_named() {
         (json!({"rangeEnds": "10.0.0.9"}), "ipam.rangeEnds: unknown key: did you mean rangeEnd?"),
         (
             json!({"conflictDetection": "strict"}),
-            "ipam.conflictDetection: \"strict\" is not off: addresses of local ranges are not probed for",
+            "ipam.conflictDetection: \"strict\" is not off: addresses of local ranges are not probed",
         ),
         (json!({"dataDir": 1}), "ipam.dataDir: it has to be a string, not a number"),
     ];

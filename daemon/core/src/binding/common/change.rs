@@ -1,5 +1,5 @@
-//! A binding at its interface, and that on its way to what it should carry: the same for an ADD that waits for it and for a lease
-//! that is held.
+//! A binding at its interface, and the changes that make the interface carry what it should: the same for an ADD that waits for
+//! them and for a held lease.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::link::{LinkCause, Target};
 use crate::plan;
 use crate::record::Former;
 
-/// What came of a look at the interface, or of a change of it.
+/// The result of a look at the interface, or of a change.
 #[derive(Debug)]
 pub(in crate::binding) enum Worked {
     /// It goes on by itself, or when something happens.
@@ -31,7 +31,7 @@ impl Common {
         interfaces.seat(&self.link, self.id)
     }
 
-    /// Returns the same, for going on.
+    /// Returns the same, mutably.
     pub(in crate::binding) fn seat_mut<'a>(&self, cx: &'a mut Cx<'_>) -> Option<&'a mut Seat> {
         cx.interfaces.seat_mut(&self.link, self.id)
     }
@@ -51,7 +51,7 @@ impl Common {
         self.seat_mut(cx).into_iter().for_each(Seat::has_done);
     }
 
-    /// Returns what the binding holds, as far as its interface is concerned. `last`: the last lease that was used.
+    /// Returns what the binding holds, for its interface. `last`: the last lease that was used.
     pub(in crate::binding) fn holding(&self, client: &Client, last: &Lease) -> Holding<'_> {
         let grant = client.lease().map(|lease| self.grant(lease));
         let is_same = |held: &Lease| grant.as_ref().is_some_and(|next| plan::same(&self.grant(held), next));
@@ -67,7 +67,7 @@ impl Common {
         }
     }
 
-    /// Begins to make the interface carry what is wanted, if anything has to be done for that. Returns whether nothing is left
+    /// Begins to make the interface carry what is wanted, if anything must be done for that. Returns whether nothing is left
     /// to do.
     pub(in crate::binding) fn go_on(&self, holding: &Holding<'_>, cx: &mut Cx<'_>) -> bool {
         let (has_parent, now) = (self.identity.lan.parent().is_some(), cx.now.boot);
@@ -122,10 +122,10 @@ impl Common {
         }
     }
 
-    /// Has what failed, or what is lacking, tried again after a pause.
+    /// Schedules another try, after a pause, of what failed or is missing.
     pub(in crate::binding) fn work_later(&self, cause: &dyn fmt::Display, lack: Option<Lack>, cx: &mut Cx<'_>) {
         let Some(seat) = cx.interfaces.seat_mut(&self.link, self.id) else { return };
         let pause = seat.try_later(lack, cx.now.boot, cx.rng);
-        tracing::warn!(attachment = %self.attachment, %cause, ?pause, "interface not changed, trying again");
+        tracing::warn!(attachment = %self.attachment, %cause, ?pause, "interface not changed: trying again");
     }
 }

@@ -20,7 +20,7 @@ pub(in crate::binding) enum Exchange {
 }
 
 impl Exchange {
-    /// Asks for sockets, unless there are some or they are on their way.
+    /// Asks for sockets, unless there are some or they are being opened.
     pub(in crate::binding) fn open(&mut self, owner: BindingId, link: &Link, want: Sockets, cx: &mut Cx<'_>) {
         if matches!(self, Self::Closed) {
             let (op, exchange) = cx.out.open(owner, link.clone(), want);
@@ -28,7 +28,7 @@ impl Exchange {
         }
     }
 
-    /// Makes the end of sockets that are being opened be reported: they are on a temporary link.
+    /// Asks for a report when the sockets that are being opened are closed: they are on a temporary link.
     pub(in crate::binding) fn is_told_of(&self, owner: BindingId, cx: &mut Cx<'_>) {
         if let Self::Opening(_, exchange) = self {
             cx.out.goes_aside(owner, *exchange);
@@ -50,7 +50,7 @@ impl Exchange {
         }
     }
 
-    /// Records that the host's link was looked for; false if it is not wanted any more.
+    /// Records that the host's link was looked for; false if it is no longer wanted.
     pub(in crate::binding) fn found(&mut self) -> bool {
         let wanted = matches!(self, Self::Finding(_));
         if wanted {
@@ -59,7 +59,7 @@ impl Exchange {
         wanted
     }
 
-    /// Records that the sockets are open; false if they are not wanted any more.
+    /// Records that the sockets are open; false if they are no longer wanted.
     pub(in crate::binding) fn opened(&mut self, exchange: ExchangeId) -> bool {
         match self {
             Self::Opening(_, wanted) if *wanted == exchange => *self = Self::Open(exchange),
@@ -108,7 +108,7 @@ impl Exchange {
         Some(cx.out.send_release(owner, *exchange, frame))
     }
 
-    /// Returns whether there are no sockets, and none on their way.
+    /// Returns whether there are no sockets, and none being opened.
     pub(in crate::binding) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)
     }

@@ -6,15 +6,16 @@
 //! * Strict: the window has its own sockets from the ACK on, and the lease waits for its probes. An ADD fails if the lease would
 //!   end before the probes do; a lease that nobody waits for is extended meanwhile, by INIT-REBOOT.
 //!
-//! A conflict is declined once there is no doubt about it ([`doubt`]). Before the ADD is answered, it then tries again, ten
-//! times at most, unless it was given up; after that the lease is lost like any other. A lease that the store has is declined
-//! when the store has recorded the loss, or has failed to: a daemon that began between the two would take a declined lease up
-//! again. Only before an ADD under the same identity does the DECLINE leave at once.
+//! A conflict is declined once there is no doubt about it ([`doubt`]). An ADD that is not answered yet then tries again, ten
+//! times at most, unless it was abandoned; after the answer the lease is lost like any other. A lease that the store has is
+//! declined when the store has recorded the loss, or has failed to: a daemon that starts between the two would hold a
+//! declined lease again. The DECLINE leaves at once only if an ADD under the same identity follows.
 //!
-//! A lease that goes on after a restart or a renewal is not guarded: nobody else can have got it meanwhile.
+//! A lease that goes on after a restart or a renewal is not guarded: nobody else can have got its address meanwhile.
 //!
-//! An address that the daemon puts on is always announced, because others may know it as another station's. So is an address
-//! whose interface gets another Ethernet address. What a restart goes on with is not announced: a restart sends nothing.
+//! An address that the daemon puts on is always announced, because neighbours may know it as another station's. So is an
+//! address whose interface gets another Ethernet address. A lease that goes on after a restart is not announced: a restart
+//! sends nothing.
 
 mod decline;
 mod doubt;
@@ -50,7 +51,7 @@ pub(in crate::binding) struct Guard {
     way: Way,
     /// Its own sockets.
     exchange: Exchange,
-    /// Whether they were lost once, as the link went down.
+    /// Whether they were lost once, when the link went down.
     reopened: bool,
     waits: Waits,
     /// The question whether a claimant claims every address.
@@ -61,7 +62,7 @@ pub(in crate::binding) struct Guard {
     heard: Option<Mac>,
     /// The DECLINE of a lease, which waits for the store.
     decline: Option<Box<(Lease, Vec<Vec<u8>>)>>,
-    /// Whether the write under way tells the store what the DECLINE waits for.
+    /// Whether the write under way records the loss that the DECLINE waits for.
     told: bool,
 }
 
@@ -78,7 +79,7 @@ pub(in crate::binding) enum Found {
     Unwatched { waits: Waits, cause: LinkCause },
 }
 
-/// How a held lease stood before an event.
+/// The state of a held lease before an event.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::binding) struct Before {
     /// The client's state.
@@ -95,7 +96,7 @@ pub(in crate::binding) enum Waits {
     Nothing,
     /// An ADD.
     Add,
-    /// A lease that nobody waits for, and how the binding stood before it.
+    /// A lease that nobody waits for, and the binding's state before it.
     Lease(Before),
 }
 
@@ -132,7 +133,7 @@ impl Common {
         self.probing().is_some_and(|before| before.used.is_none())
     }
 
-    /// Returns how the binding stood before the lease that waits for its probes, if no ADD waits.
+    /// Returns the binding's state before the lease that waits for its probes, if no ADD waits.
     pub(in crate::binding) fn probing(&self) -> Option<Before> {
         match self.guard.as_ref()?.waits {
             Waits::Lease(before) => Some(before),
@@ -145,8 +146,8 @@ impl Common {
         self.guard.as_ref().and_then(|guard| guard.heard)
     }
 
-    /// Begins to watch the address that a REQUEST among `frames` asks for: a probe goes before it. `asked`: the address, and
-    /// whether the client knows of a conflict over it. A conflict heard before this REQUEST does not count.
+    /// Begins to watch the address that a REQUEST among `frames` asks for, and puts a probe before it. `asked`: the address,
+    /// and whether the client knows about a conflict over it. A conflict heard before this REQUEST does not count.
     pub(in crate::binding) fn guard_request(
         &mut self,
         asked: Option<(Ipv4Addr, bool)>,
@@ -154,7 +155,7 @@ impl Common {
         cx: &mut Cx<'_>,
     ) {
         let Some((address, taken)) = asked.filter(|_| self.detects() && !self.probes_first()) else { return };
-        // The window need not find out that another attachment has it.
+        // If another attachment has it, the window need not find that out.
         if taken && self.heard_conflict().is_none() {
             return;
         }
@@ -177,7 +178,7 @@ impl Common {
     }
 
     /// Leaves the sockets of the finished DHCP exchange to the window, which then hears everything about the address. If there
-    /// is no window, or it belongs on another link, they are closed.
+    /// is no window, or its link is another one, they are closed.
     pub(in crate::binding) fn hand_over(&mut self, cx: &mut Cx<'_>) {
         let is_there = self.guard_link().is_some() && !self.lives_on_port() && !self.is_aside();
         let goes_on = |guard: &&mut Box<Guard>| is_there && guard.way == Way::Shared && guard.heard.is_none();
@@ -189,14 +190,14 @@ impl Common {
         self.exchange.close(cx);
     }
 
-    /// Returns whether its sockets are on a port of the host's link. That port has the Ethernet address of the interface which
-    /// is about to come: two with one address must not be there at once, and the interface watches the rest.
+    /// Returns whether its sockets are on a port of the host's link. That port has the Ethernet address of the interface that
+    /// is about to appear: two links with one address must not exist at once, and the window goes on at the interface.
     fn lives_on_port(&self) -> bool {
         matches!(self.link, Link::Parent { port: true, .. })
     }
 
     /// Watches a leased address from here on over the window's own sockets. `present`: it is on the interface. Claims heard
-    /// before it was leased are questioned again.
+    /// before it was leased are examined again.
     pub(in crate::binding) fn guard_lease(&mut self, address: Ipv4Addr, present: bool, cx: &mut Cx<'_>) {
         if !self.detects() || self.lives_on_port() {
             return self.close_guard(cx);
@@ -214,8 +215,8 @@ impl Common {
         }
     }
 
-    /// Watches the leased address from the binding's next link on, where it begins anew. A lease that waits for its probes waits
-    /// for the rest of them.
+    /// Watches the leased address over the binding's next link, from the beginning. A lease that waits for its probes waits for
+    /// the rest of them.
     pub(in crate::binding) fn guard_moved(&mut self, leased: Option<Ipv4Addr>, cx: &mut Cx<'_>) {
         if self.is_probing() {
             let Some(guard) = &mut self.guard else { return };
@@ -229,7 +230,7 @@ impl Common {
         }
     }
 
-    /// Probes for an address that waits, `waits`, until that is over. To be followed by a watch.
+    /// Probes for an address before it is used; `waits` waits for the result. To be followed by a watch.
     pub(in crate::binding) fn guard_first(&mut self, address: Ipv4Addr, waits: Waits, cx: &mut Cx<'_>) {
         self.close_guard(cx);
         let window = Window::strict(address, self.own_macs(), cx.now.boot, cx.rng);
@@ -256,8 +257,8 @@ impl Common {
         }
     }
 
-    /// Announces an address that the daemon has put on its interface, if no window does: there is no detection, or the change
-    /// waited longer than the window was open. Returns whether that begins, by a watch.
+    /// Announces an address that the daemon has put on its interface, if no window does so: there is no detection, or the
+    /// change came after the window had closed. Returns whether an announcement begins, to be followed by a watch.
     pub(in crate::binding) fn announce(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         let begins = self.guard.is_none();
         if begins {
@@ -268,7 +269,8 @@ impl Common {
     }
 
     /// Announces the address of an interface that got another Ethernet address (`tuning` sets it when the address is already
-    /// on): the neighbours know it by the previous one, which may have been announced. Returns whether that begins, by a watch.
+    /// on): the neighbours know the previous one, which may have been announced. Returns whether an announcement begins, to be
+    /// followed by a watch.
     pub(in crate::binding) fn announce_moved(&mut self, address: Ipv4Addr, cx: &Cx<'_>) -> bool {
         let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.address() == address) else {
             return self.announce(address, cx);
@@ -308,7 +310,7 @@ impl Common {
         }
     }
 
-    /// Returns when the window next has something to do, as far as it can do it.
+    /// Returns when the window next has something to do, if it can do it.
     pub(in crate::binding) fn guard_deadline(&self) -> Option<(Instant, Why)> {
         let guard = self.guard.as_ref().filter(|guard| guard.heard.is_none())?;
         let at = match guard.way {
@@ -321,7 +323,7 @@ impl Common {
         Some((at, Why::Conflict))
     }
 
-    /// Goes on as far as possible now. Returns what it found out; there may be more.
+    /// Goes on as far as possible now. Returns what it found out; there may be more to find out.
     pub(in crate::binding) fn watch(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
         // A window that has heard of a conflict is kept until somebody can act on it.
         while let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) {
@@ -368,12 +370,12 @@ impl Common {
         self.guard.as_ref().is_some_and(|guard| guard.exchange.is_open(exchange))
     }
 
-    /// Returns whether the window hears by the sockets of the DHCP exchange.
+    /// Returns whether the window hears through the sockets of the DHCP exchange.
     pub(in crate::binding) fn guard_shares(&self) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.way == Way::Shared)
     }
 
-    /// Records that the window's own sockets are open; false if they are others, or not wanted any more.
+    /// Records that the window's own sockets are open; false if these are others, or no longer wanted.
     pub(in crate::binding) fn guard_opened(&mut self, exchange: ExchangeId) -> bool {
         self.guard.as_mut().is_some_and(|guard| guard.exchange.opened(exchange))
     }
@@ -389,13 +391,13 @@ impl Common {
         true
     }
 
-    /// Goes on without sockets: a lease is worth more than the knowledge that no other station uses it, unless the lease has to
-    /// wait for just that. `is_lost`: the binding's own link is gone.
+    /// Goes on without sockets: holding a lease matters more than knowing that no other station uses it, unless the lease must
+    /// wait for exactly that. `is_lost`: the binding's own link is gone.
     pub(in crate::binding) fn unwatch(&mut self, cause: LinkCause, is_lost: bool, cx: &mut Cx<'_>) -> Option<Found> {
         if cause == LinkCause::Down && self.reopens(cx) {
             return None;
         }
-        // Where all that claim the address have answered for one that nobody can have, nobody is known to use it.
+        // If all claimants have answered for an address that nobody can have, nobody is known to use this one.
         if !is_lost
             && self.is_in_doubt()
             && let Some(found) = self.believe_claim()
@@ -433,7 +435,7 @@ impl Common {
         self.guard.as_ref().is_some_and(|guard| guard.window.address() == address)
     }
 
-    /// Returns the link that the window's frames leave by: what the profile says about broadcasts goes for ARP too.
+    /// Returns the link that the window's frames leave by: the profile's choice for broadcasts applies to ARP too.
     fn guard_link(&self) -> Option<&Link> {
         if self.broadcasts_on_host() { self.parent.as_deref() } else { Some(&self.link) }
     }
@@ -455,7 +457,7 @@ impl Common {
     }
 
     /// Returns whether an attachment in the same namespace has this Ethernet address. Its interface is not another station: the
-    /// kernel answers ARP on each interface for the addresses of all (`arp_ignore` is 0), and asks from any of them.
+    /// kernel answers ARP on each interface for the addresses of all (`arp_ignore` is 0), and sends requests from any of them.
     fn is_neighbour_inside(&self, mac: Mac, cx: &Cx<'_>) -> bool {
         let Some((cookie, _)) = self.link.in_netns() else { return false };
         cx.interfaces.has_inside(cookie, mac)
@@ -479,7 +481,7 @@ impl Common {
         match guard.window.on_arp(cx.now.boot, arp) {
             Heard::Nothing => None,
             Heard::Defend(frame) => {
-                tracing::warn!(attachment = %self.attachment, address = %arp.sender, by = %arp.sender_mac, "somebody else claims the address, defending it");
+                tracing::warn!(attachment = %self.attachment, address = %arp.sender, by = %arp.sender_mac, "another station claims the address: defending it");
                 self.guard_send(vec![frame], cx);
                 None
             }

@@ -17,7 +17,7 @@ impl Common {
         cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
     }
 
-    /// Notes that there is a lease, or another one: reported with the record that says so, or not at all.
+    /// Notes that there is a lease, or another one: reported together with its record, or not at all.
     pub(in crate::binding) fn note_bound(
         &self,
         kind: EventKind,
@@ -28,7 +28,7 @@ impl Common {
         cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Bound);
     }
 
-    /// Notes that a lease is given up: reported when the record goes, or not at all.
+    /// Notes that a lease is given up: reported together with the removal of its record, or not at all.
     pub(in crate::binding) fn note_gone(
         &self,
         kind: EventKind,
@@ -47,7 +47,7 @@ impl Common {
         cause: impl fmt::Display,
         cx: &Cx<'_>,
     ) -> Event {
-        // A lease of which only the address is known has no server yet.
+        // If only the address of a lease is known, it has no server yet.
         let server = Some(lease.server).filter(|server| !server.is_unspecified()).map(Into::into);
         let (attachment, address) = ((*self.attachment).clone(), Some(lease.address.into()));
         Event { wall: cx.now.wall, attachment, kind, address, server, cause: cause.to_string(), run: None }
@@ -82,7 +82,7 @@ impl Common {
     }
 }
 
-/// Returns what another lease grants differently, for a person.
+/// Returns the differences between two leases, for a person.
 fn differences(before: &Lease, lease: &Lease) -> Vec<String> {
     let mut all = Vec::new();
     if before.address != lease.address {
@@ -107,12 +107,12 @@ impl Leave {
             Self::Released => "Docker gave its address back",
             Self::Ordered => "an operator gave it back",
             Self::Deleted => "its attachment was deleted",
-            Self::Aborted => "its ADD was given up",
+            Self::Aborted => "its ADD was abandoned",
             Self::Resumed => "an earlier daemon had begun to give it back",
             Self::Undone => "its ADD failed at the store",
             Self::LinkGone => "its link is gone",
-            Self::Displaced => "an ADD took its attachment's place under another identity",
-            Self::Yielded => "another attachment took its identity over",
+            Self::Displaced => "an ADD replaced its attachment under another identity",
+            Self::Yielded => "another attachment took over its identity",
         }
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::binding) enum Want {
     Gone,
 }
 
-/// How far the store has a binding's record.
+/// What the store has of a binding's record.
 #[derive(Debug, Default)]
 pub(in crate::binding) struct Persistence {
     want: Want,
@@ -65,22 +65,22 @@ impl Persistence {
     /// Records that the store's lease is lost.
     pub(in crate::binding) fn lost(&mut self) {
         self.lost = true;
-        // Neither is one that is being written.
+        // Nor is a lease that is being written.
         self.writing = None;
     }
 
-    /// Returns the lease of the store, if it is still good though there is another now.
+    /// Returns the lease in the store, if it is still good although there is another now.
     pub(in crate::binding) fn still_good(&self) -> Option<&Lease> {
         self.durable().filter(|_| !self.lost)
     }
 
-    /// Returns whether the store certainly holds a lease like this, and goes on holding one: no write under way removes it.
+    /// Returns whether the store certainly holds a lease like this, and keeps it: no write under way removes it.
     pub(in crate::binding) fn holds(&self, is_like: impl Fn(&Lease) -> bool) -> bool {
         let stays = self.in_flight.is_none() || self.writing.as_deref().is_some_and(&is_like);
         stays && self.durable.as_deref().is_some_and(is_like)
     }
 
-    /// Wants the store to hold this when it is next written.
+    /// Wants the store to hold this from the next write on.
     pub(in crate::binding) fn want_again(&mut self, want: Want) {
         self.want = want;
     }
@@ -105,12 +105,12 @@ impl Persistence {
         self.retry.take_if(|at| now >= *at).is_some()
     }
 
-    /// Returns whether the store should hold something other than what it holds or is being written.
+    /// Returns whether the store should hold something other than what it holds or is about to hold.
     pub(in crate::binding) fn is_due(&self) -> bool {
         self.dirty
     }
 
-    /// Makes a failed write be tried again now: the store took another one.
+    /// Schedules a failed write for now: the store accepted another one.
     pub(in crate::binding) fn hurry(&mut self, now: Instant) {
         self.retry = self.retry.map(|at| at.min(now));
     }
@@ -172,7 +172,7 @@ impl Common {
         }
     }
 
-    /// Returns what the lease that the store certainly holds says about name servers.
+    /// Returns the name servers of the lease that the store certainly holds.
     pub(crate) fn resolver(&self) -> Option<Dns> {
         self.persistence.durable.as_deref().and_then(Lease::resolver)
     }
@@ -195,7 +195,7 @@ impl Common {
     /// Tries the failed write again after a growing pause.
     pub(in crate::binding) fn persist_later(&mut self, cause: &StoreCause, cx: &mut Cx<'_>) {
         let pause = self.persistence.backoff.pause(LONGEST_PAUSE, cx.rng);
-        tracing::warn!(attachment = %self.attachment, %cause, ?pause, "record not written, trying again");
+        tracing::warn!(attachment = %self.attachment, %cause, ?pause, "record not written: trying again");
         self.persistence.dirty = true;
         self.persistence.retry = Some(cx.now.boot + pause);
     }

@@ -1,10 +1,10 @@
-//! What the siblings of a macvlan need not hear. The kernel copies a broadcast from inside for each of them, which, with many of
-//! them, costs more than the rest of an ADD; it does not copy one that leaves over their parent link.
+//! What a macvlan's siblings need not hear. The kernel copies a broadcast from inside for each sibling; if there are many, that
+//! costs more than the rest of an ADD. It does not copy a broadcast that leaves over the parent link.
 //!
-//! A server on the wire is one that answers an ARP request which leaves over that link; one that does not may be in a sibling.
-//! The first DISCOVER of a client that knows no address leaves over the link if the LAN's servers are known to be on the wire, and
-//! so does the first REQUEST for such a server's offer. All others leave from inside. Servers in siblings do not hear that their
-//! offers were not taken, and keep the address as long as they keep any offer.
+//! A server that answers an ARP request sent over that link is on the wire; a server that does not may be in a sibling. The first
+//! DISCOVER of a client that knows no address leaves over the link if the LAN's servers are known to be on the wire, and so does
+//! the first REQUEST for such a server's offer. All others leave from inside. Servers in siblings do not hear that their offers
+//! were not taken, and reserve the address as long as for any other offer.
 
 use std::net::Ipv4Addr;
 

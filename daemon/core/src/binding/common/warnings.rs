@@ -1,4 +1,4 @@
-//! Warns about what is refused or dropped of servers' answers, each once per lease, so that no server fills the log.
+//! Warns about refused or dropped parts of servers' answers, once each per lease, so that no server fills the log.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ pub(in crate::binding) struct Warnings(Option<Box<Seen>>);
 type Seen = ([u64; MOST], usize);
 
 impl Warnings {
-    /// Records that something is reported; false if it was before, or if there was too much.
+    /// Records that something is reported; false if it was reported before, or if there was too much.
     pub(in crate::binding) fn is_new(&mut self, what: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);
@@ -36,10 +36,10 @@ impl Warnings {
     }
 }
 
-/// Who sent an answer: by IP as far as that can be read, and by Ethernet address.
+/// Who sent an answer: IP address, if that can be read, and Ethernet address.
 pub(in crate::binding) type From = (Option<Ipv4Addr>, Mac);
 
-/// Returns who sent the answer that a signal brings, if it brings one.
+/// Returns who sent the answer in a signal, if there is one.
 pub(in crate::binding) fn sender(signal: &Signal<'_>) -> Option<From> {
     match signal {
         Signal::Udp(udp) => Some((Some(udp.source), udp.source_mac)),
@@ -49,7 +49,7 @@ pub(in crate::binding) fn sender(signal: &Signal<'_>) -> Option<From> {
 }
 
 impl Common {
-    /// Counts what the client refused or dropped of an answer, and reports it once.
+    /// Counts what the client refused of an answer, or dropped from it, and reports it once.
     pub(in crate::binding) fn tell_refused(&mut self, from: Option<From>, output: &Output, cx: &mut Cx<'_>) {
         if let Some(from) = from {
             self.tell_of(from, output, cx);
@@ -83,7 +83,7 @@ impl Common {
         for dropped in &output.dropped {
             cx.out.counts.refused(dropped.cause.name());
             if self.warnings.is_new(&dropped.to_string()) {
-                tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped, the rest is used");
+                tracing::warn!(%attachment, from, %mac, %dropped, "part of an answer dropped: the rest is used");
             }
         }
     }

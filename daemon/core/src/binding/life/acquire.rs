@@ -1,8 +1,8 @@
 //! Acquiring: from a link that is up to a durable lease, within an ADD's time-out.
 //!
-//! permit → exchange → Persist → MTU → held. If it is given up before REQUEST, the exchange just closes; after it, a RELEASE
-//! goes out on the same sockets; once the lease is being made durable, it is given back like any other. If another station is
-//! known to use the address, a DECLINE takes the place of the RELEASE.
+//! permit → exchange → Persist → MTU → held. If an ADD is abandoned before REQUEST, the exchange just closes; after REQUEST,
+//! a RELEASE leaves on the same sockets; once the lease is being made durable, it is given back like any other. If another
+//! station is known to use the address, a DECLINE replaces the RELEASE.
 
 mod aside;
 mod begin;
@@ -46,17 +46,18 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
 
-/// How long an ADD waits for an offer before a lease that is kept on its LAN goes back for it: all addresses may be taken.
+/// How long an ADD waits for an offer before a kept lease on its LAN is given back for it: all addresses may be taken.
 const ROOM_AFTER: Duration = Duration::from_secs(4);
 
-/// From there to the next one: at least as long as from one DISCOVER to the next, so that there is one after each.
+/// The time until the next kept lease is given back: at least that between two DISCOVERs, so that one follows each.
 const ROOM_AGAIN: Duration = Duration::from_secs(8);
 
-/// How often to check whether the only address that will do has gone back.
+/// How often to check whether the only acceptable address has been given back.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// How long after the last such check that found it kept DISCOVER leaves: the RELEASE left later, and a server that counts in
-/// seconds (udhcpd) lets go of the address within the next one. What it offers before that, it keeps offering for a minute.
+/// How long after the last check that found the address kept a DISCOVER leaves: the RELEASE left later, and a server that
+/// counts in seconds (udhcpd) frees the address within the next second. An address that it offers before that, it keeps
+/// offering for a minute.
 const SETTLES: Duration = Duration::from_millis(1250);
 
 /// An ADD that waits for its lease.
@@ -66,7 +67,7 @@ pub(crate) struct Acquire {
     client: Client,
     /// When the ADD came in.
     began: Instant,
-    /// When it has to be answered.
+    /// When it must be answered.
     limit: Instant,
     /// When the link came up, if late.
     came_up: Option<Instant>,
@@ -74,7 +75,7 @@ pub(crate) struct Acquire {
     since: Instant,
     /// How long it waited for the permit.
     queued: Duration,
-    /// Since when it waits for another permit to ask again. Its sockets hear a late answer meanwhile.
+    /// Since when it has waited for another permit to ask again. Its sockets hear a late answer meanwhile.
     queues: Option<Instant>,
     /// The link's name.
     ifname: String,
@@ -82,15 +83,15 @@ pub(crate) struct Acquire {
     mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
     replaces: Vec<BindingId>,
-    /// Whether the container ran before, with this very address: whatever happens, the address is not given back under it.
+    /// Whether the container already ran, with this very address: whatever happens, the address is not given back under it.
     adopts: bool,
     /// Whether somebody has taken that address off its interface since.
     taken_off: bool,
-    /// The only address that will do.
+    /// The only acceptable address.
     insists: Option<Ipv4Addr>,
-    /// When another lease goes back for it if it has no offer by then.
+    /// When another lease is given back for it if it has no offer by then.
     room_at: Option<Instant>,
-    /// Since when the only address that will do has been seen in a kept lease, and when it was last seen so.
+    /// Since when the only acceptable address has been seen in a kept lease, and when it was last seen there.
     blocked: Option<(Instant, Instant)>,
     /// Whether it speaks from beside the LAN's link.
     beside: Beside,
@@ -98,19 +99,19 @@ pub(crate) struct Acquire {
     reason: Reason,
     /// Whether the MTU that its record calls due was set.
     sized: bool,
-    /// The lease of its identity that is still good, and when that will do even if nobody confirms it.
+    /// The lease of its identity that is still good, and when to use it even if nobody confirms it.
     trusts: Option<(Arc<Lease>, Instant)>,
     /// Whether it uses that lease, because no server answered.
     trusted: bool,
     /// The address of a local range that it gets if no server answers.
     resort: Option<Box<Resort>>,
-    /// The addresses that will do, if not all.
+    /// The acceptable addresses, if not all are.
     limits: Option<Box<Limits>>,
-    /// What it was offered in vain.
+    /// The offers that came to nothing.
     misses: Misses,
     /// How fast it went.
     pace: Pace,
-    /// Whether its LAN lets it try the next address that it is offered.
+    /// Whether its LAN lets it try the next offered address.
     may_try: bool,
     /// How far it is.
     stage: Stage,
@@ -129,19 +130,19 @@ enum Stage {
     Persisting { aborted: bool },
     /// The lease is durable; a station claims its address, and is asked whether it claims every address.
     Doubting,
-    /// The lease is durable but useless: it has ended, or another station (`by`) uses its address. The store is being told.
-    /// `aborted`: no other is wanted.
+    /// The lease is durable but useless: it has ended, or another station (`by`) uses its address. The store is deleting
+    /// it. `aborted`: no other is wanted.
     Forgetting { by: Option<Mac>, aborted: bool },
-    /// The lease is durable. The macvlan from which it was asked for is on its way out, or the link's MTU is being set.
+    /// The lease is durable. The macvlan that was used to acquire it is being removed, or the link's MTU is being set.
     Fitting,
-    /// It was given up; the registry is about to hear of it.
+    /// It was abandoned; the registry is about to hear.
     Over,
 }
 
-/// Whether the caller of an acquisition that is given up still waits for an answer.
+/// Whether the caller of an abandoned acquisition still waits for an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Abort {
-    /// It went away, or already has its answer.
+    /// It hung up, or already has its answer.
     Silent,
     /// It is told why.
     Because(Failure),
@@ -168,7 +169,7 @@ impl Acquire {
         self.client.lease().is_some_and(|lease| lease.expired(now))
     }
 
-    /// Returns whether it is given up at its limit. What a server has confirmed to a running container is kept.
+    /// Returns whether it ends at its limit. A lease that a server has confirmed to a running container is kept.
     fn is_limited(&self) -> bool {
         let confirmed = match self.stage {
             Stage::Persisting { .. } | Stage::Doubting | Stage::Forgetting { .. } | Stage::Fitting => self.adopts,
@@ -179,7 +180,7 @@ impl Acquire {
 }
 
 impl Acquire {
-    /// Handles what the client makes of a signal.
+    /// Handles a signal to the client, and its output.
     fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
         if self.stage != Stage::Exchanging || self.queues.is_some() && is_ours(&signal) {
             return SAME;
@@ -233,7 +234,7 @@ impl Acquire {
         }
     }
 
-    /// Makes a kept lease go back, if there is no offer that will do and it is time.
+    /// Has a kept lease given back, if there is no acceptable offer and it is time.
     fn want_room(&mut self, common: &Common, cx: &mut Cx<'_>) {
         if self.room_at().is_some_and(|at| cx.now.boot >= at) {
             self.room_at = Some(cx.now.boot + ROOM_AGAIN);
@@ -242,8 +243,9 @@ impl Acquire {
         }
     }
 
-    /// Returns whether DISCOVER has to wait: the only address that will do is kept for another client, or for this one with
-    /// another Ethernet address, and goes back first. Its server may give it to nobody else, and go on offering another.
+    /// Returns whether DISCOVER must wait: the only acceptable address is kept for another client, or for this one with
+    /// another Ethernet address, and is given back first. Until then its server may give it to nobody else, and keep
+    /// offering another.
     fn awaits_room(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
         let now = cx.now.boot;
         let Some(address) = self.insists.filter(|_| !self.adopts) else { return false };
@@ -256,7 +258,7 @@ impl Acquire {
         self.blocked.is_some_and(|(since, seen)| now < seen + SETTLES && now < since + ROOM_AFTER)
     }
 
-    /// Handles another station's use of the address. An address that is only requested is declined with its ACK.
+    /// Handles another station's use of the address. If the address is only requested so far, it is declined after its ACK.
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Exchanging => {
@@ -284,8 +286,8 @@ impl Acquire {
         self.signal(common, signal, cx)
     }
 
-    /// Keeps the lease waiting until its address is probed for, unless it would end before. The sockets stay open in case it has
-    /// to go back.
+    /// Holds the lease back until its address has been probed for, unless it would end first. The sockets stay open in case it
+    /// must be given back.
     fn probe_first(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
         let (server, address, probing) = (lease.server, lease.ip(), conflict::PROBING);
         if let Some(times) = lease.times.filter(|_| lease.expired(cx.now.boot + probing)) {
@@ -298,7 +300,7 @@ impl Acquire {
         self.watch(common, cx)
     }
 
-    /// Keeps the lease waiting until it is known what a station's claim to its address is worth. The sockets stay open.
+    /// Holds the lease back until it is known whether a station's claim to its address counts. The sockets stay open.
     fn await_control(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.stage = Stage::Probing;
         cx.out.report(common.id, Report::ExchangeOver);
@@ -319,7 +321,7 @@ impl Acquire {
         }
     }
 
-    /// Gives the acquisition up.
+    /// Abandons the acquisition.
     pub(in crate::binding) fn abort(&mut self, common: &mut Common, abort: Abort, cx: &mut Cx<'_>) -> Next {
         let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
         let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
@@ -346,7 +348,7 @@ impl Acquire {
             }
             Stage::Persisting { .. } => {
                 self.stage = Stage::Persisting { aborted: true };
-                // The answer waits for its end, not for the store: what is left to say goes another way.
+                // The answer waits for the macvlan's end, not for the store: what is left to send goes another way.
                 if common.is_aside() {
                     common.exchange.close(cx);
                 }
@@ -512,7 +514,7 @@ impl Living for Acquire {
         match news {
             News::Gone(cause) | News::Hidden(cause) => self.fail_link(common, cause, cx),
             News::Free if self.stage == Stage::Fitting => self.make_fit(common, cx),
-            // What it carries does not belong to this binding yet.
+            // What the interface carries does not belong to this binding yet.
             News::Free
             | News::Down
             | News::CarrierBack(_)

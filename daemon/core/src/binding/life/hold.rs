@@ -33,7 +33,7 @@ use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{BadFrame, Frame};
 
-/// How often the removal of the leased address is reported: whoever repeats it must not fill the journal.
+/// How often the removal of the leased address is reported at most: repeated removals must not fill the journal.
 const REMOVALS: Duration = Duration::from_secs(60);
 
 /// A lease that is held.
@@ -43,7 +43,7 @@ pub(crate) struct Hold {
     pub(crate) client: Client,
     /// The last lease there was.
     pub(crate) last: Arc<Lease>,
-    /// What hardly any lease has, and is boxed for that.
+    /// What hardly any lease has; boxed for that reason.
     rare: Option<Box<Rare>>,
     after: After,
 }
@@ -53,8 +53,8 @@ pub(crate) struct Hold {
 struct Rare {
     /// When the removal of the leased address was last reported.
     removal_told: Option<Instant>,
-    /// What the interface carried, or its runtime was told to put there, if the lease has changed since while the interface was
-    /// not known.
+    /// What the interface carried, or what its runtime was given to put there, if the lease has changed since then and the
+    /// interface was not known.
     carried: Option<Grant>,
     /// The question whether a server is there.
     asks: Option<Box<Asks>>,
@@ -63,18 +63,18 @@ struct Rare {
 /// What follows from what happened, after everything else.
 #[derive(Clone, Copy, Debug, Default)]
 struct After {
-    /// Whether the record has to be written again.
+    /// Whether the record must be written again.
     record: bool,
-    /// Whether something may have to be done at the interface.
+    /// Whether there may be work at the interface.
     work: bool,
-    /// Whether the record has to say what stays on the interface, unless more is done there first.
+    /// Whether the record must say what stays on the interface, unless more is done there first.
     note: bool,
     /// Whether sockets should be open, or closed.
     sockets: Option<bool>,
 }
 
 impl Rare {
-    /// Returns whether the removal of the leased address is worth a report by now, once.
+    /// Returns, once, whether the removal of the leased address should be reported by now.
     fn tells_removal(&mut self, now: Instant) -> bool {
         let is_news = self.removal_told.is_none_or(|told| now.saturating_since(told) >= REMOVALS);
         if is_news {
@@ -93,7 +93,7 @@ impl Hold {
         Self { client, last: last.into(), rare: None, after: After::default() }
     }
 
-    /// Records what a record says about the interface.
+    /// Takes over what a record says about the interface.
     fn recall(&self, common: &Common, left: (Option<Box<Former>>, Presence), cx: &mut Cx<'_>) {
         let last = common.grant(&self.last);
         if let Some(seat) = common.seat_mut(cx) {
@@ -101,8 +101,8 @@ impl Hold {
         }
     }
 
-    /// Tells the client whether servers can answer to the leased address: not while it is probed for, nor if it is not there.
-    /// Messages to all servers may then leave by another link than one to a single server.
+    /// Tells the client whether servers can answer to the leased address. They cannot while it is probed for, or if it is not
+    /// there. Messages to all servers may then leave over another link than a message to one server.
     fn tell_addressed(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let broadcast = self.client.broadcasts();
         self.client.set_addressed(self.is_addressed(common, cx) && !common.is_probing());
@@ -119,7 +119,7 @@ impl Hold {
 }
 
 impl Hold {
-    /// Returns whether there is a lease that nobody may hear of yet, because the store has not written it.
+    /// Returns whether there is a lease that is not reported yet, because the store has not written it.
     pub(in crate::binding) fn waits_for_store(&self, common: &Common, now: Instant) -> bool {
         let lease = self.client.lease().filter(|lease| !lease.expired(now) && !common.is_probing());
         lease.is_some() && self.lease(common, now).is_none()
@@ -130,7 +130,7 @@ impl Hold {
         self.client.lease().is_some() && common.persistence.durable().is_none()
     }
 
-    /// Goes on with a try to extend the lease, at its turn.
+    /// Tries to extend the lease: its turn has come.
     pub(in crate::binding) fn on_turn(&mut self, common: &mut Common, at: Option<Instant>, cx: &mut Cx<'_>) -> Next {
         self.client.extend_at(cx.now.boot, at);
         self.signal(common, Signal::Clock, cx)
@@ -142,7 +142,7 @@ impl Hold {
         self.signal(common, Signal::Clock, cx)
     }
 
-    /// Handles what the client makes of a signal.
+    /// Handles a signal to the client, and its output.
     fn signal(&mut self, common: &mut Common, signal: Signal<'_>, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
         let from = warnings::sender(&signal);
@@ -168,8 +168,8 @@ impl Hold {
         self.on_output(common, before, output, cx)
     }
 
-    /// Refuses another's address that a server would have the binding take. `used`: the address that it has. Returns the lease's
-    /// loss by that, if the server has replaced the lease.
+    /// Refuses an address from a server that another holder has. `used`: the binding's own address. Returns the loss, if the
+    /// server has replaced the lease with that.
     fn refuses(
         &mut self,
         common: &mut Common,
@@ -190,7 +190,8 @@ impl Hold {
         used.map(|_| Loss::Misplaced { server, address })
     }
 
-    /// Handles another station's use of the address. When the store knows, DECLINE leaves by the sockets that heard it.
+    /// Handles another station's use of the address. Once the store has recorded the loss, the DECLINE leaves over the
+    /// sockets that heard it.
     fn on_conflict(&mut self, common: &mut Common, by: Mac, cx: &mut Cx<'_>) -> Next {
         let before = self.before();
         let mut output = self.client.handle(cx.now.boot, Signal::Conflict { by });
@@ -203,14 +204,14 @@ impl Hold {
         self.on_output(common, before, output, cx)
     }
 
-    /// Uses the lease that waited for its probes. `before`: how the binding stood when it was granted.
+    /// Uses the lease that waited for its probes. `before`: the binding's state when it was granted.
     fn may_use(&mut self, common: &mut Common, before: Before, cx: &mut Cx<'_>) {
         if let Some(lease) = self.client.shared() {
             self.extended(common, before, lease, cx);
         }
     }
 
-    /// Goes on with the client's output, except for its frames.
+    /// Handles the client's output, except for its frames.
     fn on_output(&mut self, common: &mut Common, before: Before, output: Output, cx: &mut Cx<'_>) -> Next {
         let Output { verdict, listen, anew, .. } = output;
         if anew {
@@ -225,8 +226,8 @@ impl Hold {
         SAME
     }
 
-    /// Opens sockets. An exchange that may lead to another address first waits for a permit, after all callers; one that extends
-    /// a lease waits for its turn.
+    /// Opens sockets. An exchange that may lead to another address first waits for a permit, behind all callers; one that
+    /// extends a lease waits for its turn.
     fn open(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if let Some(by) = self.client.waits_for_turn(cx.now.boot).filter(|_| common.exchange.is_closed()) {
             return cx.out.report(common.id, Report::WantsToExtend { by });
@@ -255,13 +256,13 @@ impl Hold {
         common.open(want, self.client.broadcasts(), cx);
     }
 
-    /// Goes on after a turning point of the client.
+    /// Handles a verdict of the client.
     fn on_verdict(&mut self, common: &mut Common, before: Before, verdict: Verdict, cx: &mut Cx<'_>) -> Next {
         match verdict {
             Verdict::Won(lease) | Verdict::Kept(lease) => {
                 let fresh = before.used != Some(lease.ip());
                 match common.is_probing() {
-                    // Its address is not used before it is probed for: it is extended without.
+                    // Its address is not used before it is probed for: the lease is extended without it.
                     _ if fresh && common.probes_first() => {
                         common.guard_first(lease.ip(), Waits::Lease(before), cx);
                         return self.watch(common, cx);
@@ -290,15 +291,15 @@ impl Hold {
         let (had, unchanged) =
             (before.used.is_some(), before.state == StateName::Renewing && lease.grants_the_same(&last));
         match (had, was == address) {
-            // No news: every lease does that as long as it lives.
+            // Not worth a line: every lease does that as long as it lives.
             (true, true) if unchanged => tracing::debug!(%attachment, %address, %server, "lease extended"),
             (true, true) => tracing::info!(%attachment, %address, %server, "lease extended"),
             (true, false) => tracing::warn!(%attachment, %was, %address, %server, "lease changed"),
-            (false, _) => tracing::warn!(%attachment, %was, %address, %server, "there is a lease again"),
+            (false, _) => tracing::warn!(%attachment, %was, %address, %server, "leased again"),
         }
         let is_taken_off = common.presence(cx.interfaces).is_left();
         if is_taken_off && (!had || was != address) {
-            tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: the address was not there before, and no ADD came since");
+            tracing::warn!(attachment = %common.attachment, %address, "not put on the interface: the previous address was not there, and no ADD has come since");
         }
         let (holding, before_it) = (self.holding(common), common.grant(&last));
         match common.seat_mut(cx) {
@@ -310,7 +311,7 @@ impl Hold {
             None => {}
         }
         common.note_extended(before.state, (&last, &lease), is_taken_off, cx);
-        // A lease that is confirmed may have come to another network, where another station has its address (RFC 5227 §2.1).
+        // A confirmed lease may now be on another network, where another station has its address (RFC 5227 §2.1).
         let confirmed = before.used == Some(lease.ip());
         if !confirmed || before.state == StateName::Rebooting {
             common.guard_lease(lease.ip(), confirmed && self.is_addressed(common, cx), cx);
@@ -321,8 +322,8 @@ impl Hold {
 
     /// Handles the loss of the lease.
     fn lose(&mut self, common: &mut Common, lease: &Lease, loss: &Loss, cx: &mut Cx<'_>) {
-        tracing::warn!(attachment = %common.attachment, address = %lease.address, %loss, "lease lost, looking for another");
-        // A lease that waited for its probes was never used, but what was there before it may still be there.
+        tracing::warn!(attachment = %common.attachment, address = %lease.address, %loss, "lease lost: looking for another");
+        // A lease that waited for its probes was never used, but earlier addresses and routes may still be there.
         let seat = common.seat(cx.interfaces);
         let was_used = seat.is_some_and(|seat| seat.may_carry(lease.ip().into(), &common.grant(&self.last)));
         let left = if common.is_probing() { self.last.clone() } else { Arc::new(lease.clone()) };
@@ -352,7 +353,7 @@ impl Hold {
 }
 
 impl Living for Hold {
-    /// Takes up first what is written, then what is done at the interface, then the sockets.
+    /// Resumes first the record, then the work at the interface, then the sockets.
     fn again(&mut self, common: &mut Common, probing: Option<Before>, cx: &mut Cx<'_>) -> Next {
         let next = self.begin_anew(common, probing, cx);
         common.persistence.want_again(Want::Bound { replaces: Vec::new() });
@@ -391,8 +392,8 @@ impl Living for Hold {
         Standing { stage: Stand::Held, claim: claim_of(&self.client, now) }
     }
 
-    /// What is new in it, besides its times, is durable (invariant 1). Another address means that the previous lease is lost,
-    /// even while the store still has it.
+    /// Whatever is new in it, besides its times, is durable (invariant 1). Another address means that the previous lease is
+    /// lost, even while the store still has it.
     fn lease<'a>(&'a self, common: &'a Common, now: Instant) -> Option<&'a Lease> {
         let (lease, durable) = (self.client.lease()?, common.persistence.durable()?);
         let told = if lease.grants_the_same(durable) { Some(lease) } else { common.persistence.still_good() };
@@ -428,7 +429,7 @@ impl Living for Hold {
         })
     }
 
-    /// The registry decides about a namespace that was not seen, because it knows whether others are.
+    /// The registry decides about a namespace that was not seen, because it knows whether others are seen.
     fn is_lost(&self, common: &Common, cause: &LinkCause, cx: &mut Cx<'_>) -> bool {
         if cause.is_unseen() {
             cx.out.report(common.id, Report::WantsLook);
@@ -453,8 +454,8 @@ impl Living for Hold {
             return self.on_gone(common, cause, cx);
         }
         match cause.is_unseen() {
-            true => tracing::debug!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
-            false => tracing::warn!(attachment = %common.attachment, %cause, "no sockets, trying again later"),
+            true => tracing::debug!(attachment = %common.attachment, %cause, "no sockets: trying again later"),
+            false => tracing::warn!(attachment = %common.attachment, %cause, "no sockets: trying again later"),
         }
         if self.is_asking() {
             self.asks_no_more(common, cx);
@@ -479,7 +480,7 @@ impl Living for Hold {
         self.signal(common, Signal::Unreadable { cause, from }, cx)
     }
 
-    /// What the store already holds does not wait for a write that failed.
+    /// What the store already holds does not wait for a failed write.
     fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
         if let Err(cause) = result {
             common.persist_later(&cause, cx);
@@ -540,7 +541,7 @@ impl Living for Hold {
     }
 }
 
-/// Counts what became of the client's message, and how long it took if that extended the lease.
+/// Counts the outcome of the client's message, and how long it took if it extended the lease.
 fn count(output: &Output, cx: &mut Cx<'_>) {
     cx.out.counts.settled(output.settled);
     if let (Some(Verdict::Won(lease) | Verdict::Kept(lease)), Some((form, Fate::Answered))) =

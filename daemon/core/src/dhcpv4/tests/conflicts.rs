@@ -111,7 +111,7 @@ fn a_held_address_is_declined_at_once_and_another_looked_for_after_ten_seconds()
     assert_eq!(sent(&output.frames[0]).option(50), None);
 }
 
-/// The pauses after so many conflicts in a row, in milliseconds, each just before its end and at it.
+/// The pauses after this many conflicts in a row, in milliseconds, each just before its end and at it.
 fn pauses(waited_for: bool, count: u32) -> Vec<u128> {
     let mut stage = Stage::acquiring();
     if !waited_for {

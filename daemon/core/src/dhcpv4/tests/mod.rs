@@ -1,4 +1,4 @@
-//! The client under a virtual clock. `script` is the stage: a client, a server's answers as bytes, what was sent.
+//! The client under a virtual clock. `script` has the test bench: a client, a server's answers as bytes, what was sent.
 
 mod answers;
 mod choices;

@@ -1,4 +1,5 @@
-//! A client on stage: the test sets the time, reads frames as they would be on the wire, and makes answers of bytes.
+//! A client on a test bench: the test sets the time, reads frames as they would be on the wire, and builds answers from
+//! bytes.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -190,7 +191,7 @@ impl Stage {
         Self::new(Client::resume(plain(), Arc::new(timed(t1, t2, end)), at(0.0), Rng::with_seed(7)))
     }
 
-    /// A client that has to confirm a lease without end.
+    /// A client that must confirm an endless lease.
     pub(super) fn confirming() -> Self {
         let mut client = Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7));
         client.confirm(at(0.0));

@@ -1,4 +1,4 @@
-//! What comes with a lease, what stays of it, and the way to its server.
+//! What comes with a lease, what of it stays, and the way to its server.
 
 use std::net::Ipv4Addr;
 use std::num::NonZeroU16;

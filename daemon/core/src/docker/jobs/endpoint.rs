@@ -1,4 +1,4 @@
-//! A call that waits for an endpoint of Docker's to be there, or to be gone.
+//! A call that waits for a Docker endpoint to be there, or to be gone.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Asking a LAN for Docker, which wants to know its subnet and router before any container is there.
+//! Asks a LAN for its subnet and router, which Docker wants to know before any container is there.
 //!
-//! A look speaks from the LAN's link like any ADD over it, and after a second from a macvlan beside it, but takes nothing: see
-//! `dhcpv4::inquiry`. It ends with the first offer that is believed, or after a few seconds. Nobody has its Ethernet address, so
-//! that it need not wait for the end of the macvlan.
+//! It asks from the LAN's link like any ADD there, and after a second from a macvlan beside the link, but takes nothing: see
+//! `dhcpv4::inquiry`. It ends with the first believed offer, or after a few seconds. Nobody else has its Ethernet address, so it
+//! need not wait for the macvlan to be deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::registry::CARRIER_PAUSE;
 use crate::time::{Instant, Now, whole_millis};
 use crate::wire::frame::{self, Frame};
 
-/// How long an offer is waited for, once sockets are open; and the link's carrier before that.
+/// How long to wait for an offer, once sockets are open, and before that for the link's carrier.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// A look under way.
 #[derive(Debug)]
 pub(in crate::docker) struct Looking {
     request: Box<PoolRequest>,
-    /// When what it waits for is given up.
+    /// When it gives up.
     limit: Instant,
     began: Instant,
     stage: Stage,
@@ -71,14 +71,14 @@ impl Looking {
         }
     }
 
-    /// Returns the client that asks. A server is not to commit anything to it.
+    /// Returns the client that asks. No server should commit anything to it.
     fn sender(&self) -> Sender {
         let PoolRequest { mac, profile, .. } = &*self.request;
         let client = ClientProfile { rapid_commit: false, ..(*profile.client).clone() };
         Sender::new(*mac, &ClientId::ethernet(*mac), Arc::new(client))
     }
 
-    /// Opens sockets, in the place of those that there are.
+    /// Opens sockets, replacing those it has.
     fn open(&mut self, id: RequestId, desk: &mut Desk<'_>) {
         let Some(link) = self.link.clone() else { return };
         let link = if self.beside == Beside::Now { link.by_port() } else { link };
@@ -88,7 +88,7 @@ impl Looking {
         self.stage = Stage::Opening(op, exchange);
     }
 
-    /// Asks over sockets that are open.
+    /// Asks over the open sockets.
     fn asks(&mut self, now: Instant, rng: &mut Rng) {
         let Stage::Opening(_, exchange) = self.stage else { return };
         self.stage = Stage::Asking(exchange);
@@ -221,7 +221,7 @@ impl Looking {
         Next::Nothing
     }
 
-    /// Makes of what was seen the pool that was asked for. One with a subnet needs no server.
+    /// Makes the requested pool from what was seen. A pool with a subnet needs no server.
     fn end(self, desk: &mut Desk<'_>, now: Now, id: RequestId, seen: Result<Sight, Failure>) -> Next {
         let request = self.request.clone();
         self.hang_up(desk);
@@ -229,7 +229,7 @@ impl Looking {
         let fail = |because: String| Answer::Failed(Failure::Pool(PoolFault::NoSubnet { because }));
         let (offered, router) = match seen {
             Ok(Sight { server, subnet: offered, router }) => {
-                tracing::info!(%lan, %server, ?offered, ?router, "looked at the LAN for a pool");
+                tracing::info!(%lan, %server, ?offered, ?router, "looked at a pool's LAN");
                 (offered.ok_or_else(|| format!("server {server} of {lan} names no subnet mask")), router)
             }
             Err(failure) => {

@@ -1,4 +1,4 @@
-//! Docker's calls that are not answered yet, each as a job, as in the registry: what becomes of one is read here.
+//! Docker's calls that are not answered yet, each as a job, as in the registry: what happens to a call is decided here.
 
 mod endpoint;
 mod look;
@@ -26,13 +26,13 @@ pub(super) enum Job {
     Look(Box<Looking>),
     /// A change of a pool.
     Pool(PoolChange),
-    /// A network that is being made or forgotten.
+    /// A network that is being created or deleted.
     Network(NetworkChange),
     /// A wait for an endpoint.
     Endpoint(EndpointCall),
 }
 
-/// What becomes of a call.
+/// What happens to a call next.
 pub(super) type Next = job::Next<Job>;
 
 /// The calls that are not answered yet.
@@ -45,7 +45,7 @@ impl Jobs {
         self.0.len()
     }
 
-    /// Returns the networks that are being made or forgotten.
+    /// Returns the networks that are being created or deleted.
     pub(super) fn networks(&self) -> impl Iterator<Item = &NetworkChange> {
         self.0.values().filter_map(|job| if let Job::Network(change) = job { Some(change) } else { None })
     }
@@ -100,7 +100,7 @@ impl Desk<'_> {
         self.call_goes_on(id, next);
     }
 
-    /// A caller went away. False if it is not known here.
+    /// A caller hung up. False if it is not known here.
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
         self.docker.timers.set(Key::Call(id), None);
         let next = match self.docker.jobs.0.remove(&id) {
@@ -130,7 +130,7 @@ impl Desk<'_> {
         self.at_look(exchange, |_, _, look| look.unsent(cause));
     }
 
-    /// Lets the look at a LAN go on whose sockets these are. No other call asks anything over sockets.
+    /// Lets the look at a LAN with these sockets go on. No other call uses sockets.
     fn at_look(&mut self, exchange: ExchangeId, f: impl FnOnce(&mut Self, RequestId, Looking) -> Next) {
         let is_its = |job: &Job| matches!(job, Job::Look(look) if look.exchange() == Some(exchange));
         let Some(id) = self.docker.jobs.0.iter().find(|(_, job)| is_its(job)).map(|(id, _)| *id) else { return };

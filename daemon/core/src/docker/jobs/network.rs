@@ -1,7 +1,7 @@
-//! A network of Docker's that is made or forgotten.
+//! A Docker network that is created or deleted.
 //!
-//! It is kept once its host link has been looked at, the link of its VLAN is there, and the store has it. Its end is answered at
-//! once, or when that link has gone with the last network in its VLAN.
+//! It is kept once its host link has been looked at, its VLAN's link is there, and the store has it. Its deletion is answered at
+//! once, or when the VLAN's link is gone if it was the last network there.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::time::Now;
 /// How long a call about a network may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A network that is being made or forgotten.
+/// A network that is being created or deleted.
 #[derive(Debug)]
 pub(in crate::docker) struct NetworkChange {
     record: Box<NetworkRecord>,
@@ -35,7 +35,7 @@ enum Step {
     Making(OpId),
     /// It is being written; it is known already.
     Writing(OpId),
-    /// The store forgets it; it is known still.
+    /// The store is deleting it; it is still known.
     Forgetting,
     /// It is forgotten, and the link of its VLAN is being deleted.
     Unmaking(OpId),
@@ -90,7 +90,7 @@ impl NetworkChange {
             },
             (Outcome::Made(Ok(())), Step::Making(_)) => self.keep(desk, now, id),
             (Outcome::Made(Err(cause)), Step::Making(_)) => {
-                // What took too long may be there by now, or come yet.
+                // A link that took too long may be there by now, or appear later.
                 desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
                 let target = self.record.wiring.vlan().map(|link| link.owner.ifname()).unwrap_or_default();
                 failed(Failure::Link { target, cause })
@@ -106,7 +106,7 @@ impl NetworkChange {
             (Outcome::Persisted(result), Step::Forgetting) => self.forgotten(desk, id, result),
             (Outcome::Unmade(result), Step::Unmaking(_)) => {
                 if let Err(cause) = result {
-                    tracing::warn!(network = %self.record.id, %cause, "the link of its VLAN stays, trying again");
+                    tracing::warn!(network = %self.record.id, %cause, "the link of its VLAN is still there: trying again");
                     desk.list_again(now);
                 }
                 done()
@@ -153,19 +153,19 @@ impl NetworkChange {
         let waiting_for = match self.step {
             Step::Looking(_) => "a look at the host's link",
             Step::Making(_) => "the link of its VLAN",
-            Step::Writing(_) | Step::Forgetting => "the store to write it down",
-            Step::Unmaking(_) => "the end of the link of its VLAN",
+            Step::Writing(_) | Step::Forgetting => "the store to record it",
+            Step::Unmaking(_) => "the link of its VLAN to be deleted",
         };
         let next = self.hang_up(desk);
         desk.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited: LIMIT }));
         next
     }
 
-    /// Undoes what has been made so far. A network that is being forgotten stays forgotten.
+    /// Undoes what has been made so far. A network that is being deleted stays deleted.
     pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
         match self.step {
             Step::Looking(op) | Step::Unmaking(op) => desk.ignore(op),
-            // The link may come yet. What deletes it comes after that.
+            // The link may still appear. Its deletion comes after that.
             Step::Making(op) => {
                 desk.ignore(op);
                 desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
@@ -198,9 +198,9 @@ fn check(wiring: &Wiring, seen: Result<LinkView, LinkCause>) -> Result<(), Netwo
     };
     match wiring.mode {
         _ if !view.up => bad(format!("the link is down: set it up (ip link set {} up)", wiring.on)),
-        Mode::Bridge if !view.bridge => bad("not a bridge: make one that is on the LAN, or leave -o mode out".to_owned()),
+        Mode::Bridge if !view.bridge => bad("not a bridge: make one on the LAN, or leave out -o mode".to_owned()),
         Mode::Macvlan(_) if view.wireless => bad(
-            "its access point takes frames of one Ethernet address only, and each macvlan has its own: use -o mode=ipvlan"
+            "its access point accepts frames from one Ethernet address only, and each macvlan has its own: use -o mode=ipvlan"
                 .to_owned(),
         ),
         Mode::Bridge | Mode::Macvlan(_) | Mode::Ipvlan => Ok(()),

@@ -1,4 +1,4 @@
-//! A change of a pool of Docker's, or of what is reserved in it, that waits for the store.
+//! A change of a Docker pool, or of its reservations, that waits for the store.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(in crate::docker) struct PoolChange {
     undo: Undo,
 }
 
-/// What is undone where the store, or the caller, does not wait for the answer.
+/// What is undone if the store fails, or the caller hangs up.
 #[derive(Debug)]
 pub(in crate::docker) enum Undo {
     /// Nothing.
@@ -58,7 +58,7 @@ impl PoolChange {
 
     pub(super) fn time_out(self, desk: &mut Desk<'_>, now: Now) -> Next {
         self.undo.carry_out(desk, now);
-        let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: LIMIT };
+        let failure = Failure::TimedOut { waiting_for: "the store to record it", waited: LIMIT };
         Next::Answers(Answer::Failed(failure))
     }
 

@@ -1,6 +1,6 @@
-//! A call about an attachment: an ADD, a DEL or a CHECK, of a door or of the core itself.
+//! A call about an attachment: an ADD, a DEL or a CHECK, from a door or from the core itself.
 //!
-//! It waits in its attachment's slot for its turn, and is that slot's operation then.
+//! It waits in its attachment's slot for its turn, and then becomes that slot's operation.
 
 use super::{Job, Next};
 use crate::effect::{Answer, Failure, RequestId};
@@ -23,15 +23,15 @@ pub(in crate::registry) struct Attached {
 /// Who hears the answer.
 #[derive(Debug)]
 pub(in crate::registry) enum Caller {
-    /// Whoever came through a front door.
+    /// A caller at a front door.
     Door,
     /// This GC, whose DEL it is.
     Collection(RequestId),
     /// This operator's release, whose DEL it is.
     Operator(RequestId),
-    /// The adoption of a container that was running before, whose ADD it is.
+    /// The adoption of a container that already ran, whose ADD it is.
     Adoption,
-    /// Whoever leases above the registry.
+    /// A door above the registry.
     Above,
 }
 
@@ -52,14 +52,14 @@ impl Attached {
         if let Some(at) = slot.waiting.iter().position(|waiting| waiting.id == id) {
             let waited = slot.waiting.remove(at).map_or(now.boot, |waiting| waiting.since);
             let waited = whole_millis(now.boot.saturating_since(waited));
-            let waiting_for = "the operation before it on the same attachment";
+            let waiting_for = "an earlier operation on the same attachment";
             self.answer(core, now, id, Answer::Failed(Failure::TimedOut { waiting_for, waited }));
             return Next::Nothing;
         }
         match &mut slot.operation {
             Some(Operation::Deleting(requests, _)) => {
                 requests.retain(|request| *request != id);
-                let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: DEL_LIMIT };
+                let failure = Failure::TimedOut { waiting_for: "the store to record it", waited: DEL_LIMIT };
                 self.answer(core, now, id, Answer::Failed(failure));
             }
             Some(Operation::Adding(admission)) if admission.request == id => {
@@ -82,7 +82,7 @@ impl Attached {
         core.end(now, &attachment);
     }
 
-    /// Gives up the operation that it waits for, unless that is a DEL.
+    /// Abandons the operation that it waits for, unless that is a DEL.
     pub(super) fn hang_up(self, core: &mut Registry, now: Now, id: RequestId) -> Next {
         let attachment = &self.attachment;
         let Some(slot) = core.slots.get_mut(attachment) else { return Next::Nothing };

@@ -30,7 +30,7 @@ impl Collection {
     }
 
     pub(super) fn time_out(mut self) -> Next {
-        self.faults.extend(self.left.iter().map(|attachment| format!("{attachment}: still on its way")));
+        self.faults.extend(self.left.iter().map(|attachment| format!("{attachment}: not done yet")));
         self.end()
     }
 
@@ -58,7 +58,7 @@ impl Registry {
         if left.is_empty() {
             return Next::Answers(Answer::Collected);
         }
-        tracing::info!(network, attachments = left.len(), "giving back what is not valid any more");
+        tracing::info!(network, attachments = left.len(), "giving back what a GC does not name");
         let collection = Collection { left: left.clone(), faults: Vec::new() };
         self.call_goes_on(id, Next::Waits(Job::Collect(collection)));
         self.time_call(id, now.boot + LIMIT);

@@ -1,4 +1,4 @@
-//! A lease that is given back by its address: the caller is answered when the store knows that it goes.
+//! A lease that is given back by its address: the caller is answered when the store has recorded that.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::time::Now;
 /// How long a call may wait for the store.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A call that waits until it is durable that this binding's lease goes.
+/// A call that waits until it is durable that this binding's lease is given back.
 #[derive(Debug)]
 pub(in crate::registry) struct Leaving(BindingId);
 
@@ -24,7 +24,7 @@ impl Leaving {
 
     pub(super) fn time_out(self, core: &mut Registry, id: RequestId) -> Next {
         self.hang_up(core, id);
-        let failure = Failure::TimedOut { waiting_for: "the store to write it down", waited: LIMIT };
+        let failure = Failure::TimedOut { waiting_for: "the store to record it", waited: LIMIT };
         Next::Answers(Answer::Failed(failure))
     }
 

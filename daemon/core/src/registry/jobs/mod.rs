@@ -1,4 +1,4 @@
-//! The calls that are not answered yet, each as a job: what becomes of one is read here.
+//! The calls that are not answered yet, each as a job: what happens to a call is decided here.
 //!
 //! Each kind of call has a type of its own. It says what to do when one of its effects is done, at its time-out, and when its
 //! caller hangs up. Meanwhile the job is out of the table; what it returns puts it back, answers the call, or does neither.
@@ -48,13 +48,13 @@ pub(super) enum Job {
     Parting(Parting),
     /// A lease that an operator looks at.
     Showing(Showing),
-    /// Leases that an operator has extended.
+    /// Leases that an operator extends.
     Renewal(Renewal),
     /// Leases that an operator gives back.
     Returning(Returning),
 }
 
-/// What becomes of a call.
+/// What happens to a call next.
 pub(super) type Next = job::Next<Job>;
 
 /// The calls that are not answered yet.
@@ -67,7 +67,7 @@ pub(super) struct Jobs {
     may_renew: bool,
 }
 
-/// The ids of the core's own calls begin here. Nobody else makes so many.
+/// The ids of the core's own calls begin here. The shell never issues that many.
 const FIRST_ERRAND: u64 = 1 << 63;
 
 impl Jobs {
@@ -136,13 +136,13 @@ impl Jobs {
         })
     }
 
-    /// Returns the leases that operators have extended.
+    /// Returns the leases that operators extend.
     fn renewals(&mut self) -> impl Iterator<Item = (RequestId, &mut Renewal)> {
         self.by_id.iter_mut().filter_map(|(id, job)| if let Job::Renewal(job) = job { Some((*id, job)) } else { None })
     }
 }
 
-/// Answers an order: nothing of it is waited for any more.
+/// Answers an order: it waits for nothing any more.
 fn obeyed(mut done: Vec<Obeyed>) -> Next {
     done.sort_by(|a, b| a.attachment.cmp(&b.attachment));
     Next::Answers(Answer::Obeyed(done))
@@ -217,7 +217,7 @@ impl Registry {
         self.call_goes_on(id, next);
     }
 
-    /// A caller went away. False if it is not known here.
+    /// A caller hung up. False if it is not known here.
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
         self.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {

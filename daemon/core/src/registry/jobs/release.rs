@@ -1,5 +1,5 @@
-//! An operator gives leases back. That is a DEL for each, which first takes the address off the interface of a container that
-//! lives: the runtime does not know of it, and leaves the interface there.
+//! An operator gives leases back. That is a DEL for each, which first takes the address off the interface of a living
+//! container: the runtime does not know, and leaves the interface there.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Leases that are being given back.
 #[derive(Debug, Default)]
 pub(in crate::registry) struct Returning {
-    /// Those that are not on their way yet.
+    /// Those that are not being given back yet.
     left: BTreeMap<Attachment, Option<IpNet>>,
     done: Vec<Obeyed>,
 }
@@ -38,7 +38,7 @@ impl Returning {
     }
 
     pub(super) fn time_out(mut self) -> Next {
-        let waiting_for = "the interface to be cleared, and the store to write it down";
+        let waiting_for = "the interface to be cleared, and the store to record it";
         let failure = Failure::TimedOut { waiting_for, waited: LIMIT };
         let left: Vec<_> = self.left.keys().cloned().collect();
         left.iter().for_each(|attachment| self.over(attachment, Upshot::Failed(failure.clone())));
@@ -47,7 +47,7 @@ impl Returning {
 }
 
 impl Registry {
-    /// Gives leases back; those of containers that live with `force` only.
+    /// Gives leases back; those of living containers only with `force`.
     pub(in crate::registry) fn give_back_ordered(
         &mut self,
         now: Now,
@@ -92,7 +92,8 @@ impl Registry {
         Next::Nothing
     }
 
-    /// Gives back what an attachment has from local ranges. Only its DEL, or the end of its namespace, tells that its container is gone.
+    /// Gives back what an attachment has from local ranges. Only its DEL, or the end of its namespace, shows that its
+    /// container is gone.
     fn release_range(&mut self, now: Now, attachment: &Attachment, force: bool) -> Upshot {
         if !force && self.ranges.held(attachment).is_some_and(|held| !held.is_leaving) {
             return Upshot::Lives { interface: false };

@@ -1,4 +1,4 @@
-//! An operator has leases extended now. Each asks at its turn, like those that are due at the same moment.
+//! An operator extends leases now. Each asks in turn, like those that are due at the same moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(in crate::registry) struct Renewal {
     done: Vec<Obeyed>,
 }
 
-/// A lease that is to be extended.
+/// A lease that should be extended.
 #[derive(Debug)]
 struct Asked {
     attachment: Arc<Attachment>,
@@ -36,7 +36,7 @@ struct Asked {
 }
 
 impl Renewal {
-    /// Concludes what can be said of a lease by now.
+    /// Concludes what is known about a lease by now.
     fn judge(&mut self, core: &Registry, now: Now, id: BindingId) {
         let Some(asked) = self.left.get(&id) else { return };
         let binding = core.bindings.get(id);
@@ -51,7 +51,7 @@ impl Renewal {
                     let ends = lease.expires().map(|at| at.saturating_since(now.boot));
                     Upshot::Extended { server: lease.server.into(), ends }
                 }
-                // Nobody may hear of it before the store knows.
+                // It is not reported before the store has it.
                 None => return,
             },
         };
@@ -64,7 +64,7 @@ impl Renewal {
         if self.left.is_empty() { obeyed(self.done) } else { Next::Waits(Job::Renewal(self)) }
     }
 
-    /// Concludes what is known of the leases that no server has extended so far. They go on asking.
+    /// Concludes what is known about the leases that no server has extended so far. They keep asking.
     pub(super) fn time_out(mut self, core: &Registry, now: Now) -> Next {
         for (id, asked) in std::mem::take(&mut self.left) {
             let lease = core.bindings.get(id).and_then(|binding| binding.lease(now.boot));
@@ -122,7 +122,7 @@ impl Registry {
         asked.for_each(|asked| asked.cause = Some(cause.to_owned()));
     }
 
-    /// Lets operators hear of the leases that have come further during the input at hand.
+    /// Reports the leases that have advanced during the current input to operators.
     pub(in crate::registry) fn renewals_go_on(&mut self, now: Now, touched: &BTreeSet<BindingId>) {
         if !self.jobs.may_renew {
             return;

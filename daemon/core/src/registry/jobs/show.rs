@@ -1,4 +1,4 @@
-//! An operator wants the whole story of one lease, and what is on its interface now.
+//! An operator wants everything about one lease, and what is on its interface now.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::time::Now;
 /// How long the look at the interface may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A lease that is shown once its interface was looked at.
+/// A lease that is shown once its interface has been looked at.
 #[derive(Debug)]
 pub(in crate::registry) struct Showing(Box<Shown>);
 
@@ -35,7 +35,7 @@ impl Showing {
 }
 
 impl Registry {
-    /// Shows the leases that are meant: one as a whole, several by their rows.
+    /// Shows the leases that are meant: one in full, several by their rows.
     pub(super) fn show(&mut self, now: Now, id: RequestId, which: &Which) -> Next {
         let mut chosen: Vec<_> = self.chosen(now, which);
         let only = match (chosen.len(), chosen.pop()) {

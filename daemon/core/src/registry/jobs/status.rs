@@ -46,7 +46,7 @@ impl StatusCheck {
 
     fn end(mut self, core: &mut Registry) -> Next {
         core.out.close(self.sockets);
-        // They came in any order; the same ones are to read the same.
+        // They come in any order, but the same faults should read the same.
         self.faults.sort();
         Next::Answers(match self.faults.as_slice() {
             [] => Answer::Ready,
@@ -74,7 +74,7 @@ impl Registry {
 fn fault(outcome: Outcome) -> Option<String> {
     match outcome {
         Outcome::Persisted(Err(cause)) => Some(cause.to_string()),
-        // A socket was made; that its link is down is another matter.
+        // A socket was made; whether its link is down does not matter here.
         Outcome::Opened(Err(LinkCause::Down)) => None,
         Outcome::Opened(Err(cause)) => Some(format!("no packet sockets: {cause}")),
         Outcome::Inspected(Err(cause)) => Some(format!("the network's parent link: {cause}")),

@@ -77,8 +77,7 @@ fn an_adoption_whose_server_was_away_succeeds_when_it_is_back() {
 fn an_adoption_that_is_offered_another_address_advises_nothing_that_would_not_help() {
     let mut rig = running(|rig| rig.give = Ipv4Addr::new(192, 0, 2, 77));
     rig.run_until(1020.0);
-    let expected =
-        "lan/a/eth0: 192.0.2.1 offered 192.0.2.77 instead of 192.0.2.50, which it has: no server confirms that";
+    let expected = "lan/a/eth0: 192.0.2.1 offered 192.0.2.77 instead of 192.0.2.50, which the container has: no server confirms that";
     assert_eq!(rig.not_adopted(), [expected]);
 }
 

@@ -363,7 +363,7 @@ fn a_request_that_is_given_up_soon_says_why() {
         let Some(Answer::Failed(failure)) = rig.answers.values().next_back() else { panic!("{:?}", rig.answers) };
         let said = failure.to_string();
         assert_eq!(
-            said.contains("on br0, given up early because the last request there had none either: "),
+            said.contains("on br0, given up early because the last request there got none either: "),
             soon,
             "{said}"
         );

@@ -64,7 +64,7 @@ fn a_lease_that_another_identity_of_its_attachment_ends_says_so() {
     rig.add("a", 1, "a");
     rig.add("a", 1, "another");
     let released = rig.events.iter().find(|event| event.kind == EventKind::Released).unwrap();
-    assert_eq!(released.cause, "an ADD took its attachment's place under another identity");
+    assert_eq!(released.cause, "an ADD replaced its attachment under another identity");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_lease_that_is_left_to_end_says_so() {
     rig.add("a", 1, "a");
     rig.del("a");
     assert_eq!(rig.last_event().kind, EventKind::Released);
-    assert_eq!(rig.last_event().cause, "left to expire, as its network wants");
+    assert_eq!(rig.last_event().cause, "left to expire, as its network's `release` says");
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn a_lease_that_is_shorter_than_its_grace_just_ends() {
     rig.run_until(1101.0);
     assert!(rig.rows().is_empty() && rig.sent.is_empty(), "{:?}", rig.sent);
     let last = rig.events.last().unwrap();
-    assert_eq!((last.kind, last.cause.as_str()), (EventKind::Expired, "was kept for its container until its end"));
+    assert_eq!((last.kind, last.cause.as_str()), (EventKind::Expired, "was kept for its container until it ended"));
 }
 
 #[test]

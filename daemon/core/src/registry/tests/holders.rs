@@ -369,7 +369,7 @@ fn a_server_that_moves_a_lease_to_the_address_of_another_has_it_lost_not_doubled
     let leases: Vec<_> = rows.iter().filter_map(|row| Some(row.tenure.as_ref()?.ip())).collect();
     assert_eq!(leases, [FIRST], "{rows:?}");
     assert_eq!((rig.count_of(4), rig.count_of(7)), (0, 0));
-    let cause = "server 192.0.2.1 granted 192.0.2.50 in its place, which another attachment has";
+    let cause = "server 192.0.2.1 granted 192.0.2.50 instead, which another attachment has";
     assert_eq!(rig.why(EventKind::Lost), [cause]);
 }
 
@@ -436,7 +436,7 @@ fn of_two_records_with_one_address_the_one_that_ends_last_holds_and_the_other_is
     rig.restart();
     assert!(rig.sent.is_empty(), "a restart sends nothing");
     assert_eq!((rig.state("b"), rig.state("a")), (vec!["BOUND"], vec!["INIT"]));
-    assert_eq!(rig.why(EventKind::Lost), ["lan/b/eth0 has the address, too"]);
+    assert_eq!(rig.why(EventKind::Lost), ["lan/b/eth0 has the address too"]);
     rig.del("a");
     rig.server = Server::Up;
     rig.run_until(2000.0);

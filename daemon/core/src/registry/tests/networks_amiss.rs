@@ -20,7 +20,7 @@ fn an_address_that_our_driver_leased_on_another_lan_or_for_ipvlan_is_refused_wit
             of("br0", 0),
             false,
             vlan("br1", 0),
-            Some("leased on br0, and the network is on br1: create it with --ipam-opt parent=br1"),
+            Some("leased on br0, but the network is on br1: create it with --ipam-opt parent=br1"),
         ),
         (of("br0", 0), false, vlan("br0", 10), Some("--ipam-opt parent=br0.10")),
         (of("br0.10", 0), false, vlan("br0", 10), None),

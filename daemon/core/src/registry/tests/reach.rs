@@ -216,9 +216,9 @@ fn what_is_released_from_the_host_has_an_interface_on_its_way_out_too() {
 fn what_a_release_waits_for_is_shown_until_it_leaves() {
     let no_link = LinkCause::NoLink("br0".to_owned());
     for (lan, blind, what) in [
-        ("br0", Some(no_link), "host link br0 is not there: make it, or give it that name again"),
+        ("br0", Some(no_link), "host link br0 is missing: make it, or give it that name again"),
         ("br0", None, "host link br0 has no carrier: plug it in, or set it up"),
-        ("", None, "its network names no link of the host that could be its LAN"),
+        ("", None, "its network names no host link that could be its LAN"),
     ] {
         let mut rig = Rig::new(8);
         rig.lease = 4000;

@@ -29,7 +29,7 @@ fn it_is_looked_for_three_seconds_before_the_limit_and_told_at_the_limit() {
     assert_eq!((rig.surveys, rig.answers.len()), (1, 0));
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();
-    assert!(failure.contains("on br0: no answer came; 7 frames of others came in"), "{failure}");
+    assert!(failure.contains("on br0: no answer came; 7 frames from other stations came in"), "{failure}");
     assert!(rig.rows().is_empty() && rig.open.is_empty());
 }
 
@@ -122,10 +122,10 @@ fn an_add_whose_turn_came_late_says_so() {
     for (server, expected) in [
         (
             Server::Silent,
-            " DISCOVER in 1s on br0, after 29s of waiting for its turn among others: most of its time passed in \
-             that queue, as others there had no answer: try again, or raise `timeout`",
+            " DISCOVER in 1s on br0, after waiting 29s for its turn among others: it spent most of its time in that \
+             queue, because others there got no answer: try again, or raise `timeout`",
         ),
-        (Server::OffersOnly, " after 1 REQUEST in 1s, after 29s of waiting for its turn among others"),
+        (Server::OffersOnly, " after 1 REQUEST in 1s, after waiting 29s for its turn among others"),
     ] {
         let mut rig = Rig::new(1);
         rig.server = Server::OffersOnly;
@@ -183,7 +183,7 @@ fn the_broadcast_flag_is_named_where_only_that_helped_another() {
     let add = short(&mut rig, "b", 2);
     rig.run_until(1007.0);
     let expected =
-        "another container there was answered only once it asked for answers by broadcast: set `broadcast` to true";
+        "another container there got an answer only once it asked for answers by broadcast: set `broadcast` to true";
     assert!(failure(&rig, add).to_string().ends_with(expected), "{}", failure(&rig, add));
 
     rig.server = Server::Up;

@@ -8,7 +8,7 @@ const TOO_LITTLE: u64 = 4 << 20;
 /// With less than this, somebody should look.
 const LITTLE: u64 = 64 << 20;
 
-/// `check`: what the directory is, as it is called.
+/// `check`: the directory's name in findings.
 pub(in crate::cli::doctor) fn directory(check: &'static str, directory: &Directory) -> Vec<Finding> {
     let path = directory.path.display();
     let Some(standing) = directory.found else {

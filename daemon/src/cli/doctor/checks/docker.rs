@@ -18,7 +18,7 @@ pub(in crate::cli::doctor) fn docker(docker: &Docker) -> Vec<Finding> {
                 )),
                 Listener::Silent => Some(Finding::failure(
                     "Docker plugin",
-                    format!("{path} takes calls and nobody answers: dockerd waits for it, even while it starts"),
+                    format!("{path} accepts calls, but nobody answers: dockerd waits for it, even while it starts"),
                     format!("restart its plugin, or rm {path}"),
                 )),
             }

@@ -14,7 +14,7 @@ pub(in crate::cli::doctor) fn incumbent(processes: &[u32]) -> Finding {
         [] => Finding::ok("incumbent", "no daemon of the replaced plugin runs"),
         [process, ..] => Finding::failure(
             "incumbent",
-            format!("`dhcp daemon` of the replaced plugin runs (process {process}), and answers its containers"),
+            format!("`dhcp daemon` of the replaced plugin runs (process {process}), and serves its containers"),
             format!(
                 "systemctl disable --now cni-dhcp.service cni-dhcp.socket, or kill {process}; leasehold adopts its containers"
             ),
@@ -30,11 +30,13 @@ pub(in crate::cli::doctor) fn identity(identity: &Identity) -> Finding {
             "/etc/machine-id holds none: networks with `clientId` `duid` are refused",
             "systemd-machine-id-setup",
         ),
-        (MachineId::Known, []) => Finding::ok("machine id", "nothing on the LAN says that another host has the same"),
+        (MachineId::Known, []) => {
+            Finding::ok("machine id", "nothing on the LAN suggests that another host has the same one")
+        }
         (MachineId::Known, [one, ..]) => Finding::warning(
             "machine id",
             format!(
-                "{one} is known by it, and lost its address or met another user of it: another host may have the same"
+                "{one} is identified by it, and lost its address or met another user of that address: another host may have the same id"
             ),
             "compare /etc/machine-id with that host's; on one of them: rm /etc/machine-id && systemd-machine-id-setup, and restart",
         ),
@@ -59,10 +61,10 @@ pub(in crate::cli::doctor) fn neighbours(neighbours: &Neighbours) -> Option<Find
 
 pub(in crate::cli::doctor) fn clock(clock: &Clock) -> Finding {
     let Some((path, ahead)) = clock.ahead.as_ref().filter(|(_, ahead)| *ahead > SKEW) else {
-        return Finding::ok("clock", "no file of ours is ahead of it");
+        return Finding::ok("clock", "no file of leasehold's is newer than it");
     };
-    let found = format!("{} was written {} s later than it shows", path.display(), ahead.as_secs());
-    Finding::warning("clock", found, "set it (timedatectl set-ntp true): after a reboot leases are counted by it")
+    let found = format!("{} is {} s newer than it", path.display(), ahead.as_secs());
+    Finding::warning("clock", found, "set it (timedatectl set-ntp true): after a reboot, leases are timed by it")
 }
 
 #[cfg(test)]

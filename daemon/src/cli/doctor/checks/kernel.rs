@@ -25,7 +25,7 @@ fn release(release: &str) -> Finding {
     let version = (numbers.next().flatten(), numbers.next().flatten());
     match version {
         (Some(major), Some(minor)) if (major, minor) < LEAST => {
-            let way_out = format!("it takes Linux {}.{} or later", LEAST.0, LEAST.1);
+            let way_out = format!("leasehold needs Linux {}.{} or later", LEAST.0, LEAST.1);
             Finding::failure("kernel", format!("Linux {release}"), way_out)
         }
         _ => Finding::ok("kernel", format!("Linux {release}")),

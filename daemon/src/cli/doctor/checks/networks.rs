@@ -1,4 +1,4 @@
-//! The CNI networks whose addresses come from us, and bridges on their way.
+//! The CNI networks whose addresses come from us, and the bridges they use.
 
 use crate::cli::doctor::facts::{NetworkFacts, NetworksFacts, ParentFacts};
 use crate::cli::doctor::finding::Finding;
@@ -12,14 +12,14 @@ pub(in crate::cli::doctor) fn networks(facts: &NetworksFacts) -> Vec<Finding> {
         return vec![Finding::warning(
             "networks",
             found,
-            "name the directory with --cni-conf-dir, if runtimes have another one",
+            "if runtimes use another directory, name it with --cni-conf-dir",
         )];
     }
     let unread = facts.unread.iter().map(|(file, error)| {
         Finding::warning(
             "networks",
             format!("{} cannot be read: {error}", file.display()),
-            "mend it: runtimes cannot read it either",
+            "repair it: runtimes cannot read it either",
         )
     });
     let mut findings: Vec<_> = unread.chain(facts.ours.iter().flat_map(network)).collect();
@@ -37,7 +37,7 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
     let NetworkFacts { name, file, .. } = network;
     let named = format!("{name} ({})", file.display());
     if let Some(refused) = &network.refused {
-        let way_out = "mend its configuration: an ADD would fail with the same words";
+        let way_out = "correct its configuration: an ADD would fail with the same message";
         return vec![Finding::failure("network", format!("{named}: {refused}"), way_out)];
     }
     let Some(ParentFacts { ifname, found, is_standing }) = &network.parent else {
@@ -50,7 +50,7 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
                 format!("{named}: there is no link {ifname}"),
                 "name a link of this host as its `master`",
             ),
-            false => Finding::ok("network", format!("{named}: bridge {ifname} is made with its first container")),
+            false => Finding::ok("network", format!("{named}: its first container will make bridge {ifname}")),
         }];
     };
     let mut findings = Vec::new();
@@ -60,7 +60,7 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
     }
     if link.wireless && OWN_ADDRESS.contains(&network.plugin.as_str()) {
         let found = format!(
-            "{named}: {ifname} is wireless: an access point drops what comes from an Ethernet address that is not {ifname}'s"
+            "{named}: {ifname} is wireless: an access point drops frames from any Ethernet address but {ifname}'s"
         );
         findings.push(Finding::failure("network", found, "use type ipvlan"));
     }
@@ -70,19 +70,19 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
     findings
 }
 
-/// Frames of bridges may go through iptables, where Docker lets nothing pass that it does not know.
+/// Frames of bridges may go through iptables, where Docker drops what it does not know.
 fn bridge(facts: &NetworksFacts) -> Option<Finding> {
     let bridged = facts.ours.iter().find(|network| network.plugin == "bridge")?;
     match (facts.bridge_nf?, facts.forward_drop) {
         (true, Some(true)) => Some(Finding::failure(
             "bridge netfilter",
-            format!("what the bridge of {} carries goes through iptables, where FORWARD drops by policy", bridged.name),
+            format!("traffic on the bridge of {} goes through iptables, where FORWARD drops by policy", bridged.name),
             "sysctl net.bridge.bridge-nf-call-iptables=0, or let the bridge through in FORWARD",
         )),
         (true, _) => Some(Finding::warning(
             "bridge netfilter",
-            format!("what the bridge of {} carries goes through iptables", bridged.name),
-            "see that FORWARD lets it through, or sysctl net.bridge.bridge-nf-call-iptables=0",
+            format!("traffic on the bridge of {} goes through iptables", bridged.name),
+            "let it through in FORWARD, or sysctl net.bridge.bridge-nf-call-iptables=0",
         )),
         (false, _) => Some(Finding::ok("bridge netfilter", "bridges do not go through iptables")),
     }
@@ -108,7 +108,7 @@ mod tests {
             (of("macvlan", Some((false, false))), Level::Failure, "no carrier"),
             (of("macvlan", Some((true, true))), Level::Failure, "wireless"),
             (of("ipvlan", Some((true, true))), Level::Ok, "is on eth0"),
-            (of("bridge", None), Level::Ok, "is made with its first container"),
+            (of("bridge", None), Level::Ok, "its first container will make bridge"),
             (
                 NetworkFacts { refused: Some("ipam.grace: x".to_owned()), ..of("macvlan", None) },
                 Level::Failure,

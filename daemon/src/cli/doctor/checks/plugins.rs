@@ -15,7 +15,7 @@ pub(in crate::cli::doctor) fn plugins(directories: &[PluginDirectory]) -> Vec<Fi
     findings
 }
 
-/// `is_installed`: another directory has it, so that none here is no fault: which of them a runtime uses is not known.
+/// `is_installed`: another directory has it, so it need not be here: nobody knows which directory a runtime uses.
 fn plugin(directory: &PluginDirectory, is_installed: bool) -> Option<Finding> {
     let path = directory.path.join("dhcp");
     let path = path.display();

@@ -12,7 +12,7 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
             return vec![Finding::failure("socket", format!("there is none at {path}"), way_out)];
         }
         Some(Standing { is_socket: false, .. }) => {
-            let way_out = format!("remove it: what is at {path} is in the daemon's way");
+            let way_out = format!("remove it: {path} must be free for the daemon's socket");
             return vec![Finding::failure("socket", format!("{path} is not a socket"), way_out)];
         }
         Some(standing) if standing.is_open_to_others() => findings.push(Finding::failure(
@@ -49,13 +49,13 @@ pub(in crate::cli::doctor) fn socket(socket: &Socket) -> Vec<Finding> {
         ),
         Answer::Silent => Finding::failure(
             "socket",
-            format!("the daemon at {path} takes calls and does not answer"),
+            format!("the daemon at {path} accepts calls, but does not answer"),
             "systemctl restart leasehold.service: its leases stay",
         ),
         Answer::Other(said) => Finding::failure(
             "socket",
             said.clone(),
-            "stop what answers there: it is no leasehold daemon of this version",
+            "stop what answers there: it is not a leasehold daemon of this version",
         ),
     });
     findings

@@ -1,6 +1,6 @@
-//! What is so on this host. It looks and judges nothing; `checks` judges and looks at nothing.
+//! The facts about this host. This module looks and judges nothing; `checks` judges and looks at nothing.
 //!
-//! Whatever may hang is asked with a limit.
+//! Whatever may hang has a time limit.
 
 mod daemon;
 mod docker;
@@ -16,7 +16,7 @@ use leasehold_api::control::Bindings;
 
 use super::super::args::DoctorArgs;
 
-/// All that is looked at.
+/// Everything that is looked at.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) kernel: Kernel,
@@ -85,7 +85,7 @@ pub(super) enum Answer {
     Other(String),
 }
 
-/// A directory of the daemon's.
+/// One of the daemon's directories.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) path: PathBuf,
@@ -127,7 +127,7 @@ pub(super) struct NetworksFacts {
     pub(super) unread_directory: Option<String>,
     pub(super) unread: Vec<(PathBuf, String)>,
     pub(super) ours: Vec<NetworkFacts>,
-    /// Whether what a bridge carries goes through iptables; `None`: the kernel does not say.
+    /// Whether a bridge's traffic goes through iptables; `None`: the kernel does not say.
     pub(super) bridge_nf: Option<bool>,
     /// Whether FORWARD drops by policy; `None`: unknown.
     pub(super) forward_drop: Option<bool>,
@@ -145,12 +145,12 @@ pub(super) struct NetworkFacts {
     pub(super) parent: Option<ParentFacts>,
 }
 
-/// The link of the host that a network names.
+/// The host link that a network names.
 #[derive(Debug)]
 pub(super) struct ParentFacts {
     pub(super) ifname: String,
     pub(super) found: Option<LinkFacts>,
-    /// Whether it has to be there before the first container.
+    /// Whether it must exist before the first container.
     pub(super) is_standing: bool,
 }
 
@@ -185,7 +185,7 @@ pub(super) enum Listener {
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) machine_id: MachineId,
-    /// The attachments that are known by it and had a conflict, or lost their address.
+    /// The attachments that are identified by it and had a conflict, or lost their address.
     pub(super) in_conflict: Vec<String>,
 }
 

@@ -28,7 +28,7 @@ fn network(network: Network) -> NetworkFacts {
     NetworkFacts { name: network.name, file: network.file, plugin: network.plugin, refused, parent }
 }
 
-/// Looks at a link of the host in sysfs.
+/// Looks at a host link in sysfs.
 fn link(ifname: &str) -> Option<LinkFacts> {
     let link = Path::new("/sys/class/net").join(ifname);
     if !link.exists() {

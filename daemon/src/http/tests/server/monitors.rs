@@ -25,7 +25,7 @@ async fn a_loop_that_does_not_turn_is_not_healthy() {
     let _asked = server.events.recv().await;
     let response = response(stream).await;
     assert_eq!(response.status, "HTTP/1.1 503 Service Unavailable");
-    assert_eq!(response.body, r#"{"error":"the loop does not turn"}"#);
+    assert_eq!(response.body, r#"{"error":"the loop does not run"}"#);
 }
 
 #[tokio::test]

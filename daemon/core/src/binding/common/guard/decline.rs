@@ -10,7 +10,7 @@ use crate::identity::Identity;
 use crate::wire::Mac;
 
 impl Common {
-    /// Keeps the DECLINE of a lease that was just lost until the store knows of the loss.
+    /// Keeps the DECLINE of a lease that was just lost until the store has recorded the loss.
     pub(in crate::binding) fn decline_later(&mut self, lease: Lease, frames: Vec<Vec<u8>>) {
         if let Some(guard) = self.guard.as_mut().filter(|_| !frames.is_empty()) {
             guard.decline = Some(Box::new((lease, frames)));
@@ -25,14 +25,14 @@ impl Common {
         }
     }
 
-    /// Records that a write leaves which tells the store what a DECLINE waits for.
+    /// Records that a write begins which records the loss that a DECLINE waits for.
     pub(in crate::binding) fn telling_store(&mut self) {
         if let Some(guard) = &mut self.guard {
             guard.told = guard.decline.is_some();
         }
     }
 
-    /// Sends the DECLINE that waited for this write: the store knows, or has failed.
+    /// Sends the DECLINE that waited for this write: the store has recorded the loss, or has failed.
     pub(in crate::binding) fn store_told(&mut self, cx: &mut Cx<'_>) {
         if self.guard.as_ref().is_some_and(|guard| guard.told) {
             self.close_guard(cx);
@@ -40,7 +40,7 @@ impl Common {
     }
 
     /// Declines what a server was asked to commit, if another station is known to use it and the sockets are still open. Returns
-    /// whether that is known: then nothing must be released.
+    /// whether that is known: if so, nothing must be released.
     pub(in crate::binding) fn decline_owed(&mut self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
         let Some((address, by)) = self.claim() else { return false };
         let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address).cloned() else { return false };
@@ -55,7 +55,7 @@ impl Common {
     /// Records that a lease was declined.
     pub(in crate::binding) fn declined(&mut self, lease: &Lease, by: Mac, cx: &mut Cx<'_>) {
         let (attachment, address) = (&self.attachment, lease.ip());
-        tracing::warn!(%attachment, %address, %by, server = %lease.server, "address in use by somebody else, declined");
+        tracing::warn!(%attachment, %address, %by, server = %lease.server, "another station uses the address: declined");
         self.note(EventKind::Declined, lease, format_args!("{by} uses the address"), cx);
         let Identity { lan, client_id, .. } = &self.identity;
         if cx.conflicts.conflict(lan, client_id, (address, by), cx.now.boot) {
@@ -63,7 +63,7 @@ impl Common {
         }
     }
 
-    /// Returns whether an address that is not known yet may be tried now on this LAN; if not, from when.
+    /// Returns whether a new address may be tried now on this LAN; if not, from when.
     pub(in crate::binding) fn may_try(&self, cx: &mut Cx<'_>) -> Result<(), TooSoon> {
         match self.detects() {
             true => cx.conflicts.begin(&self.identity.lan, &self.identity.client_id, cx.now.boot),

@@ -1,5 +1,5 @@
 //! A station claims the address under watch. Before that has any effect, the station is asked for an address that nobody can
-//! have: a station that answers for it claims every address, and its claims are ignored.
+//! have: if it answers for that, it claims every address, and its claims are ignored.
 //!
 //! Meanwhile the lease waits: an ADD is not answered, and a lease that nobody waits for is not used. If the question cannot be
 //! asked, the claim stands.
@@ -18,7 +18,7 @@ use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
 impl Common {
-    /// Returns whether a station claims the address under watch, and it is not known yet what the claim is worth.
+    /// Returns whether a station claims the address under watch, and it is not known yet whether the claim counts.
     pub(in crate::binding) fn is_in_doubt(&self) -> bool {
         self.guard.as_ref().is_some_and(|guard| guard.control.is_some())
     }
@@ -35,8 +35,8 @@ impl Common {
         Some((guard.window.address(), by))
     }
 
-    /// Keeps what waits from going on until that is known. If nobody waits for the lease, its sockets are about to close: this
-    /// must be followed by a watch.
+    /// Holds back what waits until that is known. If nobody waits for the lease, its sockets are about to close: to be
+    /// followed by a watch.
     pub(in crate::binding) fn await_control(&mut self, waits: Waits, cx: &Cx<'_>) {
         let Some(guard) = &mut self.guard else { return };
         guard.waits = waits;
@@ -95,7 +95,7 @@ impl Common {
             return Some(Found::Conflict { by });
         };
         let control = control::address(lease.address, lease.server, cx.rng);
-        tracing::info!(%attachment, %address, %by, claim, %control, "somebody else claims the address, asking for one that nobody can have");
+        tracing::info!(%attachment, %address, %by, claim, %control, "another station claims the address: asking for one that nobody can have");
         guard.control = Some(Box::new(Control::new(control, guard.window.from(), by, cx.now.boot)));
         self.watch(client, cx)
     }
@@ -109,8 +109,8 @@ impl Common {
         Some(Found::Conflict { by })
     }
 
-    /// Returns whether an ARP packet from another station comes from one that claims every address, if it claims the address
-    /// under watch; it also takes in answers for a control.
+    /// Returns whether an ARP packet that claims the address under watch comes from a station that claims every address.
+    /// Also records answers to a control.
     pub(super) fn is_of_proxy(&mut self, client: &Client, arp: &Arp, cx: &mut Cx<'_>) -> bool {
         let Some(guard) = self.guard.as_mut().filter(|guard| guard.window.is_of_another(arp)) else { return false };
         if let Some(control) = &mut guard.control {
@@ -158,6 +158,6 @@ fn claim_of(arp: &Arp) -> &'static str {
         ArpOp::Reply => "it answers for it",
         ArpOp::Request if arp.sender.is_unspecified() => "it probes for it",
         ArpOp::Request if arp.sender == arp.target => "it announces it",
-        ArpOp::Request => "it asks from it",
+        ArpOp::Request => "it sends ARP requests from it",
     }
 }

@@ -1,10 +1,11 @@
-//! Asking from a macvlan beside the LAN's link, if nobody answers what is sent from the link itself (see `link::Beside`).
+//! Asking from a macvlan beside the LAN's link, if nobody answers messages from the link itself (see `link::Beside`).
 //!
-//! An ADD that speaks from the LAN's link, after a first message without an answer, sends the next one a second later from a
-//! temporary macvlan, with the Ethernet address of the interface that is to come.
+//! If an ADD that speaks from the LAN's link gets no answer to its first message, it sends the next one a second later from
+//! a temporary macvlan, with the Ethernet address that the interface will have.
 //!
 //! The macvlan must be gone before the ADD is answered, with a lease or without one: Docker's own macvlan gets that address, and
-//! the kernel sets no two with one address up (EADDRINUSE). If it cannot be made, or fails, the ADD goes on from the LAN's link.
+//! the kernel does not set two with the same address up (EADDRINUSE). If the macvlan cannot be made, or fails, the ADD goes on
+//! from the LAN's link.
 
 use super::{Acquire, Stage};
 use crate::binding::{Common, Cx, Next};
@@ -12,7 +13,7 @@ use crate::dhcpv4::Signal;
 use crate::link::LinkCause;
 
 impl Acquire {
-    /// Goes on from there with the first message that would be sent again.
+    /// Continues from there with the first message that would be sent again.
     pub(super) fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let asks = self.stage == Stage::Exchanging && self.client.asked_in_vain(cx.now.boot) > 0;
         if asks && self.beside.go() {

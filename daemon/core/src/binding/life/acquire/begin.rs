@@ -18,7 +18,7 @@ use crate::range::Fallback;
 use crate::record::BindingId;
 use crate::time::Instant;
 
-/// If an ADD waited this long for carrier, more than the interface came up: also what leads to it.
+/// If an ADD waited this long for carrier, not only its interface came up, but also the links below it.
 const LATELY: Duration = Duration::from_secs(1);
 
 /// What is known about an ADD, or about the adoption of a container, that begins to acquire.
@@ -26,7 +26,7 @@ const LATELY: Duration = Duration::from_secs(1);
 pub(crate) struct Known<'a> {
     /// When it came in.
     pub(crate) began: Instant,
-    /// When it has to be answered.
+    /// When it must be answered.
     pub(crate) limit: Instant,
     /// When the interface got carrier, if it had none when the ADD came.
     pub(crate) came_up: Option<Instant>,
@@ -34,15 +34,15 @@ pub(crate) struct Known<'a> {
     pub(crate) wanted: Option<Wanted>,
     /// The address that the container runs with, if it is adopted.
     pub(crate) adopts: Option<Ipv4Net>,
-    /// The lease of its identity that another binding gives back, while the server does not know.
+    /// The lease of its identity that another binding is giving back, while the server does not know that.
     pub(crate) lease: Option<Lease>,
-    /// How long to wait for an answer before that lease will do; `None`: it never will.
+    /// How long to wait for an answer before using that lease; `None`: it is never used.
     pub(crate) patience: Option<Duration>,
     /// The last address of its identity.
     pub(crate) last: Option<Ipv4Addr>,
     /// The local ranges that give it an address if no server answers.
     pub(crate) fallback: Option<Box<Fallback>>,
-    /// The addresses that will do, if not all.
+    /// The acceptable addresses, if not all are.
     pub(crate) limits: Option<Limits>,
     /// The bindings and records that it replaces.
     pub(crate) replaces: Vec<BindingId>,
@@ -52,8 +52,8 @@ pub(crate) struct Known<'a> {
 
 impl Acquire {
     /// Returns an acquisition that waits for its permit. An adoption asks for the address that is there, and nobody waits for
-    /// it. An ADD asks for the lease that it takes over, else for the address that it wants, else for the last one of its
-    /// identity.
+    /// it. An ADD asks for the lease that it takes over, else for the address that it wants, else for its identity's last
+    /// address.
     pub(in crate::binding) fn new(holder: &Holder, known: Known<'_>, now: Instant, rng: Rng) -> Self {
         let sender = holder.sender();
         let Known { began, limit, came_up, wanted, adopts, lease, patience, last, .. } = known;
@@ -76,7 +76,7 @@ impl Acquire {
             Some(address) => Some(address.addr()),
             None => wanted.filter(|wanted| !wanted.preferred).map(|wanted| wanted.address),
         };
-        // The server may not know a lease that is taken over any more, and nothing that it offers instead will do.
+        // The server may no longer know a lease that is taken over, and nothing that it offers instead is acceptable.
         insists.into_iter().for_each(|address| client.insist(address));
         Self {
             client,

@@ -1,7 +1,7 @@
 //! Letting go of a useless lease that an ADD has got: another station uses its address, or it has ended.
 //!
-//! A lease that is not durable is declined at once. One that is durable is first forgotten by the store: a daemon that began
-//! between the two would take a declined lease up again. It makes no difference whether somebody still wants another.
+//! A lease that is not durable is declined at once. The store first deletes one that is durable: a daemon that started
+//! between the two would hold a declined lease again. That somebody still wants another lease makes no difference.
 
 use std::ops::ControlFlow::Break;
 
@@ -49,8 +49,8 @@ impl Acquire {
         }
     }
 
-    /// Has the store forget a useless lease. It is declined when that is done: a daemon that began between the two would take a
-    /// declined lease up again.
+    /// Has the store delete a useless lease. It is declined when that is done: a daemon that started between the two would hold
+    /// a declined lease again.
     pub(super) fn forget_won(&mut self, common: &mut Common, by: Option<Mac>, aborted: bool, cx: &mut Cx<'_>) {
         self.stage = Stage::Forgetting { by, aborted };
         self.persist(common, Want::Gone, cx);
@@ -58,7 +58,7 @@ impl Acquire {
 
     /// Goes on after a DECLINE, if another address will do. No permit is needed: the sockets are open.
     pub(super) fn declined(&mut self, common: &mut Common, lease: &Lease, by: Mac, cx: &mut Cx<'_>) -> Next {
-        // Of one that no server granted, none has to be told.
+        // If no server granted it, none must be told.
         if !lease.source.is_asked() {
             common.close_guard(cx);
             return SAME;
@@ -68,7 +68,7 @@ impl Acquire {
         let address = lease.ip();
         let is_last = self.misses.declined(lease.server, address, by);
         self.may_try = false;
-        // What this ADD had taken over was declined with it.
+        // The lease that this ADD had taken over was declined with it.
         cx.out.report(common.id, Report::Undone(address, self.replaces.clone()));
         if self.insists == Some(address) && self.is_wanted() {
             return self.abort(common, Abort::Because(Failure::Conflict { address, by }), cx);
@@ -80,20 +80,20 @@ impl Acquire {
         SAME
     }
 
-    /// Handles a lease that ended before it was known to be free, or durable. An ADD that insists on its address cannot begin
-    /// anew.
+    /// Handles a lease that ended before its address was known to be free, or before it was durable. An ADD that insists on
+    /// its address cannot start again.
     fn outlived(&mut self, common: &mut Common, lease: &Lease, cx: &mut Cx<'_>) -> Next {
         tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended before it could be used");
         common.close_guard(cx);
         if self.insists.is_some() && self.is_wanted() {
             let waited = whole_millis(cx.now.boot.saturating_since(self.began));
-            let waiting_for = "the lease to be known as good, and it ended before";
+            let waiting_for = "the lease to be confirmed as good, and it ended first";
             return self.abort(common, Abort::Because(Failure::TimedOut { waiting_for, waited }), cx);
         }
         SAME
     }
 
-    /// Goes on after the store was told of a useless lease. If another binding has the identity by now, it will hear of the
+    /// Goes on after the store has deleted a useless lease. If another binding has the identity by now, it will hear the
     /// conflict itself.
     pub(super) fn forgot_won(
         &mut self,
@@ -106,7 +106,7 @@ impl Acquire {
         match result {
             Ok(()) if !aborted => return self.seek_another(common, by, cx),
             _ if common.held_by_other(cx) => {}
-            // The sockets broke with their link: no DECLINE can leave.
+            // The sockets failed with their link: no DECLINE can leave.
             Ok(()) if !common.can_send() && self.client.owed(cx.now.boot).is_some() => {
                 return self.give_back_unsaid(common, false, cx);
             }

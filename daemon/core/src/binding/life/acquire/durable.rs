@@ -19,7 +19,7 @@ impl Acquire {
         }
         self.stage = Stage::Persisting { aborted: false };
         self.pace.writes(cx.now.boot);
-        // A lease of another address under this identity goes back once this one is held.
+        // A lease of another address under this identity is given back once this one is held.
         let own = self.client.lease().map(Lease::ip);
         let claim = |id: &BindingId| cx.holders.standing(*id).and_then(|standing| standing.claim);
         self.replaces.retain(|id| claim(id).is_none_or(|claim| Some(claim.address) == own));
@@ -48,11 +48,9 @@ impl Acquire {
                 let cause = "no server answered, and the lease of its identity is still good";
                 common.note_bound(EventKind::Acquired, lease, cause, cx);
             }
-            (true, _) => common.note_bound(EventKind::Adopted, lease, "the container ran before", cx),
+            (true, _) => common.note_bound(EventKind::Adopted, lease, "the container already ran", cx),
             (false, false) => common.note_bound(EventKind::Acquired, lease, "ADD", cx),
-            (false, true) => {
-                common.note_bound(EventKind::Acquired, lease, "ADD took an earlier attachment's place", cx)
-            }
+            (false, true) => common.note_bound(EventKind::Acquired, lease, "ADD replaced an earlier attachment", cx),
         }
     }
 
@@ -107,8 +105,8 @@ impl Acquire {
         self.make_fit(common, cx)
     }
 
-    /// Returns the life that holds the lease, which is durable and its link ready: the ADD may hear of it. `None` if the lease
-    /// has ended.
+    /// Returns the life that holds the lease, which is durable and whose link is ready: the ADD may be answered. `None` if the
+    /// lease has ended.
     pub(super) fn held(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Option<Box<Hold>> {
         let lease = self.client.shared()?;
         if !self.adopts && lease.expired(cx.now.boot) {

@@ -8,7 +8,7 @@ use crate::identity::Lan;
 use crate::time::{Instant, whole_millis};
 
 impl Acquire {
-    /// Returns why there is no lease although the time is up.
+    /// Returns why there is no lease when time is up.
     pub(super) fn timed_out(&self, lan: &Lan, now: Instant) -> Failure {
         if let Some(failure) =
             self.misses.in_use(lan).filter(|_| matches!(self.stage, Stage::Probing | Stage::Doubting))
@@ -22,10 +22,10 @@ impl Acquire {
             }
             Stage::Probing => "the probes of strict conflict detection, which take up to 7 s: raise `timeout`",
             Stage::Persisting { .. } => "the store to write the lease",
-            Stage::Forgetting { by: Some(_), .. } => "the store to forget an address that is in use by somebody else",
-            Stage::Forgetting { by: None, .. } => "the store to forget a lease that has ended",
-            Stage::Doubting => "the check whether a station that claims the address claims every address",
-            Stage::Fitting => "the macvlan that it asked from to go, or the interface's MTU to be set",
+            Stage::Forgetting { by: Some(_), .. } => "the store to delete a lease whose address another station uses",
+            Stage::Forgetting { by: None, .. } => "the store to delete a lease that has ended",
+            Stage::Doubting => "the check whether the station that claims the address claims every address",
+            Stage::Fitting => "its temporary macvlan to be removed, or the interface's MTU to be set",
             Stage::Exchanging => return self.unanswered(lan, now),
         };
         Failure::TimedOut { waiting_for, waited }

@@ -1,4 +1,4 @@
-//! The judge of what servers would have an ADD take: each offer that is about to be requested, and each lease.
+//! Judges what servers give an ADD: each offer that is about to be requested, and each lease.
 //!
 //! | what a server would have it take | then |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | anything, while new addresses on the LAN are paused | refused until then, or the ADD fails |
 //! | the offer of a server that has failed this ADD | the client waits a moment for another's |
 //!
-//! An offer is refused without a word: another server may have a better one, and its offer to the same DISCOVER counts during
-//! the pause. What was granted without an offer goes back. Each failed address is remembered with the reason: an ADD that gets
+//! An offer is refused silently: another server may have a better one, and its offer to the same DISCOVER counts during the
+//! pause. What was granted without an offer is given back. Each failed address is remembered with the reason: an ADD that gets
 //! nothing takes its failure from these.
 
 use std::mem::discriminant;
@@ -34,14 +34,14 @@ use crate::wire::Mac;
 /// How many offers of an address that another attachment has fail the ADD.
 const MOST_HELD: u32 = MAX_CONFLICTS as u32;
 
-/// The same for one address, if its holder has the same Ethernet address. The first makes the server hear of that: if it still
-/// offers the address, it knows clients by nothing else.
+/// The same for one address, if its holder has the same Ethernet address. The first refusal makes the holder renew: if the
+/// server still offers the address after that, it recognises clients by nothing else.
 const MOST_SHARED: u32 = 2;
 
 /// How many offers outside the pool fail the ADD.
 const MOST_UNFIT: u32 = 3;
 
-/// How many DECLINEs of one server's address fail the ADD: that server will not learn of the conflict.
+/// How many DECLINEs of one server's address fail the ADD: that server will not learn about the conflict.
 const MOST_OF_ONE: u32 = 3;
 
 /// The pause after an offer of an address that another attachment has, doubled each time for the same address.
@@ -52,7 +52,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// The pause after an offer outside the pool.
 const PAUSE_UNFIT: Duration = Duration::from_secs(1);
 
-/// An ADD that would have less than this left for its try does not take another's turn.
+/// An ADD that would have less time than this left for its try does not take another's turn.
 const LEAST: Duration = Duration::from_secs(8);
 
 /// How many addresses are remembered, the latest.
@@ -61,7 +61,7 @@ const MOST: usize = 32;
 /// Why an address came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Cause {
-    /// The client knows.
+    /// The client says why.
     Missed(Miss),
     /// The pool does not allow it.
     Unfit(Unfit),
@@ -81,7 +81,7 @@ struct Entry {
     times: u32,
 }
 
-/// All of them, each once per reason, the latest last.
+/// All of them, once per reason, the latest last.
 #[derive(Debug, Default)]
 pub(super) struct Misses(Vec<Entry>);
 
@@ -91,7 +91,7 @@ impl Misses {
         self.0.is_empty()
     }
 
-    /// Returns whether a server has offered an address other than the only one that will do.
+    /// Returns whether a server has offered an address other than the only acceptable one.
     pub(super) fn is_blocked(&self) -> bool {
         self.0.iter().any(|entry| matches!(entry.cause, Cause::Missed(Miss::Unwanted { .. })))
     }
@@ -104,13 +104,13 @@ impl Misses {
         before + 1
     }
 
-    /// Records that a station was heard using an address, which has to be declined.
+    /// Records that a station was heard using an address, which must be declined.
     pub(super) fn heard(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) {
         self.0.retain(|entry| entry.times > 0 || entry.address != address);
         self.push(Entry { server, address, cause: Cause::InUse(by), times: 0 });
     }
 
-    /// Returns who was heard using an address that could not be declined since.
+    /// Returns who was heard using an address that has not been declined since.
     fn user(&self, address: Ipv4Addr) -> Option<Mac> {
         self.0.iter().find_map(|entry| match entry.cause {
             Cause::InUse(by) if entry.address == address && entry.times == 0 => Some(by),
@@ -137,7 +137,7 @@ impl Misses {
         self.0.push(entry);
     }
 
-    /// Returns that others use what was offered, if any was declined: each address once.
+    /// Returns the failure that others use the offered addresses, each named once, if any was declined.
     pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
         let mut declined: Vec<(Ipv4Addr, Mac)> = Vec::new();
         for entry in self.0.iter().filter(|entry| entry.times > 0) {
@@ -178,7 +178,7 @@ fn is_like(one: &Cause, other: &Cause) -> bool {
     }
 }
 
-/// What is done about an offer, or a lease.
+/// What to do about an offer, or a lease.
 enum Ruling {
     /// It is requested, or kept.
     Take,
@@ -193,12 +193,12 @@ enum Ruling {
 }
 
 impl Acquire {
-    /// Goes by other limits from now on, if there were any.
+    /// Applies other limits from now on, if there were any.
     pub(in crate::binding) fn limit(&mut self, limits: &Limits) {
         self.limits.iter_mut().for_each(|own| (**own).clone_from(limits));
     }
 
-    /// Carries out the ruling on what a server would have the ADD take. Returns whether the ADD has failed by that.
+    /// Carries out the ruling on an offer or a lease. Returns whether the ADD has failed as a result.
     pub(super) fn judge(
         &mut self,
         common: &mut Common,
@@ -208,7 +208,7 @@ impl Acquire {
         let now = cx.now.boot;
         let (mut ruling, mut asks) = (Ruling::Take, false);
         if let Some(Missed { server, address, miss }) = output.missed.take() {
-            // A running container is asked for again later: others wait for their turn.
+            // For a running container the request is repeated later: others wait for their turn.
             let fails = self.adopts && matches!(miss, Miss::Unwanted { .. });
             self.misses.note(server, address, Cause::Missed(miss));
             if fails {
@@ -256,7 +256,7 @@ impl Acquire {
         if let Some(by) = self.misses.user(address).filter(|_| !granted) {
             return Ruling::DeclineUsed(by);
         }
-        // After an INIT-REBOOT in vain, DISCOVER left without asking whether a new address may be tried.
+        // After an unanswered INIT-REBOOT, DISCOVER left without a check whether a new address may be tried.
         if !granted
             && !self.may_try
             && let Err(too_soon) = self.begin_try(common, cx)
@@ -286,8 +286,8 @@ impl Acquire {
         Ruling::Refuse((PAUSE * (1 << (times - 1))).min(LONGEST_PAUSE))
     }
 
-    /// Returns whether an address that is not known yet may be tried now on this LAN. If not, an ADD waits if it has time for
-    /// that, and otherwise fails at once.
+    /// Returns whether a new address may be tried now on this LAN. If not, an ADD waits if it has time for that, and
+    /// otherwise fails at once.
     pub(super) fn may_try(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> ControlFlow<Life, bool> {
         if self.awaits_room(common, cx) {
             self.client.hold_back(cx.now.boot + LOOK_AGAIN);

@@ -6,14 +6,14 @@ use crate::counts::Phase;
 use crate::dhcpv4::form::{Fate, Form};
 use crate::time::Instant;
 
-/// When the phases of an acquisition ended, each the last time that it did.
+/// When each phase of an acquisition last ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     /// An offer was taken.
     offered: Option<Instant>,
     /// A server granted the lease.
     won: Option<Instant>,
-    /// The record was given to the store, and was there.
+    /// When the record was given to the store, and when it was there.
     stored: (Option<Instant>, Option<Instant>),
 }
 

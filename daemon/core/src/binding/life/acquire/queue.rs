@@ -1,4 +1,5 @@
-//! The permit of an acquisition that no server answers: it goes back after two messages, and each further one takes another.
+//! The permit of an acquisition that no server answers: it is returned after two messages, and each further message takes
+//! another.
 //!
 //! A server may know some clients of its LAN and ignore the rest, which would otherwise keep all permits as long as they ask.
 //! Their sockets stay open, because a slow server may still answer.
@@ -11,7 +12,7 @@ use crate::time::Instant;
 const UNDER_ONE_PERMIT: u32 = 2;
 
 impl Acquire {
-    /// Waits for another permit before the next message, if the ones before had no answer.
+    /// Waits for another permit before the next message, if the previous ones had no answer.
     pub(super) fn queue_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let asks = self.stage == Stage::Exchanging && self.queues.is_none();
         if asks && self.client.asked_in_vain(cx.now.boot) >= UNDER_ONE_PERMIT {

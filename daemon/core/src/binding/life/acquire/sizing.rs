@@ -1,7 +1,7 @@
-//! What an ADD leaves to do at its interface: the MTU that the lease names, and the routes that its main plugin will not get.
+//! What an ADD leaves to do at its interface: the lease's MTU, and the routes that its main plugin does not get.
 //!
-//! That is due from when the lease is won, and its record says so: a daemon that ends before it is done leaves it to the next
-//! one. The ADD waits until the MTU was tried once. [`crate::binding::life::hold`] makes later tries: no ADD fails for its MTU.
+//! That is due as soon as the lease is won, and its record says so: if the daemon ends first, the next one does it. The ADD
+//! waits until the MTU was tried once. [`crate::binding::life::hold`] makes later tries: no ADD fails because of its MTU.
 
 use std::ops::ControlFlow::Break;
 
@@ -20,8 +20,8 @@ impl Acquire {
         common.seat_mut(cx).into_iter().for_each(|seat| seat.is_won(&grant, self.mtu, self.adopts));
     }
 
-    /// Has the MTU set if it is due and was not tried yet, and holds the lease after that. It waits until the macvlan is gone
-    /// from which it was asked for, and until it is known whether another station uses the address.
+    /// Has the MTU set if it is due and was not tried yet, and then holds the lease. It waits until the temporary macvlan is
+    /// gone, and until it is known whether another station uses the address.
     pub(super) fn make_fit(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         self.stage = Stage::Fitting;
         let work = common.seat(cx.interfaces).and_then(Seat::work);
@@ -55,7 +55,7 @@ impl Acquire {
             return SAME;
         };
         match common.worked(outcome, &holding, cx) {
-            // If another change of the interface is under way, its end is heard of.
+            // If another change of the interface is under way, its end will be reported.
             Worked::Waits => return SAME,
             Worked::Again => {}
             Worked::Done(Done { lacks, .. }, mtu) => {
@@ -67,7 +67,7 @@ impl Acquire {
         self.make_fit(common, cx)
     }
 
-    /// Handles that the interface could not be looked at or changed: if it is gone, so is the ADD.
+    /// Handles an interface that could not be looked at or changed: if it is gone, the ADD fails.
     fn not_sized(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         if cause.is_gone() {
             return self.fail_link(common, cause, cx);

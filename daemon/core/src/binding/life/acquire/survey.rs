@@ -18,9 +18,9 @@ const LATELY: Duration = Duration::from_secs(60);
 /// How far the search for a reason is.
 #[derive(Debug)]
 pub(crate) enum Reason {
-    /// Not begun. This many frames had come in on the link when the ADD began.
+    /// Not begun. The number of frames that had come in on the link when the ADD began.
     NotLookedFor(u64),
-    /// Under way. This many had come in when the ADD began.
+    /// Under way. The number of frames that had come in when the ADD began.
     LookedFor(u64),
     /// There is an offer, or nothing could be found out.
     None,
@@ -31,7 +31,7 @@ pub(crate) enum Reason {
 impl Acquire {
     /// Returns when to look for a reason, if one may be needed.
     ///
-    /// Before the limit, so that the answer is there in time: an ADD is answered when it said it would be.
+    /// That is before the limit, so that the reason is there in time and the ADD is answered as promised.
     pub(super) fn survey_at(&self) -> Option<(Instant, Why)> {
         let wanted = matches!(self.reason, Reason::NotLookedFor(_)) && self.stage == Stage::Exchanging;
         let half = self.limit.saturating_since(self.began) / 2;
@@ -56,7 +56,7 @@ impl Acquire {
     pub(in crate::binding) fn on_surveyed(&mut self, survey: Survey) {
         if let Reason::LookedFor(before) = self.reason {
             let ifname = self.ifname.clone();
-            // A host that booted a moment ago has had its own links no longer than that.
+            // A host that has just booted has had its own links no longer than that.
             let booted = Some(Instant::BOOT).filter(|boot| self.began.saturating_since(*boot) < LATELY);
             let up_for = self.came_up.or(booted).map(|at| self.limit.saturating_since(at));
             self.reason = Reason::Found(Box::new(Silence { ifname, before, up_for, survey }));

@@ -8,19 +8,19 @@ use crate::binding::{Common, Cx, Next};
 use crate::dhcpv4::lease::Lease;
 use crate::time::Instant;
 
-/// How long the store and the macvlan that was asked from may take once a lease is used unconfirmed.
+/// How long the store and the temporary macvlan may take once a lease is used unconfirmed.
 const SETTLING: Duration = Duration::from_secs(3);
 
 impl Acquire {
-    /// Returns when the existing lease will do, as long as no server says anything.
+    /// Returns when to use the existing lease, if no server answers until then.
     pub(super) fn trusts_at(&self) -> Option<Instant> {
         let waits = matches!(self.stage, Stage::AwaitingPermit | Stage::Exchanging);
         let heard = self.client.tally().requested.is_some() || !self.misses.is_empty();
         self.trusts.as_ref().filter(|_| waits && !heard).map(|(_, at)| *at)
     }
 
-    /// Takes that lease out when its time has come, if it will do: not if another station is known to use its address, nor if
-    /// its pool no longer allows the address.
+    /// Takes that lease out when its time has come, unless another station is known to use its address, or its pool no longer
+    /// allows the address.
     pub(super) fn take_trusted(&mut self, common: &Common, cx: &Cx<'_>) -> Option<Arc<Lease>> {
         self.trusts_at().filter(|at| cx.now.boot >= *at)?;
         let (lease, _) = self.trusts.take()?;
@@ -29,9 +29,9 @@ impl Acquire {
         Some(lease).filter(|lease| is_free && fits && !lease.expired(cx.now.boot))
     }
 
-    /// Takes the lease unconfirmed. Its holder goes on asking for it.
+    /// Takes the lease unconfirmed. Its holder keeps asking for it.
     pub(super) fn trust(&mut self, common: &mut Common, lease: Arc<Lease>, cx: &mut Cx<'_>) -> Next {
-        tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: the lease is used as it is");
+        tracing::warn!(attachment = %common.attachment, address = %lease.address, "no server answers: using the last lease as it is");
         common.exchange.close(cx);
         self.trusted = true;
         // The limit may be this close because no server was expected to answer: what is left to do has its own time.

@@ -1,4 +1,4 @@
-//! Undoing what an ADD has asked servers for, or was granted, when it is given up.
+//! Undoing what an abandoned ADD has asked servers for, or was granted.
 
 use std::ops::ControlFlow::Break;
 
@@ -8,8 +8,8 @@ use crate::binding::{Common, Cx, Leave, Living, Next, Report, SAME};
 use crate::dhcpv4::lease::Lease;
 
 impl Acquire {
-    /// Closes the exchange. What a server was asked to commit is released or declined first, on the same sockets, unless another
-    /// binding has taken the identity over meanwhile, or has the address.
+    /// Closes the exchange. What a server was asked to commit is first released or declined on the same sockets, unless another
+    /// binding has taken over the identity meanwhile, or has the address.
     pub(super) fn undo_exchange(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let own = self.standing(cx.now.boot).claim.map(|claim| claim.address);
         if common.is_held_over(own, cx) {
@@ -23,7 +23,7 @@ impl Acquire {
         }
         let owed = owed.as_ref();
         if let Some(address) = owed.map(Lease::ip).filter(|_| common.exchange.can_send()) {
-            // What this ADD had taken over went back with it.
+            // The lease that this ADD had taken over was given back with it.
             cx.out.report(common.id, Report::Undone(address, self.replaces.clone()));
         }
         if !common.decline_owed(&mut self.client, cx) {
@@ -39,12 +39,12 @@ impl Acquire {
         mute && !common.held_by_other(cx) && self.client.owed(cx.now.boot).is_some()
     }
 
-    /// Gives back what a server was asked to commit, or has granted, by other sockets than those over which it was asked: like
-    /// any other lease, until it would have ended.
+    /// Gives back what a server was asked to commit, or has granted, over sockets other than those of the request: like any
+    /// other lease, with tries until it would have ended.
     pub(super) fn give_back_unsaid(&mut self, common: &mut Common, link_gone: bool, cx: &mut Cx<'_>) -> Next {
         let Some(lease) = self.client.owed(cx.now.boot).cloned() else { return SAME };
         let owed = if self.client.lease().is_some() { Owed::Leased } else { Owed::Asked };
-        // What this ADD had taken over goes back with it.
+        // The lease that this ADD had taken over is given back with it.
         cx.out.report(common.id, Report::Undone(lease.ip(), std::mem::take(&mut self.replaces)));
         common.close(cx);
         let why = if link_gone { Leave::LinkGone } else { Leave::Aborted };

@@ -1,4 +1,4 @@
-//! Asking whether a server is there, for all containers of the LAN that were given an address without one: a DISCOVER that takes
+//! Asks whether a server is there, on behalf of all containers on the LAN that got an address without one: a DISCOVER that takes
 //! nothing.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::link::{Hears, Sockets};
 use crate::time::Instant;
 use crate::wire::frame::Frame;
 
-/// How long an offer is waited for. A server may ping the address before it offers it (dnsmasq: 3 s).
+/// How long to wait for an offer. A server may ping the address before it offers it (dnsmasq: 3 s).
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// A question under way.
@@ -85,7 +85,7 @@ impl Hold {
                 cx.out.report(common.id, Report::ServerIsBack(sight.server));
             }
             Err(refused) => {
-                tracing::debug!(attachment = %common.attachment, %refused, "no answer to the question for a server")
+                tracing::debug!(attachment = %common.attachment, %refused, "no answer to the DISCOVER that asks for a server")
             }
         }
         SAME

@@ -1,7 +1,7 @@
-//! What a held lease does when something happens at its interface. What is there, what should be there, and the way from one to
-//! the other is known to [`crate::interface`].
+//! What a held lease does when something happens at its interface. [`crate::interface`] knows what is there, what should be
+//! there, and how to get from one to the other.
 //!
-//! What a restart cut short waits for the look at its interface that each start asks for: these take turns.
+//! A change that a restart cut short waits for the look at its interface that each start asks for; these looks take turns.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow::Break;
@@ -26,7 +26,7 @@ use crate::time::Instant;
 const CARRIER_LOSS: Duration = Duration::from_secs(3);
 
 impl Hold {
-    /// Returns what the binding holds, as far as its interface is concerned.
+    /// Returns what the binding holds, for its interface.
     pub(in crate::binding) fn holding<'a>(&self, common: &'a Common) -> Holding<'a> {
         common.holding(&self.client, &self.last)
     }
@@ -37,14 +37,14 @@ impl Hold {
     }
 
     /// Returns whether the interface is about to carry what the lease says: that is being written, probed for or put on. What
-    /// failed, or waits for room in the store, is not under way.
+    /// failed, or waits for room in the store, does not count.
     pub(in crate::binding) fn is_changing(&self, common: &Common, interfaces: &Interfaces, now: Instant) -> bool {
         let writes = common.persistence.busy() && self.waits_for_store(common, now);
         let works = common.seat(interfaces).is_some_and(Seat::is_changing);
         self.client.lease().is_some() && (writes || works || common.is_probing())
     }
 
-    /// Makes the interface carry nothing of the lease any more, before that is given back. Reports when it does.
+    /// Takes everything of the lease off the interface before the lease is given back. Reports when that is done.
     pub(in crate::binding) fn vacate(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let told = common.answered.into_iter().map(Into::into).collect();
         let left = [common.grant(&self.last), Grant { addresses: told, ..Grant::default() }];
@@ -55,13 +55,13 @@ impl Hold {
     }
 
     /// Records that a lease is lost; `taken`: another station uses its address, which is on the interface. Returns whether
-    /// anything must be taken off that need not have been before.
+    /// that requires anything to be taken off.
     pub(super) fn leaves_lost(&self, common: &Common, lost: &Lease, taken: bool, cx: &mut Cx<'_>) -> bool {
         let seat = common.seat_mut(cx);
         seat.is_some_and(|seat| seat.leaves_lost(&common.profile.policy, common.grant(lost), taken))
     }
 
-    /// Puts the leased address on again, which was taken off for an ADD that failed.
+    /// Puts the leased address, which was taken off for an ADD that failed, on again.
     pub(in crate::binding) fn put_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
         // The last look was for the ADD.
         self.go_on_seen(common, cx);
@@ -72,7 +72,7 @@ impl Hold {
         }
     }
 
-    /// Records that a main plugin is about to put the address on again, and does not get all routes.
+    /// Records that a main plugin is about to put the address on again, without some of the routes.
     pub(in crate::binding) fn route_again(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let grant = self.client.lease().map(|lease| common.grant(lease));
         if let (Some(grant), Some(seat)) = (grant, common.seat_mut(cx)) {
@@ -83,7 +83,7 @@ impl Hold {
 
 // The way to what the interface should carry.
 impl Hold {
-    /// Goes on with what has to be done at the interface, if anything has and may be.
+    /// Goes on with the work at the interface, if there is any and it may be done.
     pub(super) fn work(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let Some(seat) = common.seat(cx.interfaces).filter(|seat| seat.work().is_some()) else { return };
         let vacates = seat.vacates();
@@ -95,7 +95,7 @@ impl Hold {
         }
     }
 
-    /// Goes on with what a restart cut short: the interface was looked at.
+    /// Goes on with a change that a restart cut short: the interface was looked at.
     fn go_on_seen(&mut self, common: &Common, cx: &mut Cx<'_>) {
         if common.seat_mut(cx).and_then(Seat::work_mut).is_some_and(Work::is_seen) {
             self.has_work();
@@ -118,17 +118,17 @@ impl Hold {
         }
     }
 
-    /// Records that the record must be written again: the lease changed, or what has to be done at the interface.
+    /// Records that the record must be written again: the lease or the work at the interface changed.
     pub(in crate::binding) fn record_again(&mut self) {
         self.after.record = true;
     }
 
-    /// Records that something may have to be done at the interface.
+    /// Records that there may be work at the interface.
     pub(in crate::binding) fn has_work(&mut self) {
         self.after.work = true;
     }
 
-    /// Records that the interface was changed: the record has to say what stays there, unless more is done first.
+    /// Records that the interface was changed: the record must say what stays there, unless more is done first.
     pub(in crate::binding) fn has_changed(&mut self) {
         (self.after.work, self.after.note) = (true, true);
     }
@@ -140,7 +140,7 @@ impl Hold {
         tracing::info!(attachment = %common.attachment, address, "interface changed");
         let own = self.client.lease().map(Lease::ip);
         let own = own.filter(|own| next.as_ref().is_some_and(|next| next.has((*own).into())));
-        // Only what this run of the daemon had to put there has arrived just now.
+        // Only what this run of the daemon put there has arrived just now.
         if let Some(address) = own
             && common.seat_mut(cx).is_some_and(Seat::arrives)
             && common.announce(address, cx)
@@ -156,7 +156,7 @@ impl Hold {
         if self.is_lost(common, &cause, cx) {
             return self.on_gone(common, cause, cx);
         }
-        // If it is not seen, the word of whoever ended it counts.
+        // If it is not seen, what the caller that ended it says counts.
         match cause.is_unseen() && common.seat(cx.interfaces).is_some_and(Seat::vacates) {
             true => cx.out.report(common.id, Report::Vacated),
             false => common.work_later(&cause, None, cx),
@@ -164,14 +164,14 @@ impl Hold {
         SAME
     }
 
-    /// Does what is due at the interface by now: Docker is through with it, what failed is tried again, and what the runtime made
-    /// of its answer is looked at.
+    /// Does what is due at the interface by now: Docker has finished with it, what failed is tried again, and the daemon checks
+    /// what the runtime did with its answer.
     pub(in crate::binding) fn on_time(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let (now, has_lease) = (cx.now.boot, self.client.lease().is_some());
         let follows = has_lease && common.profile.policy.on_change == OnChange::Apply;
         let Some(seat) = common.seat_mut(cx) else { return };
         if seat.end_setup(now) {
-            // What the lease has changed since that was last known, or told, is changed there too.
+            // What the lease has changed since the interface was last known, or the runtime last told, is changed there too.
             let rare = self.rare.as_mut().filter(|_| follows);
             if let Some(carried) = rare.and_then(|rare| rare.carried.take()) {
                 seat.due().leave_behind(carried, false);
@@ -188,11 +188,11 @@ impl Hold {
 
 // What is seen there, and heard of it.
 impl Hold {
-    /// Goes on after the interface was found gone for good. A lease that came before its interface outlives it.
+    /// Goes on after the interface was found gone for good. A lease that is older than its interface outlives it.
     pub(super) fn on_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         let stays = common.profile.wants.is_found_later();
-        let what = if stays { "waiting for the lease's release" } else { "giving the lease back" };
-        tracing::info!(attachment = %common.attachment, %cause, "link gone, {what}");
+        let what = if stays { "waiting for the lease to be released" } else { "giving the lease back" };
+        tracing::info!(attachment = %common.attachment, %cause, "link gone: {what}");
         let lease = self.client.lease().unwrap_or(&self.last);
         let event = common.event(EventKind::OrphanFound, lease, &cause, cx);
         cx.out.report(common.id, Report::Orphaned(Box::new(event)));
@@ -222,7 +222,7 @@ impl Hold {
             return;
         }
         let address = self.client.lease().map(|lease| tracing::field::display(lease.address));
-        tracing::info!(attachment = %common.attachment, address, "{why}, confirming the lease");
+        tracing::info!(attachment = %common.attachment, address, "{why}: confirming the lease");
         common.end_exchange(cx);
         self.record_again();
         // What was heard on the previous network says nothing about this one.
@@ -247,7 +247,7 @@ impl Hold {
         }
     }
 
-    /// Goes on with what a look at the interface showed. `back`: for how long its carrier was away, if it is back.
+    /// Handles what a look at the interface showed. `back`: for how long its carrier was away, if it is back.
     pub(super) fn on_seen(
         &mut self,
         common: &mut Common,
@@ -258,7 +258,7 @@ impl Hold {
         self.on_found_again(common, cx)?;
         self.client.set_mtu(view.mtu);
         back.into_iter().for_each(|lost| self.on_carrier_back(common, lost, cx));
-        // The message about one may be lost.
+        // The kernel's message about an address may be lost.
         for there in &view.addresses {
             self.on_address_added(common, there.addr(), cx)?;
             self.on_outdated(common, *there, cx);
@@ -299,7 +299,7 @@ impl Hold {
         SAME
     }
 
-    /// Handles an address that a main plugin puts on after it is lost: it goes again.
+    /// Handles an address that a main plugin puts on after its lease was lost: it is taken off again.
     fn on_address_late(&mut self, common: &Common, address: Ipv4Addr, cx: &mut Cx<'_>) {
         if self.client.lease().is_some() || self.last.ip() != address {
             return;
@@ -313,8 +313,8 @@ impl Hold {
     }
 
     /// Records whether the leased address is on the interface. An address that somebody took off is not put back; without it
-    /// servers cannot answer a renewal, so the lease is from then on extended by INIT-REBOOT. Nobody loses an address that is
-    /// only kept there after its lease.
+    /// servers cannot answer a renewal, so the lease is from then on extended by INIT-REBOOT. An address that only stays
+    /// there after its lease does not count.
     pub(super) fn on_address(&mut self, common: &mut Common, there: bool, cx: &mut Cx<'_>) {
         let (lease, now) = (self.client.shared(), cx.now.boot);
         let Some(seat) = common.seat_mut(cx) else { return };
@@ -327,7 +327,7 @@ impl Hold {
             return;
         };
         let is_news = is == Presence::TakenOff && self.rare.get_or_insert_default().tells_removal(now);
-        // Whoever took the address off decides about its routes, too.
+        // Whoever took the address off decides about its routes too.
         seat.work_mut().filter(|_| is.is_left()).into_iter().for_each(Work::route_no_more);
         let (attachment, address) = (&common.attachment, lease.address);
         if there {
@@ -342,14 +342,13 @@ impl Hold {
             common.note(EventKind::AddressRemoved, &lease, cause, cx);
         }
         if is == Presence::Elsewhere {
-            tracing::info!(%attachment, %address, "the leased address never came onto the interface: it is extended without ARP, and nothing is put there");
+            tracing::info!(%attachment, %address, "the leased address never appeared on the interface: its lease is extended without ARP, and nothing is put there");
         }
         self.after.record |= is_news || is == Presence::Elsewhere;
         common.guard_off_address(address.addr());
     }
 
-    /// Makes the interface carry the lease's address, or none, instead of the one that the runtime has put there, `outdated`, if
-    /// that is there.
+    /// Replaces an outdated address that the runtime has put on the interface, if it is there, by the lease's, or by none.
     pub(super) fn replaces(&mut self, common: &Common, outdated: Option<IpNet>, cx: &mut Cx<'_>) {
         let router = self.rare.as_ref().and_then(|rare| rare.carried.as_ref()?.router);
         let left = outdated.map(|outdated| Grant { addresses: vec![outdated], router, ..Grant::default() });
@@ -361,7 +360,8 @@ impl Hold {
         self.has_work();
     }
 
-    /// Handles an address that was seen on the interface: the runtime may have put it there, and the lease no longer has it.
+    /// Handles an address that was seen on the interface: the runtime may have put it there although the lease no longer has
+    /// it.
     fn on_outdated(&mut self, common: &Common, there: IpNet, cx: &mut Cx<'_>) {
         if common.answered.is_none_or(|told| IpNet::V4(told) != there) {
             return;

@@ -1,7 +1,7 @@
-//! A held lease that moves: from the LAN's link onto its interface, once that is found, and back when that goes; and to the
-//! LAN's link while no path leads to the interface's namespace.
+//! How a held lease moves: from the LAN's link onto its interface, once that is found, and back when the interface goes;
+//! and to the LAN's link while no path leads to the interface's namespace.
 //!
-//! Lease, timers and identity stay. What was under way over the old sockets begins anew in the new place.
+//! Lease, timers and identity stay. An exchange that was under way over the old sockets begins again in the new place.
 
 use ipnet::IpNet;
 
@@ -32,7 +32,7 @@ impl Hold {
         let is_there = |own: &IpNet| view.addresses.iter().any(|there| there.addr() == own.addr());
         let is_on = holding.grant.as_ref().is_some_and(|grant| grant.addresses.iter().any(is_there));
         match holding.outdated() {
-            // What is not there yet is replaced when it comes: others may come with it.
+            // An address that is not there yet is replaced when it comes: others may come with it.
             Some(outdated) => self.replaces(common, Some(outdated).filter(is_there), cx),
             None if is_on => self.on_address(common, true, cx),
             None => {}
@@ -41,14 +41,14 @@ impl Hold {
         next
     }
 
-    /// Goes on over the LAN's link: the interface is gone. What is wanted of it may come back with another.
+    /// Goes on over the LAN's link: the interface is gone. Another interface may take its place.
     pub(in crate::binding) fn move_back(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let link = Link::of_lan(0, &common.identity.lan, common.link.mac());
         self.move_to(common, link, cx)
     }
 
-    /// Goes on from the LAN's link: no path leads any more to the interface's namespace, which lives, or which only our own
-    /// sockets keep. A lease that came before its interface lives there anyway.
+    /// Goes on from the LAN's link: the interface's namespace lives, or only our own sockets keep it, but no path leads
+    /// there any more. A lease that is older than its interface lives on the LAN's link anyway.
     pub(super) fn on_hidden(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         if common.profile.wants.is_found_later() {
             return self.on_gone(common, cause, cx);
@@ -80,7 +80,7 @@ impl Hold {
         self.talk_anew(common, cx)
     }
 
-    /// Begins what was under way again, over other sockets.
+    /// Begins an interrupted exchange again, over other sockets.
     fn talk_anew(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         let was_talking = !common.exchange.is_closed() || common.permit != Permit::None;
         common.end_exchange(cx);

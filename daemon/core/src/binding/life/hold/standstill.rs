@@ -1,14 +1,14 @@
-//! What becomes of a lease that is to be extended.
+//! How an ordered extension of a lease ends.
 
 use crate::dhcpv4::{Client, StateName};
 use crate::time::Instant;
 
-/// What has become of a lease that was to be extended.
+/// How the extension of a lease stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standstill {
     /// A server is being asked, or is about to be.
     Asks,
-    /// It is as it was, and none is asked any more. For a person: why.
+    /// The lease is as it was, and no server is asked any more. For a person: why.
     InVain(Option<String>),
     /// It was extended.
     Extended,
@@ -17,7 +17,7 @@ pub(crate) enum Standstill {
 }
 
 impl Standstill {
-    /// Returns what has become of a client's lease that began at `start` since it was to be extended.
+    /// Returns how the extension of a client's lease, ordered when the lease began at `start`, stands.
     pub(in crate::binding) fn since(start: Instant, client: &Client) -> Self {
         match client.lease() {
             None => Self::Lost,

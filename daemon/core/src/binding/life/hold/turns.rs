@@ -1,4 +1,4 @@
-//! How a lease comes to be held, other than by an ADD, and how its holding ends.
+//! How a lease comes to be held other than by an ADD, and how it ceases to be held.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Hold {
         let lost = hold.client.lease().is_none();
         hold.client.set_station(common.station());
         if lost {
-            tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended meanwhile, looking for another");
+            tracing::warn!(attachment = %common.attachment, address = %lease.address, "lease ended meanwhile: looking for another");
             common.note(EventKind::Expired, &lease, "it ended while no daemon ran", cx);
             hold.leaves_lost(common, &lease, false, cx);
             common.seat_mut(cx).and_then(Seat::work_mut).into_iter().for_each(Work::await_look);
@@ -54,8 +54,8 @@ impl Hold {
         hold
     }
 
-    /// Begins again, over other sockets, what was going on with servers. `probing`: how the binding stood before the lease that
-    /// was probed for.
+    /// Begins the exchange with servers again, over other sockets. `probing`: the binding's state before the lease that was
+    /// probed for.
     pub(in crate::binding) fn begin_anew(
         &mut self,
         common: &mut Common,
@@ -85,30 +85,30 @@ impl Hold {
         }
     }
 
-    /// Declines a lease whose address a station claims, if it is given up before it is known what the claim is worth: a RELEASE
-    /// would say that the address is free.
+    /// Declines a lease whose address a station claims, if it is given up before it is known whether the claim counts: a
+    /// RELEASE would say that the address is free.
     fn believe_claim(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let leased = self.client.lease().map(Lease::ip);
         let is_claimed = common.claim().is_some_and(|(address, _)| leased == Some(address) && common.can_send());
         if let Some(Found::Conflict { by }) = is_claimed.then(|| common.believe_claim()).flatten() {
             common.note_conflict(&self.client, by, cx);
-            // Here a conflict only leads to the loss; there is nothing to go on with.
+            // Here a conflict only leads to the loss; nothing follows.
             let _ = self.on_conflict(common, by, cx);
         }
     }
 
-    /// Gives up a lease that another binding has too, without a word to the server, and looks for another.
+    /// Gives up a lease that another binding has too, without telling the server, and looks for another.
     pub(in crate::binding) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.shared() else { return };
         let Some(tenant) = common.tenant(lease.ip(), cx) else { return };
         let holder = tenant.who;
-        tracing::error!(attachment = %common.attachment, address = %lease.ip(), %holder, "two attachments have one address on record: this one gives it up, and it is not released");
+        tracing::error!(attachment = %common.attachment, address = %lease.ip(), %holder, "two attachments have the same address on record: this one gives it up without a RELEASE");
         let pause = self.client.pause();
         self.client.refuse(cx.now.boot, pause);
         self.lose(common, &lease, &Loss::Double { holder: holder.to_string() }, cx);
     }
 
-    /// Returns the life that gives the lease back, or all that a server may hold for the binding.
+    /// Returns the life that gives back the lease, or whatever a server may hold for the binding.
     pub(in crate::binding) fn give_back(&mut self, common: &mut Common, why: Leave, cx: &mut Cx<'_>) -> Life {
         let probing = common.probing();
         self.believe_claim(common, cx);
