@@ -31,12 +31,12 @@ use crate::adopt::{self, Unfinished};
 use crate::capture::Tap;
 use crate::clock::{self, Clock};
 use crate::data_dir::{self, DataDirs, Found};
-use crate::http::{self, Doors, Event, Listening, Reply, Spool};
+use crate::http::{self, DoorReport, Doors, Listening, Reply, Spool};
 use crate::limits::{Shares, raise_open_files};
 use crate::listen::{self, ListenError, Listeners, Place, Protocol};
 use crate::log;
 use crate::metrics::{Ending, Meter, Snapshot};
-use crate::net::{Net, NetConfig, NetEvent, StoreId, Visit, inherit};
+use crate::net::{Net, NetConfig, NetReport, StoreId, Visit, inherit};
 use crate::pid_file::{PidFile, PidFileError};
 use crate::publish::Publisher;
 use crate::service::{self, Watchdog};
@@ -263,7 +263,7 @@ impl Driver {
         service::ready();
         info!("ready");
 
-        self.turn(&mut sources).await;
+        self.until_stopped(&mut sources).await;
 
         // From now on callers wait for the next daemon.
         self.places.clear();
@@ -285,7 +285,7 @@ impl Driver {
     }
 
     /// Loops until stopped.
-    async fn turn(&mut self, sources: &mut Sources) {
+    async fn until_stopped(&mut self, sources: &mut Sources) {
         while !matches!(self.phase, Phase::Stopped) {
             let due = self.core.poll_timeout();
             let grace = self.grace_over();
@@ -308,23 +308,23 @@ impl Driver {
 
     fn wake(&mut self, wake: Wake) {
         match wake {
-            Wake::Net(NetEvent::Done { op, outcome }) => self.feed(Input::Done { op, outcome }),
-            Wake::Net(NetEvent::Frame { exchange, bytes, meta }) => {
+            Wake::Net(NetReport::Done { op, outcome }) => self.feed(Input::Done { op, outcome }),
+            Wake::Net(NetReport::Frame { exchange, bytes, meta }) => {
                 self.tap(exchange, false, &bytes);
                 self.feed(Input::Frame { exchange, bytes: &bytes, meta });
             }
-            Wake::Net(NetEvent::Broken { exchange, cause }) => self.feed(Input::Broken { exchange, cause }),
-            Wake::Net(NetEvent::Unsent { exchange, cause }) => self.feed(Input::Unsent { exchange, cause }),
-            Wake::Net(NetEvent::Kernel(news)) => self.feed(Input::Kernel(news.into_event())),
+            Wake::Net(NetReport::Broken { exchange, cause }) => self.feed(Input::Broken { exchange, cause }),
+            Wake::Net(NetReport::Unsent { exchange, cause }) => self.feed(Input::Unsent { exchange, cause }),
+            Wake::Net(NetReport::Kernel(news)) => self.feed(Input::Kernel(news.into_message())),
             Wake::Store(Persisted { op, result }) => self.feed(Input::Done { op, outcome: Outcome::Persisted(result) }),
-            Wake::Door(Event::Asked { id, call, reply })
+            Wake::Door(DoorReport::Asked { id, call, reply })
                 if matches!(self.phase, Phase::Running) || reply.protocol().answers_to_the_end() =>
             {
                 self.opens(id, Asker::Caller(reply), &call);
                 self.feed(Input::Request { id, call });
             }
-            Wake::Door(Event::Asked { reply, .. }) => self.late.push(reply),
-            Wake::Door(Event::HungUp(id)) => {
+            Wake::Door(DoorReport::Asked { reply, .. }) => self.late.push(reply),
+            Wake::Door(DoorReport::HungUp(id)) => {
                 // If an answer has crossed it, the core knows what that means.
                 if let Some(open) = self.open.remove(&id) {
                     self.meter.call(open.name, Ending::HungUp, open.since.elapsed());
@@ -332,17 +332,17 @@ impl Driver {
                 self.feed(Input::HungUp(id));
             }
             // The caller may be gone.
-            Wake::Door(Event::Measured(to)) => _ = to.send(Box::new(self.measure())),
-            Wake::Door(Event::Turned(to)) => _ = to.send(()),
-            Wake::Files(data_dir::Event::Filed(filed)) => {
+            Wake::Door(DoorReport::Measured(to)) => _ = to.send(Box::new(self.measure())),
+            Wake::Door(DoorReport::Pinged(to)) => _ = to.send(()),
+            Wake::Files(data_dir::FileReport::Filed(filed)) => {
                 if let Some((op, outcome)) = self.data_dirs.filed(filed) {
                     self.feed(Input::Done { op, outcome });
                 }
             }
-            Wake::Files(data_dir::Event::Found(found)) => {
-                let Found { network, directory, files: found, last, told } = self.data_dirs.without_removed(found);
+            Wake::Files(data_dir::FileReport::Found(found)) => {
+                let Found { network, directory, files: found, last, known } = self.data_dirs.without_removed(found);
                 self.feed(Input::Files { network, directory, found, last });
-                drop(told);
+                drop(known);
             }
             // The clock is read after every wake.
             Wake::Due => {}
@@ -357,7 +357,7 @@ impl Driver {
             }
             Wake::Stop(signal) => self.stop(signal),
             Wake::GraceOver => self.phase = Phase::Stopped,
-            Wake::Net(NetEvent::Ended(task)) => self.ended(task),
+            Wake::Net(NetReport::Ended(task)) => self.ended(task),
             Wake::Deaf => self.ended("the task that accepts callers"),
         }
     }
@@ -535,14 +535,14 @@ impl Driver {
 
 /// Waits until all connections are closed. If each call is answered, callers that still come get a failure; otherwise they are
 /// cut off.
-async fn closed(accepting: &mut JoinHandle<()>, doors: &mut UnboundedReceiver<Event>, late: &mut Vec<Reply>) {
+async fn closed(accepting: &mut JoinHandle<()>, doors: &mut UnboundedReceiver<DoorReport>, late: &mut Vec<Reply>) {
     loop {
         tokio::select! {
             _ = &mut *accepting => return,
             Some(event) = doors.recv() => match event {
-                Event::Asked { reply, .. } if reply.protocol().answers_to_the_end() => drop(reply),
-                Event::Asked { reply, .. } => late.push(reply),
-                Event::HungUp(_) | Event::Measured(_) | Event::Turned(_) => {}
+                DoorReport::Asked { reply, .. } if reply.protocol().answers_to_the_end() => drop(reply),
+                DoorReport::Asked { reply, .. } => late.push(reply),
+                DoorReport::HungUp(_) | DoorReport::Measured(_) | DoorReport::Pinged(_) => {}
             },
         }
     }

@@ -18,7 +18,7 @@ use leasehold_core::effect::{
 };
 use leasehold_core::grant::policy::{OnChange, OnExpiry, Policy};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
-use leasehold_core::link::{ByName, Cookie, KernelEvent, Link, LinkCause, LinkView, Place, Sought, Target};
+use leasehold_core::link::{ByName, Cookie, KernelMessage, Link, LinkCause, LinkView, Place, Sought, Target};
 use leasehold_core::profile::Profile;
 use leasehold_core::record::BindingId;
 use leasehold_core::registry::Config;
@@ -511,19 +511,19 @@ impl<'a> Life<'a> {
         }
     }
 
-    fn kernel_event(&mut self) -> KernelEvent {
+    fn kernel_event(&mut self) -> KernelMessage {
         let (cookie, ifindex) = (Cookie((self.script.u8() % 5).into()), u32::from(self.script.u8() % 4));
         match self.script.u8() % 7 {
-            0 if ifindex == 3 => KernelEvent::PathGone { cookie },
-            0 => KernelEvent::NetnsDied { cookie },
-            1 => KernelEvent::LinkGone { cookie, ifindex },
-            2 if ifindex == 3 => KernelEvent::Down { cookie, ifindex },
-            2 => KernelEvent::Carrier { cookie, ifindex, up: self.script.flag() },
-            3 => KernelEvent::AddressAdded { cookie, ifindex, address: self.script.address().into() },
-            4 => KernelEvent::AddressGone { cookie, ifindex, address: self.script.address().into() },
-            5 => KernelEvent::Ethernet { cookie, ifindex, mac: Mac([2, 0, 0, 0, 1, self.script.u8()]) },
+            0 if ifindex == 3 => KernelMessage::PathGone { cookie },
+            0 => KernelMessage::NetnsDied { cookie },
+            1 => KernelMessage::LinkGone { cookie, ifindex },
+            2 if ifindex == 3 => KernelMessage::Down { cookie, ifindex },
+            2 => KernelMessage::Carrier { cookie, ifindex, up: self.script.flag() },
+            3 => KernelMessage::AddressAdded { cookie, ifindex, address: self.script.address().into() },
+            4 => KernelMessage::AddressGone { cookie, ifindex, address: self.script.address().into() },
+            5 => KernelMessage::Ethernet { cookie, ifindex, mac: Mac([2, 0, 0, 0, 1, self.script.u8()]) },
             _ if cookie.0 > 2 => self.news_for_docker(),
-            _ => KernelEvent::Missed,
+            _ => KernelMessage::Missed,
         }
     }
 }

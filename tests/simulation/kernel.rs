@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
 use leasehold_core::link::own::{LinkKind, LinkOwner, OwnLink, OwnLinks};
-use leasehold_core::link::{Cookie, KernelEvent, Link, LinkCause, LinkView, Sighting, Sightings, Sought, Step, Target};
+use leasehold_core::link::{
+    Cookie, KernelMessage, Link, LinkCause, LinkView, Sighting, Sightings, Sought, Step, Target,
+};
 use leasehold_core::wire::Mac;
 
 use crate::link::{Did, Own, Wire};
@@ -54,7 +56,7 @@ pub(crate) struct Applied {
     /// The addresses before the first step and after each.
     pub(crate) addresses: Vec<Vec<Ipv4Net>>,
     /// The kernel's news of it.
-    pub(crate) told: Vec<KernelEvent>,
+    pub(crate) told: Vec<KernelMessage>,
 }
 
 /// All namespaces of one boot.
@@ -114,11 +116,11 @@ impl Kernel {
     }
 
     /// Returns what the kernel reports about a link that came into a namespace.
-    pub(crate) fn arrival(&self, at: At) -> Option<KernelEvent> {
+    pub(crate) fn arrival(&self, at: At) -> Option<KernelMessage> {
         let mac = self.link(at)?.mac;
         Some(match self.is_watched(at.0) {
-            true => KernelEvent::Ethernet { cookie: at.0, ifindex: at.1, mac },
-            false => KernelEvent::Appeared { number: at.0.0 as i32, mac },
+            true => KernelMessage::Ethernet { cookie: at.0, ifindex: at.1, mac },
+            false => KernelMessage::Appeared { number: at.0.0 as i32, mac },
         })
     }
 
@@ -269,16 +271,16 @@ impl Kernel {
     }
 
     /// Changes a link as somebody else would, as far as the kernel allows.
-    pub(crate) fn change(&mut self, at: At, step: &Step) -> Vec<KernelEvent> {
+    pub(crate) fn change(&mut self, at: At, step: &Step) -> Vec<KernelMessage> {
         let did = self.link_mut(at).and_then(|wire| wire.step(step).ok());
         did.map(|did| told(at, &did)).unwrap_or_default()
     }
 
     /// Gives a link carrier, or takes it away.
-    pub(crate) fn set_carrier(&mut self, at: At, carrier: bool) -> Option<KernelEvent> {
+    pub(crate) fn set_carrier(&mut self, at: At, carrier: bool) -> Option<KernelMessage> {
         let wire = self.link_mut(at).filter(|wire| wire.up)?;
         wire.carrier = carrier;
-        Some(KernelEvent::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
+        Some(KernelMessage::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
     }
 
     /// Makes a link's port forward nothing until then.
@@ -287,11 +289,11 @@ impl Kernel {
     }
 
     /// Sets a link down.
-    pub(crate) fn lower(&mut self, at: At) -> Vec<KernelEvent> {
+    pub(crate) fn lower(&mut self, at: At) -> Vec<KernelMessage> {
         let Some(wire) = self.link_mut(at) else { return Vec::new() };
         wire.lower();
         let (cookie, ifindex) = at;
-        vec![KernelEvent::Down { cookie, ifindex }, KernelEvent::Carrier { cookie, ifindex, up: false }]
+        vec![KernelMessage::Down { cookie, ifindex }, KernelMessage::Carrier { cookie, ifindex, up: false }]
     }
 
     /// Sets a link up. Carrier comes later.
@@ -302,9 +304,9 @@ impl Kernel {
     }
 
     /// Deletes a link.
-    pub(crate) fn delete_link(&mut self, at: At) -> Option<KernelEvent> {
+    pub(crate) fn delete_link(&mut self, at: At) -> Option<KernelMessage> {
         self.spaces.get_mut(&at.0)?.links.remove(&at.1)?;
-        Some(KernelEvent::LinkGone { cookie: at.0, ifindex: at.1 })
+        Some(KernelMessage::LinkGone { cookie: at.0, ifindex: at.1 })
     }
 
     /// Makes a link in the host's namespace for a daemon with this store. Returns whether there was none before.
@@ -380,7 +382,7 @@ impl Kernel {
     }
 
     /// Takes a namespace's path away. It dies now, or with the last socket in it.
-    pub(crate) fn doom(&mut self, cookie: Cookie) -> Option<KernelEvent> {
+    pub(crate) fn doom(&mut self, cookie: Cookie) -> Option<KernelMessage> {
         let space = self.spaces.get_mut(&cookie)?;
         if !std::mem::replace(&mut space.doomed, true) && self.paths.get(&space.path) == Some(&cookie) {
             self.paths.remove(&space.path);
@@ -396,19 +398,19 @@ impl Kernel {
     }
 
     /// Counts one socket less in a namespace, which may then die.
-    pub(crate) fn let_go(&mut self, cookie: Cookie) -> Option<KernelEvent> {
+    pub(crate) fn let_go(&mut self, cookie: Cookie) -> Option<KernelMessage> {
         let space = self.spaces.get_mut(&cookie)?;
         space.sockets -= 1;
         self.bury(cookie)
     }
 
-    fn bury(&mut self, cookie: Cookie) -> Option<KernelEvent> {
+    fn bury(&mut self, cookie: Cookie) -> Option<KernelMessage> {
         let space = self.spaces.get(&cookie)?;
         if !space.doomed || space.sockets > 0 {
             return None;
         }
         self.spaces.remove(&cookie);
-        Some(KernelEvent::NetnsDied { cookie })
+        Some(KernelMessage::NetnsDied { cookie })
     }
 
     /// Returns whether only sockets keep a namespace.
@@ -428,8 +430,10 @@ impl Kernel {
 }
 
 /// Returns what the kernel reports about a step.
-fn told((cookie, ifindex): At, did: &Did) -> Vec<KernelEvent> {
-    let came = did.came.iter().map(|address| KernelEvent::AddressAdded { cookie, ifindex, address: (*address).into() });
-    let went = did.went.iter().map(|address| KernelEvent::AddressGone { cookie, ifindex, address: (*address).into() });
+fn told((cookie, ifindex): At, did: &Did) -> Vec<KernelMessage> {
+    let came =
+        did.came.iter().map(|address| KernelMessage::AddressAdded { cookie, ifindex, address: (*address).into() });
+    let went =
+        did.went.iter().map(|address| KernelMessage::AddressGone { cookie, ifindex, address: (*address).into() });
     came.chain(went).collect()
 }

@@ -14,7 +14,7 @@ use leasehold_core::effect::{
 };
 use leasehold_core::identity::{Attachment, ClientId, DoorId, Identity, Lan};
 use leasehold_core::link::own::LinkOwner;
-use leasehold_core::link::{KernelEvent, Link, LinkCause, Step, Target};
+use leasehold_core::link::{KernelMessage, Link, LinkCause, Step, Target};
 use leasehold_core::record::{Change, RecordState};
 use leasehold_core::registry::{Config, Kept};
 use leasehold_core::tenure::Tenure;
@@ -232,7 +232,7 @@ impl Subject {
                 Some(Input::Done { op, outcome: Outcome::Inspected(Err(gone)) })
             }
             (Mutation::ElsewhereUnheard, Input::Frame { bytes, .. }) if answers_probe(bytes) => None,
-            (Mutation::DownUnheard, Input::Kernel(KernelEvent::Down { .. })) => None,
+            (Mutation::DownUnheard, Input::Kernel(KernelMessage::Down { .. })) => None,
             (Mutation::ArpUnheard, Input::Frame { bytes, .. }) if is_arp(bytes) => None,
             (_, Input::Done { op, .. }) if op.0 > OWN_OPS => None,
             (_, Input::Done { op, outcome: Outcome::Applied { taken, result } }) => {

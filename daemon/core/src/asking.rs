@@ -26,7 +26,7 @@ pub(crate) struct Asking {
 
 /// What they want next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Action {
     /// Ask, then wait.
     Ask,
     /// Wait.
@@ -42,13 +42,13 @@ impl Asking {
     }
 
     /// Goes on as the clock says.
-    pub(crate) fn on_clock(&mut self, now: Instant) -> Turn {
+    pub(crate) fn on_clock(&mut self, now: Instant) -> Action {
         match () {
-            () if now < self.next => Turn::Wait,
-            () if self.asked == TRIES => Turn::Over,
+            () if now < self.next => Action::Wait,
+            () if self.asked == TRIES => Action::Over,
             () => {
                 (self.asked, self.next) = (self.asked + 1, now + INTERVAL);
-                Turn::Ask
+                Action::Ask
             }
         }
     }

@@ -31,7 +31,7 @@ pub use crate::identity::ClientIdRule;
 use crate::identity::{Attachment, Lan};
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
 use crate::link::{
-    Cookie, Hears, KernelEvent, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target,
+    Cookie, Hears, KernelMessage, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target,
 };
 use crate::record::{BindingId, Change, DoorRecord, RangeRecord, Record};
 use crate::silence::Survey;
@@ -127,7 +127,7 @@ pub enum Input<'a> {
         cause: LinkCause,
     },
     /// The kernel reported something, unasked.
-    Kernel(KernelEvent),
+    Kernel(KernelMessage),
 }
 
 /// How an effect ended.

@@ -76,7 +76,7 @@ pub struct Route {
 
 impl Grant {
     /// Returns this grant without the routes that the daemon puts on itself.
-    pub fn told(mut self) -> Self {
+    pub fn without_late(mut self) -> Self {
         self.routes.retain(|route| !route.late);
         self
     }

@@ -357,7 +357,7 @@ pub struct Sockets {
 
 /// What the kernel reported about a namespace or link, unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KernelEvent {
+pub enum KernelMessage {
     /// A namespace died, with everything in it.
     NetnsDied {
         /// The namespace.

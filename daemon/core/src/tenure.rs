@@ -74,8 +74,8 @@ impl Tenure {
     }
 
     /// Returns this tenure as its caller gets it: without the routes that the daemon puts on itself.
-    pub fn told(mut self) -> Self {
-        self.grant = self.grant.told();
+    pub fn without_late(mut self) -> Self {
+        self.grant = self.grant.without_late();
         self
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn show(args: &ShowArgs) -> Result<(String, Verdict), ClientError> {
         return Ok((client::pretty(&answer)?, verdict));
     }
     let text = match (&story.lease, &story.candidates[..]) {
-        (Some(lease), _) => told(lease),
+        (Some(lease), _) => text(lease),
         (None, []) => escaped(&format!("There is no lease called {}: `leasehold list` shows all.", args.name)) + "\n",
         (None, several) => {
             let lines: String = several.iter().map(candidate).collect();
@@ -35,7 +35,7 @@ fn candidate(binding: &Binding) -> String {
 }
 
 /// Tells a lease's story: a line for each fact, then its options and its last events.
-fn told(lease: &Lease) -> String {
+fn text(lease: &Lease) -> String {
     let binding = &lease.binding;
     let mut text = escaped(&binding.attachment.to_string()) + "\n" + &facts(lease);
     if !lease.options.is_empty() {

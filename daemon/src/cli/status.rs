@@ -15,12 +15,12 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(String, bool), ClientError> {
     let status: Status = client::read(&answer)?;
     let text = match args.json {
         true => client::pretty(&answer)?,
-        false => told(&status, Term::of_stdout()),
+        false => text(&status, Term::of_stdout()),
     };
     Ok((text, status.attention.is_empty()))
 }
 
-fn told(status: &Status, term: Term) -> String {
+fn text(status: &Status, term: Term) -> String {
     let Status { version, since, seconds_up, sockets, store, leases, servers, warnings, attention } = status;
     let facts = [
         ("version", version.clone()),
@@ -138,14 +138,14 @@ SERVER    LAN     LEASES  ANSWERED IN
 
 Nothing needs attention.
 ";
-        assert_eq!(told(&fine(), Term::PLAIN), expected);
+        assert_eq!(text(&fine(), Term::PLAIN), expected);
     }
 
     #[test]
     fn what_wants_attention_comes_last_and_moves_no_cursor() {
         let warning = Warning { time: "2026-11-25T10:59:00.000Z".to_owned(), line: "WARN odd\u{1b}[2J".to_owned() };
         let attention = vec!["no ADD can be recorded: store full".to_owned()];
-        let text = told(&Status { warnings: vec![warning], attention, ..fine() }, Term::PLAIN);
+        let text = text(&Status { warnings: vec![warning], attention, ..fine() }, Term::PLAIN);
         let end = "\
 Last warnings:
   2026-11-25T10:59:00.000Z WARN odd\\u{1b}[2J

@@ -30,7 +30,7 @@ pub(crate) struct Looks {
 struct Look {
     begun: Instant,
     /// Closed when the core has what was found.
-    told: watch::Receiver<()>,
+    known: watch::Receiver<()>,
     is_first: bool,
 }
 
@@ -41,8 +41,8 @@ impl Looks {
 
     /// Returns when the core has the contents of a network's directory at its first call, or after a moment.
     pub(crate) async fn before_call(&self, network: &str, directory: &Path) {
-        let Look { begun, mut told, is_first } = self.look(network, directory);
-        if is_first && timeout_at(begun + MOMENT, told.changed()).await.is_err() {
+        let Look { begun, mut known, is_first } = self.look(network, directory);
+        if is_first && timeout_at(begun + MOMENT, known.changed()).await.is_err() {
             debug!(directory = %directory.display(), "not looked at in time");
         }
     }
@@ -51,7 +51,7 @@ impl Looks {
     fn look(&self, network: &str, directory: &Path) -> Look {
         let mut all = self.begun.lock().expect("nobody panics with it");
         let now = Instant::now();
-        let before = all.get(directory).map(|look| (look.told.has_changed().is_err(), look.clone()));
+        let before = all.get(directory).map(|look| (look.known.has_changed().is_err(), look.clone()));
         match before {
             Some((_, look)) if now - look.begun < AGAIN => return look,
             Some((false, look)) => return look,
@@ -60,10 +60,10 @@ impl Looks {
         if all.len() >= MAX {
             all.clear();
         }
-        let (sender, told) = watch::channel(());
-        let look = Look { begun: now, told, is_first: before.is_none() };
+        let (sender, known) = watch::channel(());
+        let look = Look { begun: now, known, is_first: before.is_none() };
         all.insert(directory.to_owned(), look.clone());
-        let job = Job::Look { network: network.to_owned(), directory: directory.to_owned(), told: sender };
+        let job = Job::Look { network: network.to_owned(), directory: directory.to_owned(), known: sender };
         // If the thread is gone, the daemon is stopping.
         let _ = self.jobs.send(job);
         look

@@ -53,7 +53,7 @@ pub(crate) struct DataDirs {
 
 /// What the thread reports.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum FileReport {
     /// A change is over.
     Filed(Filed),
     /// A directory was looked at.
@@ -82,7 +82,7 @@ pub(crate) struct Found {
     /// The last address given of each set.
     pub(crate) last: Vec<(usize, IpAddr)>,
     /// To be dropped when the core has it: whoever waits for the look then goes on.
-    pub(crate) told: watch::Sender<()>,
+    pub(crate) known: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ enum Job {
     Look {
         network: String,
         directory: PathBuf,
-        told: watch::Sender<()>,
+        known: watch::Sender<()>,
     },
     /// Stop, after all earlier jobs.
     Close,
@@ -108,7 +108,7 @@ impl DataDirs {
     pub(crate) fn start(
         host_prefix: &Path,
         caches: &[PathBuf],
-        events: UnboundedSender<Event>,
+        events: UnboundedSender<FileReport>,
     ) -> io::Result<(Self, Looks)> {
         Self::start_with(host_prefix, caches, events, FIRST_PAUSE)
     }
@@ -116,7 +116,7 @@ impl DataDirs {
     fn start_with(
         host_prefix: &Path,
         caches: &[PathBuf],
-        events: UnboundedSender<Event>,
+        events: UnboundedSender<FileReport>,
         first_pause: Duration,
     ) -> io::Result<(Self, Looks)> {
         let (jobs, queue) = channel();
@@ -190,7 +190,7 @@ impl Drop for DataDirs {
 struct Files {
     host_prefix: PathBuf,
     gone: Gone,
-    events: UnboundedSender<Event>,
+    events: UnboundedSender<FileReport>,
     /// What could not be done.
     undone: BTreeMap<(PathBuf, IpAddr), Wish>,
     /// The directories that the log has complained about.
@@ -228,10 +228,10 @@ impl Files {
                 let result = self.change(&at, op.is_none(), address, &of, change);
                 let (directory, is_removal) = (at.name().to_owned(), change == FileChange::Remove);
                 // While the daemon stops nobody listens any more.
-                let _ = self.events.send(Event::Filed(Filed { op, directory, address, is_removal, result }));
+                let _ = self.events.send(FileReport::Filed(Filed { op, directory, address, is_removal, result }));
             }
-            Job::Look { network, directory, told } => {
-                self.look(&Directory::new(directory, &self.host_prefix), network, told);
+            Job::Look { network, directory, known } => {
+                self.look(&Directory::new(directory, &self.host_prefix), network, known);
             }
             Job::Close => {}
         }
@@ -295,7 +295,7 @@ impl Files {
         self.next_try = Instant::now() + self.pause;
     }
 
-    fn look(&mut self, at: &Directory, network: String, told: watch::Sender<()>) {
+    fn look(&mut self, at: &Directory, network: String, known: watch::Sender<()>) {
         let found = match at.look() {
             Ok(found) => found,
             Err(error) => {
@@ -322,7 +322,7 @@ impl Files {
         }
         debug!(directory = %at.name().display(), files = files.len(), "looked at which addresses others gave out");
         let directory = at.name().to_owned();
-        let _ = self.events.send(Event::Found(Found { network, directory, files, last, told }));
+        let _ = self.events.send(FileReport::Found(Found { network, directory, files, last, known }));
     }
 
     /// Returns whether a file should have been removed.

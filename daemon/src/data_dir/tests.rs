@@ -17,7 +17,7 @@ struct Rig {
     root: tempfile::TempDir,
     dirs: DataDirs,
     looks: Looks,
-    events: UnboundedReceiver<Event>,
+    events: UnboundedReceiver<FileReport>,
     ops: u64,
 }
 
@@ -56,7 +56,7 @@ impl Rig {
     /// Orders a change, and waits for its end.
     fn change(&mut self, container: &str, change: FileChange) -> Result<(), FileCause> {
         self.order(container, change);
-        let Some(Event::Filed(filed)) = self.events.blocking_recv() else { panic!("it is answered") };
+        let Some(FileReport::Filed(filed)) = self.events.blocking_recv() else { panic!("it is answered") };
         let (op, outcome) = self.dirs.filed(filed).unwrap();
         let Outcome::Filed { address: A, result } = outcome else { panic!("{outcome:?}") };
         assert_eq!(op, OpId(self.ops));
@@ -66,15 +66,15 @@ impl Rig {
     fn found(&mut self) -> Found {
         loop {
             match self.events.blocking_recv().expect("the thread lives") {
-                Event::Found(found) => return self.dirs.without_removed(found),
-                Event::Filed(filed) => drop(self.dirs.filed(filed)),
+                FileReport::Found(found) => return self.dirs.without_removed(found),
+                FileReport::Filed(filed) => drop(self.dirs.filed(filed)),
             }
         }
     }
 
     fn look(&mut self) -> Found {
-        let (told, _) = watch::channel(());
-        self.dirs.jobs.send(Job::Look { network: "lan".to_owned(), directory: self.named(), told }).unwrap();
+        let (known, _) = watch::channel(());
+        self.dirs.jobs.send(Job::Look { network: "lan".to_owned(), directory: self.named(), known }).unwrap();
         self.found()
     }
 
@@ -222,8 +222,8 @@ fn files_from_before_the_boot_are_gone_at_the_first_look_alone() {
 fn a_file_whose_removal_is_under_way_was_not_found() {
     let mut rig = Rig::new();
     rig.put("10.0.0.2", "c1\r\neth0");
-    let (told, _) = watch::channel(());
-    let look = Job::Look { network: "lan".to_owned(), directory: rig.named(), told };
+    let (known, _) = watch::channel(());
+    let look = Job::Look { network: "lan".to_owned(), directory: rig.named(), known };
     rig.dirs.jobs.send(look).unwrap();
     // The core gives the address back before it hears of the look.
     rig.order("c1", FileChange::Remove);
@@ -244,9 +244,9 @@ fn calls_wait_for_the_first_look_and_for_no_other() {
             async move { looks.before_call("lan", directory).await }
         });
         tokio::task::yield_now().await;
-        let Ok(Job::Look { network, told, .. }) = queue.try_recv() else { panic!("it is looked at") };
+        let Ok(Job::Look { network, known, .. }) = queue.try_recv() else { panic!("it is looked at") };
         assert_eq!(network, "lan");
-        drop(told);
+        drop(known);
         waits.await.unwrap();
         assert_eq!(began.elapsed(), Duration::ZERO);
 

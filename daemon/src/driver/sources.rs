@@ -12,8 +12,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock::Clock;
 use crate::data_dir;
-use crate::http::Event;
-use crate::net::NetEvent;
+use crate::http::DoorReport;
+use crate::net::NetReport;
 use crate::service::Watchdog;
 use crate::store::Persisted;
 
@@ -22,10 +22,10 @@ const BATCH: usize = 64;
 
 /// Everything that can wake the loop.
 pub(super) struct Sources {
-    pub(super) net: UnboundedReceiver<NetEvent>,
+    pub(super) net: UnboundedReceiver<NetReport>,
     pub(super) store: UnboundedReceiver<Persisted>,
-    pub(super) doors: UnboundedReceiver<Event>,
-    pub(super) files: UnboundedReceiver<data_dir::Event>,
+    pub(super) doors: UnboundedReceiver<DoorReport>,
+    pub(super) files: UnboundedReceiver<data_dir::FileReport>,
     pub(super) clock: Clock,
     pub(super) watchdog: Option<Watchdog>,
     pub(super) looks: Interval,
@@ -58,10 +58,10 @@ impl Signals {
 
 /// What woke the loop.
 pub(super) enum Wake {
-    Net(NetEvent),
+    Net(NetReport),
     Store(Persisted),
-    Door(Event),
-    Files(data_dir::Event),
+    Door(DoorReport),
+    Files(data_dir::FileReport),
     /// The core's deadline passed.
     Due,
     /// The service manager's watchdog wants to be fed.

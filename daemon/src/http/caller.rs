@@ -11,7 +11,7 @@ use leasehold_core::effect::{Answer, Call, RequestId};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError, mpsc, oneshot};
 
 use super::refusal::{OTHER_ANSWER, STOPPING};
-use super::{Doors, Event, Reply};
+use super::{DoorReport, Doors, Reply};
 use crate::listen::Protocol;
 
 /// What is known about a listener.
@@ -50,7 +50,7 @@ pub(super) async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
     let id = caller.doors().mint();
     let (answer, waiting) = oneshot::channel();
     let reply = Reply { answer, protocol: caller.door.protocol, _place: caller.place.clone() };
-    caller.doors().events.send(Event::Asked { id, call, reply }).ok()?;
+    caller.doors().events.send(DoorReport::Asked { id, call, reply }).ok()?;
     let mut hang_up = HangUp { id, events: Some(&caller.doors().events) };
     let answer = waiting.await;
     hang_up.events = None;
@@ -60,14 +60,14 @@ pub(super) async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
 /// Reports on drop that the caller hung up, unless disarmed.
 struct HangUp<'a> {
     id: RequestId,
-    events: Option<&'a mpsc::UnboundedSender<Event>>,
+    events: Option<&'a mpsc::UnboundedSender<DoorReport>>,
 }
 
 impl Drop for HangUp<'_> {
     fn drop(&mut self) {
         if let Some(events) = self.events {
             // Without a driver nobody needs to know.
-            let _ = events.send(Event::HungUp(self.id));
+            let _ = events.send(DoorReport::HungUp(self.id));
         }
     }
 }

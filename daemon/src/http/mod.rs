@@ -9,12 +9,12 @@
 //!
 //! # For the driver
 //! One channel carries everything, so one `recv` in the driver's loop hears every caller:
-//! * [`Event::Asked`]: give `call` to the core as `Input::Request` under `id`, and keep `reply` until the core's
+//! * [`DoorReport::Asked`]: give `call` to the core as `Input::Request` under `id`, and keep `reply` until the core's
 //!   `Effect::Reply` for that id; then [`Reply::send`].
-//! * [`Event::HungUp`]: the caller of `id` closed its connection before its answer. Drop its `reply`, and give the core
+//! * [`DoorReport::HungUp`]: the caller of `id` closed its connection before its answer. Drop its `reply`, and give the core
 //!   `Input::HungUp`. It never comes before the request's `Asked`. It may cross an answer just sent, which the caller then did
 //!   not get: the core hears about that too.
-//! * [`Event::Measured`], [`Event::Turned`]: answer at once.
+//! * [`DoorReport::Measured`], [`DoorReport::Pinged`]: answer at once.
 //! * Dropping a `reply` unsent answers the caller "try again later".
 //!
 //! The channel needs no bound: a request holds its place among [`MAX_OPEN`] from the accept until the connection is
@@ -86,7 +86,7 @@ const MAX_WAITING: usize = 64;
 
 /// What the front doors tell the driver.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum DoorReport {
     /// A caller asks.
     Asked {
         /// The request's number, unique in this run.
@@ -101,7 +101,7 @@ pub(crate) enum Event {
     /// A monitor wants all numbers.
     Measured(oneshot::Sender<Box<Snapshot>>),
     /// A monitor wants to know whether the loop runs.
-    Turned(oneshot::Sender<()>),
+    Pinged(oneshot::Sender<()>),
 }
 
 /// The way back to one caller.
@@ -120,7 +120,7 @@ impl Reply {
 
     /// Answers the caller, if it is still there.
     pub(crate) fn send(self, answer: Answer) {
-        // A caller that is gone has already sent Event::HungUp.
+        // A caller that is gone has already sent DoorReport::HungUp.
         let _ = self.answer.send(answer);
     }
 }
@@ -130,7 +130,7 @@ impl Reply {
 #[derive(Clone, Debug)]
 pub(crate) struct Doors {
     site: Site,
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedSender<DoorReport>,
     looks: Looks,
     /// What the callers of each protocol may have at once: slow ones at one socket delay nobody at another.
     shares: Arc<BTreeMap<Protocol, Share>>,
@@ -162,7 +162,7 @@ impl Doors {
         looks: Looks,
         (log, frames): (Filter, Frames),
         places: usize,
-    ) -> (Self, mpsc::UnboundedReceiver<Event>) {
+    ) -> (Self, mpsc::UnboundedReceiver<DoorReport>) {
         let (events, driver) = mpsc::unbounded_channel();
         let of = |places| Arc::new(Semaphore::new(places));
         let most = places.clamp(1, MAX_OPEN);

@@ -10,13 +10,13 @@ use leasehold_core::effect::Answer;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::Event;
+use super::DoorReport;
 use super::refusal::{OTHER_ANSWER, STOPPING};
 use crate::fresh::Fresh;
 use crate::metrics::{self, Snapshot};
 
 /// How long the loop may take for one round before it counts as stuck. One takes some milliseconds.
-const TURN: Duration = Duration::from_secs(5);
+const ROUND: Duration = Duration::from_secs(5);
 
 /// What was said a moment ago.
 #[derive(Debug, Default)]
@@ -30,22 +30,22 @@ pub(super) struct Said {
 }
 
 /// Returns all metrics as text; `None` if the daemon stops.
-pub(super) async fn metrics(events: &mpsc::UnboundedSender<Event>) -> Option<String> {
+pub(super) async fn metrics(events: &mpsc::UnboundedSender<DoorReport>) -> Option<String> {
     snapshot(events).await.map(metrics::write)
 }
 
 /// Returns all numbers; `None` if the daemon stops.
-pub(super) async fn snapshot(events: &mpsc::UnboundedSender<Event>) -> Option<Snapshot> {
+pub(super) async fn snapshot(events: &mpsc::UnboundedSender<DoorReport>) -> Option<Snapshot> {
     let (to, snapshot) = oneshot::channel();
-    events.send(Event::Measured(to)).ok()?;
+    events.send(DoorReport::Measured(to)).ok()?;
     Some(*snapshot.await.ok()?)
 }
 
 /// Returns whether the loop runs, and nothing else. A daemon that holds leases in memory because the disk is full must not be
 /// restarted for that.
-pub(super) async fn is_alive(events: &mpsc::UnboundedSender<Event>) -> bool {
-    let (to, turned) = oneshot::channel();
-    events.send(Event::Turned(to)).is_ok() && matches!(timeout(TURN, turned).await, Ok(Ok(())))
+pub(super) async fn is_alive(events: &mpsc::UnboundedSender<DoorReport>) -> bool {
+    let (to, pinged) = oneshot::channel();
+    events.send(DoorReport::Pinged(to)).is_ok() && matches!(timeout(ROUND, pinged).await, Ok(Ok(())))
 }
 
 /// Returns whether an ADD could be recorded now, by the answer to a STATUS: the store was written to.

@@ -75,12 +75,12 @@ pub(super) fn obeyed(obeyed: &[Obeyed]) -> control::Obeyed {
 
 fn upshot(Obeyed { attachment: of, address, upshot }: &Obeyed) -> control::Upshot {
     let ends = if let Upshot::Extended { ends, .. } = upshot { *ends } else { None };
-    let (outcome, because) = told(upshot);
+    let (outcome, because) = outcome(upshot);
     let seconds_to_expiry = ends.map(|ends| ends.as_secs());
     control::Upshot { attachment: attachment(of), address: *address, outcome, because, seconds_to_expiry }
 }
 
-fn told(upshot: &Upshot) -> (Outcome, String) {
+fn outcome(upshot: &Upshot) -> (Outcome, String) {
     match upshot {
         Upshot::Extended { server, .. } => (Outcome::Extended, format!("server {server} extended it")),
         Upshot::Fresh(ago) => (Outcome::Recent, format!("it was extended {} ago", seconds(*ago))),

@@ -22,7 +22,7 @@ use super::pool::Pool;
 use super::port::Port;
 use super::process::Process;
 use super::ready::Ready;
-use super::{Alarm, NetEvent, Received, failed};
+use super::{Alarm, NetReport, Received, failed};
 
 /// The name of an exchange's task, for messages about its end.
 const TASK: &str = "the task of an exchange";
@@ -38,7 +38,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     pub(super) id: ExchangeId,
-    pub(super) events: UnboundedSender<NetEvent>,
+    pub(super) events: UnboundedSender<NetReport>,
     /// What all exchanges receive into, one frame after the other.
     pub(super) into: Arc<Mutex<Receiver>>,
     pub(super) uplinks: Arc<Uplinks>,
@@ -99,7 +99,7 @@ impl Exchange {
             Err(cause) => (Err(cause), None),
         };
         debug!(exchange = self.id.0, ?outcome, "exchange opened");
-        self.tell(NetEvent::Done { op, outcome: Outcome::Opened(outcome) });
+        self.tell(NetReport::Done { op, outcome: Outcome::Opened(outcome) });
         let Some((packet, hold, process)) = sockets else {
             return self.end(port, outbox).await;
         };
@@ -130,7 +130,7 @@ impl Exchange {
         if exchange.is_some() {
             debug!(exchange = self.id.0, "exchange opened");
         }
-        self.tell(NetEvent::Done { op, outcome: Outcome::Prepared { result, exchange } });
+        self.tell(NetReport::Done { op, outcome: Outcome::Prepared { result, exchange } });
         if let Some((packet, hold, process)) = sockets {
             tokio::spawn(self.serve(packet, hold, process, None, outbox));
         }
@@ -151,7 +151,7 @@ impl Exchange {
             && !outbox.is_closed()
         {
             debug!(exchange = self.id.0, %cause, "exchange broken");
-            self.tell(NetEvent::Broken { exchange: self.id, cause });
+            self.tell(NetReport::Broken { exchange: self.id, cause });
         }
         debug!(exchange = self.id.0, ?tally, overflowed = packet.overflowed(), "exchange closed");
         // Boxed, because it is short.
@@ -170,7 +170,7 @@ impl Exchange {
             }
         }
         if let Some(op) = outbox.end() {
-            self.tell(NetEvent::Done { op, outcome: Outcome::Closed });
+            self.tell(NetReport::Done { op, outcome: Outcome::Closed });
         }
     }
 
@@ -209,7 +209,7 @@ impl Exchange {
                     // Closed, but with a frame still to be sent.
                     if !outbox.is_closed() {
                         trace!(exchange = self.id.0, length = bytes.len(), ?meta, "frame received");
-                        self.tell(NetEvent::Frame { exchange: self.id, bytes, meta });
+                        self.tell(NetReport::Frame { exchange: self.id, bytes, meta });
                     }
                 }
             }
@@ -245,14 +245,14 @@ impl Exchange {
             }
         }
         match (op, sent.map_err(unsent)) {
-            (Some(op), outcome) => self.tell(NetEvent::Done { op, outcome: Outcome::Sent(outcome) }),
-            (None, Err(cause)) => self.tell(NetEvent::Unsent { exchange: self.id, cause }),
+            (Some(op), outcome) => self.tell(NetReport::Done { op, outcome: Outcome::Sent(outcome) }),
+            (None, Err(cause)) => self.tell(NetReport::Unsent { exchange: self.id, cause }),
             (None, Ok(())) => {}
         }
         Ok(None)
     }
 
-    fn tell(&self, event: NetEvent) {
+    fn tell(&self, event: NetReport) {
         // The driver may be gone.
         let _ = self.events.send(event);
     }

@@ -56,7 +56,7 @@ use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
 use leasehold_core::link::own::{LinkOwner, OwnLink};
-use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sightings, Sockets, Sought, Step, Target};
+use leasehold_core::link::{Hears, KernelMessage, Link, LinkCause, Sightings, Sockets, Sought, Step, Target};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use nix::errno::Errno;
@@ -141,7 +141,7 @@ pub(crate) enum NetError {
 
 /// What the net tells the driver.
 #[derive(Debug)]
-pub(crate) enum NetEvent {
+pub(crate) enum NetReport {
     /// An operation is over.
     Done {
         /// The operation.
@@ -182,11 +182,11 @@ pub(crate) enum NetEvent {
 #[derive(Debug)]
 struct Alarm {
     task: &'static str,
-    events: UnboundedSender<NetEvent>,
+    events: UnboundedSender<NetReport>,
 }
 
 impl Alarm {
-    fn new(task: &'static str, events: &UnboundedSender<NetEvent>) -> Self {
+    fn new(task: &'static str, events: &UnboundedSender<NetReport>) -> Self {
         Self { task, events: events.clone() }
     }
 }
@@ -194,7 +194,7 @@ impl Alarm {
 impl Drop for Alarm {
     fn drop(&mut self) {
         if thread::panicking() {
-            let _ = self.events.send(NetEvent::Ended(self.task));
+            let _ = self.events.send(NetReport::Ended(self.task));
         }
     }
 }
@@ -221,13 +221,13 @@ impl Deref for Received {
 /// The watch has a limited number of them at a time: the next is read when the event is taken.
 #[derive(Debug)]
 pub(crate) struct News {
-    event: KernelEvent,
+    event: KernelMessage,
     _place: Option<OwnedSemaphorePermit>,
 }
 
 impl News {
     /// Returns what the kernel reported.
-    pub(crate) fn into_event(self) -> KernelEvent {
+    pub(crate) fn into_message(self) -> KernelMessage {
         self.event
     }
 }
@@ -254,7 +254,7 @@ fn failed(doing: &'static str, error: &io::Error) -> LinkCause {
 pub(crate) struct Net {
     runtime: Handle,
     pool: Pool,
-    events: UnboundedSender<NetEvent>,
+    events: UnboundedSender<NetReport>,
     docker_netns: Option<PathBuf>,
     own: Own,
     exchanges: HashMap<ExchangeId, Sender>,
@@ -273,7 +273,7 @@ impl Net {
     ///
     /// Must be called inside a runtime with I/O and time; what happens is sent to `events`. That channel needs no
     /// bound: the caller limits operations, and frames and news each have a limited number of places there.
-    pub(crate) fn start(config: NetConfig, events: UnboundedSender<NetEvent>) -> Result<Self, NetError> {
+    pub(crate) fn start(config: NetConfig, events: UnboundedSender<NetReport>) -> Result<Self, NetError> {
         let registrar =
             Registrar::open(config.docker_netns.is_some().then_some(config.store)).map_err(NetError::Watch)?;
         let reaper = Reaper::start().map_err(NetError::Thread)?;
@@ -285,7 +285,7 @@ impl Net {
         let watch = runtime.spawn(async move {
             let _alarm = alarm;
             watch.run().await;
-            let _ = ends.send(NetEvent::Ended(WATCH));
+            let _ = ends.send(NetReport::Ended(WATCH));
         });
         let into = Arc::new(Mutex::new(Receiver::new()));
         let sockets = Arc::new(Semaphore::new(config.sockets.clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS)));
@@ -427,7 +427,7 @@ impl Net {
         let done = self.exchanges.get(&exchange).is_some_and(|orders| orders.put(Order::Hear(arp)));
         if !done {
             let cause = LinkCause::refused("hear something else", "too many frames wait, or the socket failed");
-            let _ = self.events.send(NetEvent::Broken { exchange, cause });
+            let _ = self.events.send(NetReport::Broken { exchange, cause });
         }
     }
 
@@ -453,7 +453,7 @@ impl Net {
             let _alarm = alarm;
             let outcome = outcome.await;
             debug!(op = op.0, ?outcome, "done");
-            let _ = events.send(NetEvent::Done { op, outcome });
+            let _ = events.send(NetReport::Done { op, outcome });
         });
     }
 

@@ -59,7 +59,7 @@ struct Queue {
     /// Nobody takes orders any more.
     abandoned: bool,
     /// Who waits for the end.
-    told: Option<OpId>,
+    waiter: Option<OpId>,
 }
 
 impl Sender {
@@ -74,13 +74,13 @@ impl Sender {
         fits
     }
 
-    /// Closes the exchange once its orders are carried out; `told` hears its end. Returns `told` if it has already ended.
-    pub(super) fn close(self, told: Option<OpId>) -> Option<OpId> {
+    /// Closes the exchange once its orders are carried out; `waiter` hears its end. Returns `waiter` if it has already ended.
+    pub(super) fn close(self, waiter: Option<OpId>) -> Option<OpId> {
         let mut queue = self.0.queue();
         if queue.abandoned {
-            return told;
+            return waiter;
         }
-        queue.told = told;
+        queue.waiter = waiter;
         None
     }
 
@@ -111,14 +111,14 @@ impl Outbox {
 
     /// Returns whether somebody waits for the end.
     pub(super) fn is_waited_for(&self) -> bool {
-        self.0.queue().told.is_some()
+        self.0.queue().waiter.is_some()
     }
 
-    /// Takes no orders any more. Returns who has to be told.
+    /// Takes no orders any more. Returns who has to be waiter.
     pub(super) fn end(self) -> Option<OpId> {
         let mut queue = self.0.queue();
         queue.abandoned = true;
-        queue.told.take()
+        queue.waiter.take()
     }
 
     /// Returns whether no more orders come; those that came still have to be carried out.

@@ -25,7 +25,7 @@ use super::netlink::{LinkAnswer, Netlink, NetlinkError, Which};
 use super::netns::Worker;
 use super::pool::Pool;
 use super::port::{port_mac, without_ipv6};
-use super::{Alarm, NetEvent};
+use super::{Alarm, NetReport};
 
 /// What this does, for messages about its end.
 const TASK: &str = "the task that makes links";
@@ -47,7 +47,7 @@ pub(super) enum Work {
 
 impl Own {
     /// Starts the task that makes links, which ends with the returned value. Must be called inside the runtime.
-    pub(super) fn start(store: StoreId, pool: Pool, events: UnboundedSender<NetEvent>) -> Self {
+    pub(super) fn start(store: StoreId, pool: Pool, events: UnboundedSender<NetReport>) -> Self {
         let (asked, queue) = unbounded_channel();
         tokio::spawn(run(queue, store, pool, events));
         Self(asked)
@@ -64,7 +64,7 @@ async fn run(
     mut queue: UnboundedReceiver<(OpId, Work)>,
     store: StoreId,
     pool: Pool,
-    events: UnboundedSender<NetEvent>,
+    events: UnboundedSender<NetReport>,
 ) {
     let _alarm = Alarm::new(TASK, &events);
     while let Some((op, work)) = queue.recv().await {
@@ -72,7 +72,7 @@ async fn run(
         let done = pool.run(move |worker| carry_out(worker, store, asked)).await;
         let outcome = done.unwrap_or_else(|cause| work.failed(cause));
         debug!(op = op.0, ?outcome, "done");
-        let _ = events.send(NetEvent::Done { op, outcome });
+        let _ = events.send(NetReport::Done { op, outcome });
     }
 }
 

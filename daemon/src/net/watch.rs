@@ -10,7 +10,7 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use leasehold_core::link::{Cookie, KernelEvent};
+use leasehold_core::link::{Cookie, KernelMessage};
 use netlink_packet_core::{NLMSG_ERROR, NetlinkBuffer};
 use netlink_packet_route::AddressFamily;
 use netlink_sys::Socket;
@@ -29,7 +29,7 @@ use super::paths::Heard;
 use super::pool::Pool;
 use super::ready::Ready;
 use super::registrar::Registrar;
-use super::{Alarm, NetEvent, News};
+use super::{Alarm, NetReport, News};
 
 /// The most messages read in a row, before other tasks of the loop have their turn.
 const BATCH: u32 = 32;
@@ -59,7 +59,7 @@ enum Read {
 
 impl Watch {
     /// Makes the watch. Must be called inside the runtime that will run it.
-    pub(super) fn new(registrar: Arc<Registrar>, pool: Pool, events: UnboundedSender<NetEvent>) -> io::Result<Self> {
+    pub(super) fn new(registrar: Arc<Registrar>, pool: Pool, events: UnboundedSender<NetReport>) -> io::Result<Self> {
         let socket = Ready::new(Arc::clone(&registrar.socket))?;
         let paths = Ready::new(Arc::clone(&registrar.paths.0))?;
         let places = Arc::new(Semaphore::new(UNTAKEN));
@@ -191,7 +191,7 @@ fn read(socket: &Socket, buffer: &mut [u8], control: &mut [u8]) -> Read {
 struct Teller {
     registrar: Arc<Registrar>,
     pool: Pool,
-    events: UnboundedSender<NetEvent>,
+    events: UnboundedSender<NetReport>,
     places: Arc<Semaphore>,
 }
 
@@ -204,10 +204,10 @@ impl Teller {
     }
 
     /// Reports one event, even without room: two events in one message are no reason to hold one back.
-    fn tell(&self, event: KernelEvent, room: &mut Room) {
+    fn tell(&self, event: KernelMessage, room: &mut Room) {
         trace!(?event, "kernel event");
         // The driver may be gone.
-        let _ = self.events.send(NetEvent::Kernel(News { event, _place: room.split(1) }));
+        let _ = self.events.send(NetReport::Kernel(News { event, _place: room.split(1) }));
     }
 
     fn digest(&self, message: &NetlinkBuffer<&[u8]>, from: Option<i32>, room: &mut Room) {
@@ -238,8 +238,8 @@ impl Teller {
                     && let Ok(Some(AddressAnswer { index: ifindex, address, .. })) = AddressAnswer::read(payload)
                 {
                     let event = match kind {
-                        libc::RTM_NEWADDR => KernelEvent::AddressAdded { cookie, ifindex, address: address.into() },
-                        _ => KernelEvent::AddressGone { cookie, ifindex, address: address.into() },
+                        libc::RTM_NEWADDR => KernelMessage::AddressAdded { cookie, ifindex, address: address.into() },
+                        _ => KernelMessage::AddressGone { cookie, ifindex, address: address.into() },
                     };
                     self.tell(event, room);
                 }
@@ -255,14 +255,14 @@ impl Teller {
         }
         let ifindex = link.index;
         if let (libc::RTM_NEWLINK, Some(mac)) = (kind, link.mac) {
-            self.tell(KernelEvent::Ethernet { cookie, ifindex, mac }, room);
+            self.tell(KernelMessage::Ethernet { cookie, ifindex, mac }, room);
         }
         if kind == libc::RTM_NEWLINK && !link.is_up() {
-            self.tell(KernelEvent::Down { cookie, ifindex }, room);
+            self.tell(KernelMessage::Down { cookie, ifindex }, room);
         }
         let event = match kind {
-            libc::RTM_NEWLINK => KernelEvent::Carrier { cookie, ifindex, up: link.has_carrier() },
-            _ => KernelEvent::LinkGone { cookie, ifindex },
+            libc::RTM_NEWLINK => KernelMessage::Carrier { cookie, ifindex, up: link.has_carrier() },
+            _ => KernelMessage::LinkGone { cookie, ifindex },
         };
         self.tell(event, room);
     }
@@ -272,14 +272,14 @@ impl Teller {
         if let (AddressFamily::Unspec, Some(Mark { owner, port: false })) =
             (link.family, Mark::read(&link.alias, store))
         {
-            self.tell(KernelEvent::OwnLink { owner, there: kind == libc::RTM_NEWLINK }, room);
+            self.tell(KernelMessage::OwnLink { owner, there: kind == libc::RTM_NEWLINK }, room);
         }
     }
 
     /// Reports a link of a namespace that is not watched.
     fn appeared(&self, kind: u16, number: i32, link: &LinkAnswer, room: &mut Room) {
         if let (libc::RTM_NEWLINK, AddressFamily::Unspec, Some(mac)) = (kind, link.family, link.mac) {
-            self.tell(KernelEvent::Appeared { number, mac }, room);
+            self.tell(KernelMessage::Appeared { number, mac }, room);
         }
     }
 
@@ -288,7 +288,7 @@ impl Teller {
         debug!(?nsid, token, ?former, "a namespace is watched");
         if let Some(cookie) = former {
             // Its number is another's now: it is dead, whether or not that was reported.
-            self.tell(KernelEvent::NetnsDied { cookie }, room);
+            self.tell(KernelMessage::NetnsDied { cookie }, room);
         }
         if lost {
             self.lost(room);
@@ -328,10 +328,10 @@ impl Teller {
             match found {
                 Found::Alive if freed && teller.registrar.book().checked(number, cookie) => teller.doubt(number, true),
                 Found::Alive => {}
-                Found::Pathless if !freed => teller.tell(KernelEvent::PathGone { cookie }, &mut teller.room(1).await),
+                Found::Pathless if !freed => teller.tell(KernelMessage::PathGone { cookie }, &mut teller.room(1).await),
                 Found::Dead | Found::Pathless => {
                     if teller.registrar.book().buried(number, cookie) {
-                        teller.tell(KernelEvent::NetnsDied { cookie }, &mut teller.room(1).await);
+                        teller.tell(KernelMessage::NetnsDied { cookie }, &mut teller.room(1).await);
                     }
                 }
                 Found::Unclear => teller.lost(&mut teller.room(1).await),
@@ -342,6 +342,6 @@ impl Teller {
     /// Reports that anything may have happened.
     fn lost(&self, room: &mut Room) {
         self.registrar.book().forget();
-        self.tell(KernelEvent::Missed, room);
+        self.tell(KernelMessage::Missed, room);
     }
 }

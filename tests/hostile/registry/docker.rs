@@ -11,7 +11,7 @@ use leasehold_core::effect::{
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, DoorId, Lan};
 use leasehold_core::link::own::{LinkOwner, MacvlanMode, OwnLinks};
-use leasehold_core::link::{ByName, KernelEvent, LinkView, Place, Sighting, Sightings, Sought, Target};
+use leasehold_core::link::{ByName, KernelMessage, LinkView, Place, Sighting, Sightings, Sought, Target};
 use leasehold_core::network::{Mode, NetworkRecord, Wiring};
 use leasehold_core::pool::{self, PoolId, PoolRecord};
 use leasehold_core::profile::Profile;
@@ -100,10 +100,10 @@ impl Life<'_> {
     }
 
     /// News of such a link, or of one that Docker moved.
-    pub(super) fn news_for_docker(&mut self) -> KernelEvent {
+    pub(super) fn news_for_docker(&mut self) -> KernelMessage {
         match self.script.flag() {
-            true => KernelEvent::OwnLink { owner: self.owner(), there: self.script.flag() },
-            false => KernelEvent::Appeared { number: 1, mac: mac(self.script.u8() % 4) },
+            true => KernelMessage::OwnLink { owner: self.owner(), there: self.script.flag() },
+            false => KernelMessage::Appeared { number: 1, mac: mac(self.script.u8() % 4) },
         }
     }
 

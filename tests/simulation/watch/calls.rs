@@ -163,5 +163,5 @@ impl Calls {
 
 /// Returns whether a record is what the caller of an ADD was told.
 pub(crate) fn is_of(record: &Record, add: &Add, told: &Tenure) -> bool {
-    record.lease.tenure(&add.profile.policy).told().grants_the_same(told)
+    record.lease.tenure(&add.profile.policy).without_late().grants_the_same(told)
 }

@@ -2,7 +2,7 @@
 
 use leasehold_core::docker::DockerRecord;
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, PoolCall, RequestId};
-use leasehold_core::link::{Cookie, KernelEvent, LinkCause};
+use leasehold_core::link::{Cookie, KernelMessage, LinkCause};
 use leasehold_core::record::{Change, Record};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
@@ -324,13 +324,13 @@ impl World {
     }
 
     /// Tells the core what the kernel reported, or that a report was lost.
-    pub(super) fn told(&mut self, event: KernelEvent) {
+    pub(super) fn told(&mut self, event: KernelMessage) {
         let lost = happens(&mut self.rng, self.plan.missed);
         self.stats.count(if lost { "kernel messages missed" } else { "kernel messages" });
         let event = match lost {
             true => {
                 self.kernel.forget_watched();
-                KernelEvent::Missed
+                KernelMessage::Missed
             }
             false => event,
         };
@@ -339,19 +339,19 @@ impl World {
     }
 
     /// Lets the kernel's message reach the daemon, if that is listening for it.
-    pub(super) fn tell(&mut self, event: Option<KernelEvent>) {
+    pub(super) fn tell(&mut self, event: Option<KernelMessage>) {
         let Some(event) = event else { return };
         let (cookie, ifindex) = match &event {
-            KernelEvent::NetnsDied { cookie } | KernelEvent::PathGone { cookie } => (*cookie, None),
-            KernelEvent::LinkGone { cookie, ifindex }
-            | KernelEvent::Carrier { cookie, ifindex, .. }
-            | KernelEvent::Down { cookie, ifindex }
-            | KernelEvent::Ethernet { cookie, ifindex, .. }
-            | KernelEvent::AddressAdded { cookie, ifindex, .. }
-            | KernelEvent::AddressGone { cookie, ifindex, .. } => (*cookie, Some(*ifindex)),
-            KernelEvent::Appeared { .. } | KernelEvent::OwnLink { .. } | KernelEvent::Missed => (HOST, None),
+            KernelMessage::NetnsDied { cookie } | KernelMessage::PathGone { cookie } => (*cookie, None),
+            KernelMessage::LinkGone { cookie, ifindex }
+            | KernelMessage::Carrier { cookie, ifindex, .. }
+            | KernelMessage::Down { cookie, ifindex }
+            | KernelMessage::Ethernet { cookie, ifindex, .. }
+            | KernelMessage::AddressAdded { cookie, ifindex, .. }
+            | KernelMessage::AddressGone { cookie, ifindex, .. } => (*cookie, Some(*ifindex)),
+            KernelMessage::Appeared { .. } | KernelMessage::OwnLink { .. } | KernelMessage::Missed => (HOST, None),
         };
-        if let KernelEvent::NetnsDied { cookie } = &event {
+        if let KernelMessage::NetnsDied { cookie } = &event {
             self.pinned.remove(&cookie.0);
         }
         self.link_changed(cookie, ifindex);

@@ -1,7 +1,7 @@
 //! Links that are made for Docker: the shell's part, which makes and deletes them, and dockerd's, which moves them.
 
 use leasehold_core::link::own::{LinkOwner, OwnLink, OwnLinks};
-use leasehold_core::link::{KernelEvent, LinkCause};
+use leasehold_core::link::{KernelMessage, LinkCause};
 
 use super::seen::Seen;
 use super::shell::{Fate, LIMIT, refused};
@@ -45,7 +45,7 @@ impl World {
             self.judge_unmade(own, nth > 0);
             match at.0 {
                 HOST => self.tell_own(own.owner.clone(), own.store, false),
-                _ => self.tell(Some(KernelEvent::LinkGone { cookie: at.0, ifindex: at.1 })),
+                _ => self.tell(Some(KernelMessage::LinkGone { cookie: at.0, ifindex: at.1 })),
             }
         }
         if !gone.is_empty() {
@@ -81,7 +81,7 @@ impl World {
         if store == self.store.number {
             let delay = self.rng.u64(10..5 * MILLI);
             let at = self.wired.next_news(self.now + delay);
-            self.at(at, Event::Told(self.run, KernelEvent::OwnLink { owner, there }));
+            self.at(at, Event::Told(self.run, KernelMessage::OwnLink { owner, there }));
         }
     }
 
@@ -99,7 +99,7 @@ impl World {
     pub(super) fn link_moves_back(&mut self, at: At) -> bool {
         let Some(own) = self.kernel.move_back(at, self.now) else { return false };
         self.stats.count("links moved back from containers");
-        self.tell(Some(KernelEvent::LinkGone { cookie: at.0, ifindex: at.1 }));
+        self.tell(Some(KernelMessage::LinkGone { cookie: at.0, ifindex: at.1 }));
         self.tell_own(own.owner, own.store, true);
         true
     }

@@ -33,7 +33,7 @@ use fastrand::Rng;
 use leasehold_core::effect::{Answer, Effect, ExchangeId, Input, OpId, Outcome, RequestId};
 use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
-use leasehold_core::link::{KernelEvent, LinkCause};
+use leasehold_core::link::{KernelMessage, LinkCause};
 use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
@@ -88,7 +88,7 @@ enum Event {
     /// The core hears that a socket failed.
     Broken(u32, ExchangeId, LinkCause),
     /// The core gets the kernel's message.
-    Told(u32, KernelEvent),
+    Told(u32, KernelMessage),
     /// A frame reaches a station of a segment.
     Station(usize, usize, Vec<u8>),
     /// A frame from a station reaches the host.

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use leasehold_core::effect::{Call, RequestId};
-use leasehold_core::link::KernelEvent;
+use leasehold_core::link::KernelMessage;
 
 use super::actor::{Act, Asked, Phase, Role};
 use super::doors::ERRANDS;
@@ -147,7 +147,7 @@ impl World {
         let died = self.kernel.doom(cookie);
         if self.kernel.is_pinned(cookie) {
             // Sockets keep it alive, but the shell hears that its path is gone.
-            self.tell(Some(KernelEvent::PathGone { cookie }));
+            self.tell(Some(KernelMessage::PathGone { cookie }));
             self.pinned.insert(cookie.0, self.now);
         }
         self.link_changed(cookie, None);

@@ -39,7 +39,7 @@ pub(crate) struct Holder {
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
     /// The address that its caller was given, if the caller cannot be told about a later one.
-    pub(crate) answered: Option<Ipv4Net>,
+    pub(crate) told: Option<Ipv4Net>,
 }
 
 impl Holder {
@@ -58,7 +58,7 @@ pub(crate) struct Common {
     pub(crate) profile: Arc<Profile>,
     pub(crate) link: Link,
     /// The address that its caller was given, or is about to be given, if the caller cannot be told about a later one.
-    pub(crate) answered: Option<Ipv4Net>,
+    pub(crate) told: Option<Ipv4Net>,
     /// Its interface's namespace lives, but no path leads there any more: the binding speaks from the LAN's link.
     pub(crate) is_hidden: bool,
     /// The host's link over which broadcasts, or all messages, go; set once it is found.
@@ -114,7 +114,7 @@ impl Common {
     }
 
     pub(super) fn new(id: BindingId, holder: Holder) -> Self {
-        let Holder { attachment, identity, profile, link, answered } = holder;
+        let Holder { attachment, identity, profile, link, told } = holder;
         let (exchange, persistence, permit) = (Exchange::default(), Persistence::default(), Permit::default());
         let (is_hidden, parent, guard, warnings) = (false, None, None, Warnings::default());
         Self {
@@ -123,7 +123,7 @@ impl Common {
             identity,
             profile,
             link,
-            answered,
+            told,
             is_hidden,
             parent,
             exchange,
@@ -197,7 +197,7 @@ impl Common {
     /// given another before.
     pub(super) fn answers(&mut self, lease: &Lease) -> bool {
         let told = self.profile.wants.told_once.then(|| self.profile.policy.address(lease.address));
-        std::mem::replace(&mut self.answered, told) != told
+        std::mem::replace(&mut self.told, told) != told
     }
 
     /// Returns whether it lives on a host link, on behalf of an interface about which nothing is known here.
@@ -226,7 +226,7 @@ impl Common {
             (Some(ifname), None) => self.exchange.find(self.id, ifname, cx),
         }
         if self.is_aside() {
-            self.exchange.is_told_of(self.id, cx);
+            self.exchange.reports_close(self.id, cx);
         }
     }
 
@@ -302,7 +302,7 @@ impl Common {
             taken_off: false,
             unconfirmed: false,
             elsewhere: false,
-            told: self.answered,
+            told: self.told,
         }
     }
 }

@@ -330,7 +330,7 @@ impl Binding {
     pub(crate) fn on_resort(&mut self, given: Result<Given, NoAddress>, cx: &mut Cx<'_>) {
         if let Life::Acquiring(acquire) = &mut self.life {
             let next = acquire.on_resort(&mut self.common, given, cx);
-            self.turn(next, cx);
+            self.enter(next, cx);
         }
     }
 
@@ -348,7 +348,7 @@ impl Binding {
     pub(crate) fn abort(&mut self, abort: Abort, cx: &mut Cx<'_>) {
         if let Life::Acquiring(acquire) = &mut self.life {
             let next = acquire.abort(&mut self.common, abort, cx);
-            self.turn(next, cx);
+            self.enter(next, cx);
         }
     }
 
@@ -357,7 +357,7 @@ impl Binding {
         match &mut self.life {
             Life::Held(hold) => {
                 let life = hold.give_back(&mut self.common, why, cx);
-                self.turn(ControlFlow::Break(life), cx);
+                self.enter(ControlFlow::Break(life), cx);
             }
             Life::Releasing(release) if matches!(why, Leave::Deleted | Leave::Released) => {
                 release.hurry(&mut self.common, cx)
@@ -448,7 +448,7 @@ impl Binding {
     /// Returns whether its runtime may have put this address on its interface, although its lease no longer has it, or has it
     /// with another mask.
     pub(crate) fn may_be_outdated(&self, address: IpAddr) -> bool {
-        let hold = self.held_now().filter(|_| self.answered.is_some_and(|told| told.addr() == address));
+        let hold = self.held_now().filter(|_| self.told.is_some_and(|told| told.addr() == address));
         hold.is_some_and(|hold| hold.holding(&self.common).outdated().is_some())
     }
 
@@ -554,14 +554,14 @@ impl Binding {
     /// Lets the life go on with what happened.
     fn happens(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut dyn Living, &mut Common, &mut Cx<'_>) -> Next) {
         let next = what(self.life.get_mut(), &mut self.common, cx);
-        self.turn(next, cx);
+        self.enter(next, cx);
     }
 
     /// Lets a lease that is held go on with what happened.
     fn holds(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>) -> Next) {
         if let Life::Held(hold) = &mut self.life {
             let next = what(hold, &mut self.common, cx);
-            self.turn(next, cx);
+            self.enter(next, cx);
         }
     }
 
@@ -582,7 +582,7 @@ impl Binding {
 
     /// Enters the next life, if any, and does what follows. A release remembers how the lease was held until the store has
     /// recorded the DEL.
-    fn turn(&mut self, next: Next, cx: &mut Cx<'_>) {
+    fn enter(&mut self, next: Next, cx: &mut Cx<'_>) {
         if let ControlFlow::Break(life) = next {
             let before = std::mem::replace(&mut self.life, life);
             if let (Life::Releasing(release), Life::Held(_)) = (&mut self.life, &before) {

@@ -15,7 +15,7 @@ pub(crate) fn row(binding: &Binding, now: Instant) -> Row {
         state: binding.state(),
         hostname: binding.profile.client.hostname.clone(),
         answered_in: None,
-        told: binding.answered,
+        told: binding.told,
         tenure,
         extended: until(times.map(|times| times.extended)),
         rebound: until(times.map(|times| times.rebound)),

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
-use crate::asking::{Asking, Turn};
+use crate::asking::{self, Asking};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
@@ -52,9 +52,13 @@ impl Question {
     /// Goes on as the clock says.
     pub fn on_clock(&mut self, now: Instant) -> Action {
         match self.asking.on_clock(now) {
-            Turn::Ask => Action::Ask([self.address, self.control].map(|target| self.asking.question(target)).into()),
-            Turn::Wait => Action::Wait,
-            Turn::Over => Action::Over { by: self.has_it.iter().find(|mac| !self.has_all.contains(mac)).copied() },
+            asking::Action::Ask => {
+                Action::Ask([self.address, self.control].map(|target| self.asking.question(target)).into())
+            }
+            asking::Action::Wait => Action::Wait,
+            asking::Action::Over => {
+                Action::Over { by: self.has_it.iter().find(|mac| !self.has_all.contains(mac)).copied() }
+            }
         }
     }
 

@@ -24,25 +24,25 @@ fn reply(by: Mac, address: Ipv4Addr, to: Mac) -> Arp {
 }
 
 /// A window and its random source; the test reads frames as they would be on the wire.
-struct Stage {
+struct Bench {
     window: Window,
     rng: Rng,
 }
 
-impl Stage {
+impl Bench {
     fn optimistic(now: f64) -> Self {
         Self { window: Window::optimistic(ADDRESS, Box::new([LINK, CHADDR]), at(now)), rng: Rng::with_seed(3) }
     }
 
     /// Returns an optimistic window whose address appeared a moment before it is known to be free, and when that is.
     fn before_free() -> (Self, Instant) {
-        let mut stage = Self::optimistic(0.0);
-        stage.now(at(0.0), "probe");
-        (0..2).for_each(|_| _ = stage.next("probe"));
-        let free = stage.window.deadline();
-        stage.window.appeared(free - STEP);
-        stage.now(free - STEP, "announcement");
-        (stage, free)
+        let mut bench = Self::optimistic(0.0);
+        bench.now(at(0.0), "probe");
+        (0..2).for_each(|_| _ = bench.next("probe"));
+        let free = bench.window.deadline();
+        bench.window.appeared(free - STEP);
+        bench.now(free - STEP, "announcement");
+        (bench, free)
     }
 
     fn strict(seed: u64) -> Self {
@@ -82,65 +82,65 @@ impl Stage {
 
 #[test]
 fn an_optimistic_window_probes_at_once_and_is_over_with_its_probes() {
-    let mut stage = Stage::optimistic(10.0);
-    stage.now(at(10.0), "probe");
-    let second = stage.next("probe");
+    let mut bench = Bench::optimistic(10.0);
+    bench.now(at(10.0), "probe");
+    let second = bench.next("probe");
     assert!((at(11.0)..=at(12.0)).contains(&second), "{second:?}");
-    let third = stage.next("probe");
+    let third = bench.next("probe");
     assert!((second + PROBE_MIN..=second + PROBE_MAX).contains(&third), "{third:?}");
-    assert_eq!(stage.next("free"), third + ANNOUNCE_WAIT);
-    stage.now(third + ANNOUNCE_WAIT, "over");
+    assert_eq!(bench.next("free"), third + ANNOUNCE_WAIT);
+    bench.now(third + ANNOUNCE_WAIT, "over");
 }
 
 #[test]
 fn a_strict_window_is_free_after_four_to_seven_seconds_and_waits_for_the_address() {
     for seed in 0..200 {
-        let mut stage = Stage::strict(seed);
-        let first = stage.next("probe");
+        let mut bench = Bench::strict(seed);
+        let first = bench.next("probe");
         assert!(first <= at(1.0), "{first:?}");
-        stage.next("probe");
-        let last = stage.next("probe");
-        let free = stage.next("free");
+        bench.next("probe");
+        let last = bench.next("probe");
+        let free = bench.next("free");
         assert_eq!(free, last + ANNOUNCE_WAIT);
         assert!((at(4.0)..=at(0.0) + PROBING).contains(&free), "{free:?}");
-        assert_eq!(stage.next("over"), free + APPEARANCE);
+        assert_eq!(bench.next("over"), free + APPEARANCE);
     }
 }
 
 #[test]
 fn an_address_is_announced_twice_from_when_it_appears_and_only_once_for_all_its_appearances() {
-    let mut stage = Stage::strict(1);
-    (0..3).for_each(|_| _ = stage.next("probe"));
-    let free = stage.next("free");
-    stage.window.appeared(free + STEP);
-    stage.now(free, "wait");
-    stage.now(free + STEP, "announcement");
-    stage.window.appeared(free + STEP * 2);
-    assert_eq!(stage.next("announcement"), free + STEP + ANNOUNCE_INTERVAL);
-    stage.window.appeared(free + ANNOUNCE_INTERVAL * 2);
-    assert_eq!(stage.next("over"), free + STEP + ANNOUNCE_INTERVAL * 2);
+    let mut bench = Bench::strict(1);
+    (0..3).for_each(|_| _ = bench.next("probe"));
+    let free = bench.next("free");
+    bench.window.appeared(free + STEP);
+    bench.now(free, "wait");
+    bench.now(free + STEP, "announcement");
+    bench.window.appeared(free + STEP * 2);
+    assert_eq!(bench.next("announcement"), free + STEP + ANNOUNCE_INTERVAL);
+    bench.window.appeared(free + ANNOUNCE_INTERVAL * 2);
+    assert_eq!(bench.next("over"), free + STEP + ANNOUNCE_INTERVAL * 2);
 }
 
 #[test]
 fn announcements_and_probes_go_on_side_by_side() {
-    let mut stage = Stage::optimistic(0.0);
-    stage.now(at(0.0), "probe");
-    stage.window.appeared(at(0.5));
-    stage.now(at(0.5), "announcement");
-    stage.next("probe");
-    assert_eq!(stage.next("announcement"), at(2.5));
-    let last = stage.next("probe");
-    assert_eq!(stage.next("free"), last + ANNOUNCE_WAIT);
-    stage.next("over");
+    let mut bench = Bench::optimistic(0.0);
+    bench.now(at(0.0), "probe");
+    bench.window.appeared(at(0.5));
+    bench.now(at(0.5), "announcement");
+    bench.next("probe");
+    assert_eq!(bench.next("announcement"), at(2.5));
+    let last = bench.next("probe");
+    assert_eq!(bench.next("free"), last + ANNOUNCE_WAIT);
+    bench.next("over");
 }
 
 #[test]
 fn the_window_stays_open_for_a_while_after_the_last_announcement() {
-    let (mut stage, free) = Stage::before_free();
-    assert_eq!(stage.next("free"), free);
-    let last = stage.next("announcement");
+    let (mut bench, free) = Bench::before_free();
+    assert_eq!(bench.next("free"), free);
+    let last = bench.next("announcement");
     assert_eq!(last, free - STEP + ANNOUNCE_INTERVAL);
-    assert_eq!(stage.next("over"), last + ANNOUNCE_INTERVAL);
+    assert_eq!(bench.next("over"), last + ANNOUNCE_INTERVAL);
 }
 
 #[test]
@@ -162,10 +162,10 @@ fn what_is_a_conflict_before_the_address_is_used() {
         ("one by a group address", Arp::request(Mac::BROADCAST, ADDRESS, ADDRESS), false, false),
         ("one by nobody", Arp::request(Mac::default(), ADDRESS, ADDRESS), false, false),
     ] {
-        for (mut stage, wanted) in [(Stage::optimistic(0.0), optimistic), (Stage::strict(1), strict)] {
-            let heard = stage.window.on_arp(at(0.5), &arp);
+        for (mut bench, wanted) in [(Bench::optimistic(0.0), optimistic), (Bench::strict(1), strict)] {
+            let heard = bench.window.on_arp(at(0.5), &arp);
             let expected = if wanted { Heard::Conflict { by: NEIGHBOUR } } else { Heard::Nothing };
-            assert_eq!(heard, expected, "{what}, strict: {}", stage.window.strict);
+            assert_eq!(heard, expected, "{what}, strict: {}", bench.window.strict);
         }
     }
 }
@@ -174,11 +174,11 @@ fn what_is_a_conflict_before_the_address_is_used() {
 fn an_address_in_use_is_defended_once_in_ten_seconds() {
     let claim = Arp::request(NEIGHBOUR, ADDRESS, OTHER);
     for (second, expected) in [(11.0 - 1e-6, "conflict"), (11.0, "defended")] {
-        let mut stage = Stage::optimistic(0.0);
-        stage.window.appeared(at(0.0));
-        let Heard::Defend(frame) = stage.window.on_arp(at(1.0), &claim) else { panic!("not defended") };
+        let mut bench = Bench::optimistic(0.0);
+        bench.window.appeared(at(0.0));
+        let Heard::Defend(frame) = bench.window.on_arp(at(1.0), &claim) else { panic!("not defended") };
         assert_eq!(arp(&frame), Arp::request(LINK, ADDRESS, ADDRESS));
-        let heard = match stage.window.on_arp(at(second), &claim) {
+        let heard = match bench.window.on_arp(at(second), &claim) {
             Heard::Conflict { by: NEIGHBOUR } => "conflict",
             Heard::Defend(_) => "defended",
             other => panic!("{other:?}"),
@@ -189,15 +189,15 @@ fn an_address_in_use_is_defended_once_in_ten_seconds() {
 
 #[test]
 fn whoever_answers_the_probes_for_a_new_lease_has_the_address_even_while_we_use_it() {
-    let mut stage = Stage::optimistic(0.0);
-    stage.window.appeared(at(0.0));
-    let heard = stage.window.on_arp(at(1.5), &reply(NEIGHBOUR, ADDRESS, LINK));
+    let mut bench = Bench::optimistic(0.0);
+    bench.window.appeared(at(0.0));
+    let heard = bench.window.on_arp(at(1.5), &reply(NEIGHBOUR, ADDRESS, LINK));
     assert_eq!(heard, Heard::Conflict { by: NEIGHBOUR });
 }
 
 /// Returns what follows a reply to us, then what follows another one.
-fn replies(stage: &mut Stage, now: Instant, again: Instant) -> [&'static str; 2] {
-    [now, again].map(|when| match stage.window.on_arp(when, &reply(NEIGHBOUR, ADDRESS, LINK)) {
+fn replies(bench: &mut Bench, now: Instant, again: Instant) -> [&'static str; 2] {
+    [now, again].map(|when| match bench.window.on_arp(when, &reply(NEIGHBOUR, ADDRESS, LINK)) {
         Heard::Nothing => "nothing",
         Heard::Defend(_) => "defended",
         Heard::Conflict { .. } => "conflict",
@@ -207,11 +207,11 @@ fn replies(stage: &mut Stage, now: Instant, again: Instant) -> [&'static str; 2]
 #[test]
 fn a_reply_to_us_is_defended_against_once_the_probes_are_over() {
     for (over, expected) in [(false, "conflict"), (true, "defended")] {
-        let (mut stage, free) = Stage::before_free();
+        let (mut bench, free) = Bench::before_free();
         if over {
-            stage.now(free, "free");
+            bench.now(free, "free");
         }
-        assert_eq!(replies(&mut stage, free, free + STEP), [expected, "conflict"]);
+        assert_eq!(replies(&mut bench, free, free + STEP), [expected, "conflict"]);
     }
 }
 
@@ -221,8 +221,8 @@ fn a_lease_that_was_in_use_before_is_defended_from_the_first_probe_on() {
     for (again, expected) in [(ten - STEP, "conflict"), (ten, "defended")] {
         for window in [Window::established, Window::announcing] {
             let window = window(ADDRESS, Box::new([LINK, CHADDR]), at(0.0));
-            let mut stage = Stage { window, rng: Rng::with_seed(3) };
-            assert_eq!(replies(&mut stage, at(0.0), again), ["defended", expected]);
+            let mut bench = Bench { window, rng: Rng::with_seed(3) };
+            assert_eq!(replies(&mut bench, at(0.0), again), ["defended", expected]);
         }
     }
 }
@@ -230,32 +230,32 @@ fn a_lease_that_was_in_use_before_is_defended_from_the_first_probe_on() {
 #[test]
 fn a_lease_that_was_in_use_before_is_probed_for_and_announced() {
     let window = Window::established(ADDRESS, Box::new([LINK]), at(0.0));
-    let mut stage = Stage { window, rng: Rng::with_seed(3) };
-    stage.now(at(0.0), "probe");
-    stage.now(at(0.0), "announcement");
-    stage.window.appeared(at(0.5));
-    stage.next("probe");
-    assert_eq!(stage.next("announcement"), at(2.0));
-    stage.next("probe");
-    stage.next("free");
+    let mut bench = Bench { window, rng: Rng::with_seed(3) };
+    bench.now(at(0.0), "probe");
+    bench.now(at(0.0), "announcement");
+    bench.window.appeared(at(0.5));
+    bench.next("probe");
+    assert_eq!(bench.next("announcement"), at(2.0));
+    bench.next("probe");
+    bench.next("free");
 }
 
 #[test]
 fn a_probe_for_an_address_in_use_is_left_to_the_kernel() {
-    let mut stage = Stage::strict(1);
-    stage.window.appeared(at(0.0));
+    let mut bench = Bench::strict(1);
+    bench.window.appeared(at(0.0));
     let probe = Arp::request(NEIGHBOUR, Ipv4Addr::UNSPECIFIED, ADDRESS);
-    assert_eq!(stage.window.on_arp(at(0.5), &probe), Heard::Nothing);
+    assert_eq!(bench.window.on_arp(at(0.5), &probe), Heard::Nothing);
 }
 
 #[test]
 fn only_the_first_defence_keeps_the_window_open() {
     let claim = Arp::request(NEIGHBOUR, ADDRESS, OTHER);
-    let mut stage = Stage::optimistic(0.0);
-    stage.window.appeared(at(0.0));
+    let mut bench = Bench::optimistic(0.0);
+    bench.window.appeared(at(0.0));
     for now in [3.0, 13.0, 23.0] {
-        assert!(matches!(stage.window.on_arp(at(now), &claim), Heard::Defend(_)));
+        assert!(matches!(bench.window.on_arp(at(now), &claim), Heard::Defend(_)));
     }
-    while !matches!(stage.turn(stage.window.deadline()), Action::Over) {}
-    assert_eq!(stage.window.deadline(), at(13.0));
+    while !matches!(bench.turn(bench.window.deadline()), Action::Over) {}
+    assert_eq!(bench.window.deadline(), at(13.0));
 }

@@ -22,7 +22,7 @@ pub struct Release {
 
 /// What a [`Release`] wants next.
 #[derive(Debug, PartialEq, Eq)]
-pub enum ReleaseStep {
+pub enum ReleaseAction {
     /// Send this frame, an ARP request, and wait.
     Ask(Vec<u8>),
     /// Wait until the deadline or an answer.
@@ -50,20 +50,20 @@ impl Release {
 
     /// Goes on as the clock says. A server that ARP does not find gets its RELEASE in an Ethernet broadcast. For a server behind
     /// a router, the RELEASE goes to where the last ACK came from, since no router forwards what it received in a broadcast.
-    pub fn on_clock(&mut self, now: Instant) -> ReleaseStep {
+    pub fn on_clock(&mut self, now: Instant) -> ReleaseAction {
         match self.resolver.as_mut().map(|resolver| resolver.on_clock(now)) {
-            Some(Search::Ask(frame)) => ReleaseStep::Ask(frame),
-            Some(Search::Wait) => ReleaseStep::Wait,
+            Some(Search::Ask(frame)) => ReleaseAction::Ask(frame),
+            Some(Search::Wait) => ReleaseAction::Wait,
             Some(Search::Unresolved) | None if self.lease.on_link() => self.send(Mac::BROADCAST, !self.asks),
             Some(Search::Unresolved) | None => self.send(self.lease.server_mac, !self.asks),
         }
     }
 
     /// Goes on with an ARP packet.
-    pub fn on_arp(&mut self, arp: &Arp) -> ReleaseStep {
+    pub fn on_arp(&mut self, arp: &Arp) -> ReleaseAction {
         match self.resolver.as_ref().and_then(|resolver| resolver.on_arp(arp)) {
             Some(mac) => self.send(mac, true),
-            None => ReleaseStep::Wait,
+            None => ReleaseAction::Wait,
         }
     }
 
@@ -72,8 +72,8 @@ impl Release {
         self.resolver.as_ref().map(Resolver::deadline)
     }
 
-    fn send(&self, mac: Mac, answered: bool) -> ReleaseStep {
+    fn send(&self, mac: Mac, answered: bool) -> ReleaseAction {
         let hop = Hop { server: self.lease.server, mac };
-        ReleaseStep::Send { frame: self.sender.release(self.xid, self.lease.ip(), hop), answered }
+        ReleaseAction::Send { frame: self.sender.release(self.xid, self.lease.ip(), hop), answered }
     }
 }

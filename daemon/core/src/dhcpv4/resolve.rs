@@ -4,7 +4,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::asking::{Asking, Turn};
+use crate::asking::{Action, Asking};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
@@ -36,9 +36,9 @@ impl Resolver {
     /// Goes on as the clock says.
     pub(crate) fn on_clock(&mut self, now: Instant) -> Search {
         match self.asking.on_clock(now) {
-            Turn::Ask => Search::Ask(self.asking.question(self.target)),
-            Turn::Wait => Search::Wait,
-            Turn::Over => Search::Unresolved,
+            Action::Ask => Search::Ask(self.asking.question(self.target)),
+            Action::Wait => Search::Wait,
+            Action::Over => Search::Unresolved,
         }
     }
 

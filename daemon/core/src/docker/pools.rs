@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::Desk;
-use super::jobs::{Looking, Next, PoolChange, Undo};
+use super::jobs::{LanInquiry, Next, PoolChange, Undo};
 use super::record::{DockerKey, DockerRecord};
 use crate::effect::{Add, Answer, Failure, PoolRequest, RequestId};
 use crate::identity::{Attachment, Lan};
@@ -91,7 +91,7 @@ impl Desk<'_> {
             };
             return Next::Answers(answer);
         }
-        Looking::begin(self, now, id, request)
+        LanInquiry::begin(self, now, id, request)
     }
 
     /// Adds a pool, and answers when that is durable.

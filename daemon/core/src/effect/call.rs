@@ -340,7 +340,7 @@ pub enum NetworkAnswer {
 impl Answer {
     /// Returns the answer to an ADD that has a lease.
     pub fn leased(lease: &Lease, policy: &Policy) -> Self {
-        Self::Leased { tenures: vec![lease.tenure(policy).told()] }
+        Self::Leased { tenures: vec![lease.tenure(policy).without_late()] }
     }
 }
 

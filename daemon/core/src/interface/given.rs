@@ -53,7 +53,7 @@ pub(super) enum Due {
 impl Given {
     /// Returns what a runtime is given with the answer to its ADD. The interface is looked at after a time, and before T1
     /// (`t1`: how long that is) if the address is not seen until then.
-    pub(super) fn told(now: Instant, t1: Option<Duration>) -> Self {
+    pub(super) fn answered(now: Instant, t1: Option<Duration>) -> Self {
         let first = t1.map_or(CONFIGURED, |t1| (t1 / 2).min(CONFIGURED));
         Self { at: now, look_at: Some(now + first), setup: None }
     }
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_an_adds_caller_made_of_its_answer_is_looked_at_before_t1_and_then_once_a_minute_for_ten() {
-        let mut given = Given::told(at(0), Some(Duration::from_secs(50)));
+        let mut given = Given::answered(at(0), Some(Duration::from_secs(50)));
         let due = [24_999, 25_000, 59_999, 60_000, 119_999, 120_000].map(|millis| given.on_clock(false, at(millis)));
         let (early, late) = (Due::Look { is_over: false }, Due::Look { is_over: true });
         assert_eq!(due, [Due::Later, early, Due::Later, late, Due::Later, late]);

@@ -240,8 +240,8 @@ impl Seat {
     }
 
     /// Records that an ADD is being given the lease. `t1`: how long that is from now.
-    pub(crate) fn is_told(&mut self, now: Instant, t1: Option<Duration>) {
-        self.given = Some(Box::new(Given::told(now, t1)));
+    pub(crate) fn is_answered(&mut self, now: Instant, t1: Option<Duration>) {
+        self.given = Some(Box::new(Given::answered(now, t1)));
     }
 
     /// Records that somebody took the address off before there was a lease.

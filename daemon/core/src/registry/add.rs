@@ -42,10 +42,10 @@ impl Registry {
     ) {
         self.settle_client_id(&mut add, false);
         let attachment = add.attachment.clone();
-        let step = Ready::Preparing(prepare(&mut self.out, &self.pacing, &add));
+        let ready = Ready::Preparing(prepare(&mut self.out, &self.pacing, &add));
         let (adopts, known_by, came_up) = (None, None, None);
         let (latest, cleared) = (self.bindings.latest(), false);
-        let admission = Admission { request, add, began, latest, step, cleared, adopts, known_by, ran_with, came_up };
+        let admission = Admission { request, add, began, latest, ready, cleared, adopts, known_by, ran_with, came_up };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -53,7 +53,7 @@ impl Registry {
     pub(super) fn set_up_again(&mut self) {
         self.timers.set(Key::Taken, None);
         let waiting = self.slots.iter().filter_map(|(_, slot)| match &slot.operation {
-            Some(Operation::Adding(admission)) if matches!(admission.step, Ready::AwaitingAddress(_)) => {
+            Some(Operation::Adding(admission)) if matches!(admission.ready, Ready::AwaitingAddress(_)) => {
                 Some(admission.add.clone())
             }
             _ => None,
@@ -61,7 +61,7 @@ impl Registry {
         for add in waiting.collect::<Vec<_>>() {
             let op = prepare(&mut self.out, &self.pacing, &add);
             if let Some(Operation::Adding(admission)) = self.operation(&add.attachment) {
-                admission.step = Ready::Preparing(op);
+                admission.ready = Ready::Preparing(op);
             }
         }
     }
@@ -72,11 +72,11 @@ impl Registry {
         self.settle_client_id(&mut add, true);
         let attachment = add.attachment.clone();
         let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target(&add.place, known_by));
-        let (step, adopts) = (Ready::Preparing(op), Some(address));
+        let (ready, adopts) = (Ready::Preparing(op), Some(address));
         self.timers.set(Key::Call(request), Some((now.boot + add.timeout, Why::Call)));
         let (began, ran_with, came_up) = (now.boot, None, None);
         let (latest, cleared) = (self.bindings.latest(), false);
-        let admission = Admission { request, add, began, latest, step, cleared, adopts, known_by, ran_with, came_up };
+        let admission = Admission { request, add, began, latest, ready, cleared, adopts, known_by, ran_with, came_up };
         self.begin(&attachment, Operation::Adding(Box::new(admission)));
     }
 
@@ -96,7 +96,7 @@ impl Registry {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         match view {
             Err(cause @ LinkCause::MacTaken(_)) => {
-                admission.step = Ready::AwaitingAddress(cause);
+                admission.ready = Ready::AwaitingAddress(cause);
                 self.timers.set(Key::Taken, Some((now.boot + TAKEN_PAUSE, Why::Call)));
             }
             Err(cause) => {
@@ -109,8 +109,8 @@ impl Registry {
             }
             Ok(view) if !admission.has_carrier(&view) => {
                 // Carrier may have come since the look; from now on the kernel reports it.
-                let again = matches!(admission.step, Ready::Preparing(_) | Ready::AwaitingCarrier { news: true, .. });
-                admission.step = Ready::AwaitingCarrier { view, look: None, news: false };
+                let again = matches!(admission.ready, Ready::Preparing(_) | Ready::AwaitingCarrier { news: true, .. });
+                admission.ready = Ready::AwaitingCarrier { view, look: None, news: false };
                 if matches!(admission.add.place, Place::Parent { .. }) {
                     return self.timers.set(Key::Carrier, Some((now.boot + CARRIER_PAUSE, Why::Call)));
                 }
@@ -119,7 +119,7 @@ impl Registry {
                 }
             }
             Ok(view) => {
-                if view.was_down || matches!(admission.step, Ready::AwaitingCarrier { .. }) {
+                if view.was_down || matches!(admission.ready, Ready::AwaitingCarrier { .. }) {
                     admission.came_up = Some(now.boot);
                 }
                 self.settle_rivals(now, attachment, view);
@@ -163,7 +163,7 @@ impl Registry {
         let operation = self.slots.get_mut(attachment).and_then(|slot| slot.operation.as_mut());
         let Some(Operation::Adding(admission)) = operation else { return };
         let target = admission.target();
-        let Ready::AwaitingCarrier { look, news, .. } = &mut admission.step else { return };
+        let Ready::AwaitingCarrier { look, news, .. } = &mut admission.ready else { return };
         if look.is_some() {
             *news = true;
             return;
@@ -178,7 +178,7 @@ impl Registry {
     /// Returns the ADDs that wait for carrier, each with where its interface is.
     fn awaiting_carrier(&self) -> Vec<(Arc<Attachment>, At)> {
         let waiting = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
-            Some(Operation::Adding(admission)) => match &admission.step {
+            Some(Operation::Adding(admission)) => match &admission.ready {
                 Ready::AwaitingCarrier { view, .. } => Some((attachment.clone(), view.at())),
                 Ready::Preparing(_)
                 | Ready::AwaitingAddress(_)
@@ -195,7 +195,7 @@ impl Registry {
     pub(super) fn admissions_changed(&mut self, at: At) {
         for attachment in self.interfaces.take_adds(at) {
             let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
-            let Ready::AwaitingChange(view) = &admission.step else { continue };
+            let Ready::AwaitingChange(view) = &admission.ready else { continue };
             // A later ADD may wait for another interface.
             if view.at() != at {
                 continue;
@@ -203,7 +203,7 @@ impl Registry {
             let target = admission.target();
             let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Prepare), target);
             if let Some(Operation::Adding(admission)) = self.operation(&attachment) {
-                admission.step = Ready::Preparing(op);
+                admission.ready = Ready::Preparing(op);
             }
         }
     }
@@ -254,7 +254,7 @@ impl Registry {
         }
         let profile = self.profiles.share(profile);
         let replaces = self.bindings.holders().leaving(&identity.key());
-        let holder = Holder { attachment: self.slots.shared(attachment), identity, profile, link, answered: None };
+        let holder = Holder { attachment: self.slots.shared(attachment), identity, profile, link, told: None };
         replaces.iter().for_each(|id| self.departs(now, *id));
         let lease = self.lease_to_take_over(&replaces, now.boot);
         let lan = &holder.identity.lan;

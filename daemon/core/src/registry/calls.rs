@@ -46,11 +46,11 @@ impl Registry {
     /// Begins the call that has waited longest, if nothing is under way. Forgets an attachment that has nothing.
     pub(super) fn next_call(&mut self, now: Now, attachment: &Attachment) {
         // A call that is answered at once ends in here; the loop then begins the next one, however many there are.
-        let Some(slot) = self.slots.get_mut(attachment).filter(|slot| !slot.turning) else { return };
-        slot.turning = true;
+        let Some(slot) = self.slots.get_mut(attachment).filter(|slot| !slot.beginning) else { return };
+        slot.beginning = true;
         while self.begin_next(now, attachment) {}
         if let Some(slot) = self.slots.get_mut(attachment) {
-            slot.turning = false;
+            slot.beginning = false;
         }
         self.slots.forget_idle(attachment);
     }

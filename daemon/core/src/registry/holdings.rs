@@ -62,7 +62,7 @@ impl Registry {
         }
         let ranges: Vec<_> = self.ranges.sizes().collect();
         let networks = leases.keys().map(|(_, network, ..)| *network).chain(ranges.iter().map(|(network, _)| *network));
-        let name = told_apart(networks);
+        let name = labels(networks);
         let ends = self.bindings.iter().filter_map(|binding| binding.ends_unextended(now));
         let mut holdings = Holdings {
             next_end: ends.min().map(|at| at.saturating_since(now)),
@@ -81,7 +81,7 @@ impl Registry {
 }
 
 /// Returns the function that names each of these networks: those beyond [`MOST_NETWORKS`] share one name.
-fn told_apart<'a>(networks: impl Iterator<Item = &'a str>) -> impl Fn(&str) -> String {
+fn labels<'a>(networks: impl Iterator<Item = &'a str>) -> impl Fn(&str) -> String {
     let all: BTreeSet<&str> = networks.collect();
     let last = all.into_iter().nth(MOST_NETWORKS);
     move |network| if last.is_none_or(|last| network < last) { network } else { OTHER_NETWORKS }.to_owned()

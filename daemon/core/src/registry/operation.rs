@@ -57,7 +57,7 @@ pub(super) struct Admission {
     pub(super) began: Instant,
     /// The last binding that was there when it began.
     pub(super) latest: BindingId,
-    pub(super) step: Ready,
+    pub(super) ready: Ready,
     /// What the attachment had on the interface before has been taken off.
     pub(super) cleared: bool,
     /// The address that the interface has already, when the container is being adopted.
@@ -97,7 +97,7 @@ pub(super) enum Ready {
 
 impl Admission {
     fn op(&self) -> Option<OpId> {
-        match &self.step {
+        match &self.ready {
             Ready::Preparing(op) | Ready::AwaitingRival(op, _) => Some(*op),
             Ready::AwaitingCarrier { look, .. } => *look,
             Ready::AwaitingAddress(_) | Ready::AwaitingSearch(..) | Ready::AwaitingChange(_) => None,
@@ -127,7 +127,7 @@ impl Admission {
     /// Returns why there is no binding when time is up.
     pub(super) fn timed_out(&self, now: Instant) -> Failure {
         let waited = whole_millis(now.saturating_since(self.began));
-        match &self.step {
+        match &self.ready {
             Ready::AwaitingCarrier { view, .. } => Failure::NoCarrier { ifname: view.ifname.clone(), waited },
             Ready::AwaitingAddress(cause) => self.link_failure(cause.clone()),
             Ready::Preparing(_) => Failure::TimedOut { waiting_for: "the interface to be set up", waited },

@@ -68,7 +68,7 @@ impl<'a> Holding<'a> {
 
     /// Returns the address that its caller was given.
     pub(crate) fn told(self) -> Option<Ipv4Net> {
-        self.0.answered
+        self.0.told
     }
 
     /// Returns the address that it has leased.

@@ -69,7 +69,7 @@ impl Registry {
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
             self.slots.make(attachment.clone()).holder.get_or_insert(id);
         }
-        let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link, answered: told };
+        let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link, told };
         let (out, rng) = (&mut self.out, &mut self.rng);
         let (holders, interfaces, conflicts) = (self.bindings.holders(), &mut self.interfaces, &mut self.conflicts);
         interfaces.enter(&holder.link, id);

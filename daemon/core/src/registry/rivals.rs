@@ -78,7 +78,7 @@ impl Registry {
                     return self.refuse(now, attachment, failure);
                 }
                 if let Some(Operation::Adding(admission)) = self.operation(attachment) {
-                    admission.step = Ready::AwaitingSearch(rival, view);
+                    admission.ready = Ready::AwaitingSearch(rival, view);
                 }
                 return self.search_for(attachment);
             }
@@ -90,7 +90,7 @@ impl Registry {
             let target = Target::Known(binding.link.clone());
             let op = self.out.inspect(Waiter::Operation(attachment.clone(), Look::Rival(rival)), target);
             if let Some(Operation::Adding(admission)) = self.operation(attachment) {
-                admission.step = Ready::AwaitingRival(op, view);
+                admission.ready = Ready::AwaitingRival(op, view);
             }
             return;
         }
@@ -108,7 +108,7 @@ impl Registry {
     fn await_change(&mut self, attachment: &Attachment, view: LinkView) {
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
             let at = view.at();
-            admission.step = Ready::AwaitingChange(view);
+            admission.ready = Ready::AwaitingChange(view);
             self.interfaces.await_change(at, attachment);
         }
     }
@@ -121,7 +121,7 @@ impl Registry {
         seen: Result<LinkView, LinkCause>,
     ) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        let Ready::AwaitingRival(_, view) = &admission.step else { return };
+        let Ready::AwaitingRival(_, view) = &admission.ready else { return };
         let (view, identity) = (view.clone(), admission.identity(view));
         let gone = match &seen {
             Err(cause) if cause.is_unseen() && self.is_again(attachment, rival) => true,
@@ -162,7 +162,7 @@ impl Registry {
     /// yields.
     pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
-        let Ready::AwaitingSearch(rival, view) = &admission.step else { return };
+        let Ready::AwaitingSearch(rival, view) = &admission.ready else { return };
         let (rival, view, identity) = (*rival, view.clone(), admission.identity(view));
         match self.bindings.get(rival).filter(|binding| binding.sought().is_some()) {
             Some(binding) if !whole => {
@@ -205,7 +205,7 @@ impl Registry {
         let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
         let op = change(&mut self.out, &mut self.interfaces, waiter, &link, steps);
         if let Some(Operation::Adding(admission)) = self.operation(attachment) {
-            (admission.step, admission.cleared) = (Ready::Preparing(op), true);
+            (admission.ready, admission.cleared) = (Ready::Preparing(op), true);
         }
     }
 

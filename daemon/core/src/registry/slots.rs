@@ -23,7 +23,7 @@ pub(super) struct Slot {
     pub(super) operation: Option<Operation>,
     pub(super) waiting: VecDeque<Waiting>,
     /// Waiting calls are being begun, one after the other.
-    pub(super) turning: bool,
+    pub(super) beginning: bool,
 }
 
 /// A call that waits for the operation before it.

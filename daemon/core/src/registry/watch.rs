@@ -11,7 +11,7 @@ use crate::backoff::Backoff;
 use crate::binding::{Binding, Life};
 use crate::effect::{Outcome, Why};
 use crate::interface::{Asked, At, News};
-use crate::link::{Cookie, KernelEvent, LinkCause, LinkView, Target};
+use crate::link::{Cookie, KernelMessage, LinkCause, LinkView, Target};
 use crate::outbox::Waiter;
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
@@ -60,15 +60,15 @@ impl Audit {
 }
 
 impl Registry {
-    pub(crate) fn kernel(&mut self, now: Now, event: KernelEvent) {
+    pub(crate) fn kernel(&mut self, now: Now, event: KernelMessage) {
         match event {
-            KernelEvent::NetnsDied { cookie } => {
+            KernelMessage::NetnsDied { cookie } => {
                 self.ranges_died(now, cookie);
                 self.gone(now, cookie, None);
             }
-            KernelEvent::PathGone { cookie } => self.hidden(now, cookie),
-            KernelEvent::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
-            KernelEvent::Carrier { cookie, ifindex, up } => {
+            KernelMessage::PathGone { cookie } => self.hidden(now, cookie),
+            KernelMessage::LinkGone { cookie, ifindex } => self.gone(now, cookie, Some(ifindex)),
+            KernelMessage::Carrier { cookie, ifindex, up } => {
                 let at = (cookie, ifindex);
                 self.interfaces.has_news(at);
                 let back = self.interfaces.on_carrier(at, up, now.boot);
@@ -89,20 +89,20 @@ impl Registry {
                     self.carrier_up(cookie, ifindex);
                 }
             }
-            KernelEvent::Down { cookie, ifindex } => {
+            KernelMessage::Down { cookie, ifindex } => {
                 self.interfaces.has_news((cookie, ifindex));
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| binding.on_news(News::Down, cx));
                 }
             }
-            KernelEvent::Ethernet { cookie, ifindex, mac } => {
+            KernelMessage::Ethernet { cookie, ifindex, mac } => {
                 self.interfaces.has_news((cookie, ifindex));
                 self.has_ethernet(now, (cookie, ifindex), mac);
                 self.appeared(mac, None);
             }
-            KernelEvent::Appeared { number, mac } => self.appeared(mac, Some(number)),
-            KernelEvent::OwnLink { owner, there } => self.notices.push_back(Notice::OwnLink { owner, there }),
-            KernelEvent::AddressAdded { cookie, ifindex, address } => {
+            KernelMessage::Appeared { number, mac } => self.appeared(mac, Some(number)),
+            KernelMessage::OwnLink { owner, there } => self.notices.push_back(Notice::OwnLink { owner, there }),
+            KernelMessage::AddressAdded { cookie, ifindex, address } => {
                 self.interfaces.has_news((cookie, ifindex));
                 for id in self.interfaces.bindings(cookie, Some(ifindex)) {
                     self.with(now, id, |binding, cx| binding.on_news(News::AddressAdded(address), cx));
@@ -113,12 +113,12 @@ impl Registry {
                 }
             }
             // It may be back by now, or the whole link may be disappearing: a look decides.
-            KernelEvent::AddressGone { cookie, ifindex, address } => {
+            KernelMessage::AddressGone { cookie, ifindex, address } => {
                 if self.is_expected((cookie, ifindex), address) {
                     self.audit_at((cookie, ifindex));
                 }
             }
-            KernelEvent::Missed => {
+            KernelMessage::Missed => {
                 tracing::warn!("kernel messages were lost: looking at every link");
                 self.audit.missed = Some(now.boot);
                 self.audit_all();

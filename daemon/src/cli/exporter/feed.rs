@@ -109,7 +109,7 @@ impl Feed {
 
     fn up(&self, events: &[Event]) {
         let mut known = self.0.borrow_mut();
-        known.turns(Bytes::from_static(b"event: up\ndata: {}\n\n"));
+        known.daemon_is(Bytes::from_static(b"event: up\ndata: {}\n\n"));
         if events.is_empty() {
             known.tell(&Bytes::from_static(b":\n\n"));
         }
@@ -124,13 +124,13 @@ impl Feed {
 
     fn down(&self, why: &str) {
         let text = serde_json::json!({ "error": why }).to_string();
-        self.0.borrow_mut().turns(Bytes::from(format!("event: down\ndata: {text}\n\n")));
+        self.0.borrow_mut().daemon_is(Bytes::from(format!("event: down\ndata: {text}\n\n")));
     }
 }
 
 impl Known {
     /// Tells pages about the daemon, if there is news.
-    fn turns(&mut self, daemon: Bytes) {
+    fn daemon_is(&mut self, daemon: Bytes) {
         if self.daemon != daemon {
             self.tell(&daemon);
             self.daemon = daemon;

@@ -25,7 +25,7 @@ use tokio::runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::clock::Clock;
-use crate::net::{Net, NetConfig, NetError, NetEvent, StoreId};
+use crate::net::{Net, NetConfig, NetError, NetReport, StoreId};
 
 /// The most sockets that a probe has open.
 const SOCKETS: usize = 8;
@@ -156,7 +156,7 @@ fn chaddr(question: &Question, view: &LinkView) -> Mac {
 struct Asking<'a> {
     question: &'a Question,
     net: Net,
-    news: UnboundedReceiver<NetEvent>,
+    news: UnboundedReceiver<NetReport>,
     ops: u64,
 }
 
@@ -203,7 +203,7 @@ impl Asking<'_> {
             tokio::select! {
                 () = clock.sleep_until(inquiry.deadline().min(end)) => {}
                 event = self.news.recv() => match event {
-                    Some(NetEvent::Frame { bytes, meta, .. }) => {
+                    Some(NetReport::Frame { bytes, meta, .. }) => {
                         let now = Clock::now().boot;
                         let answer = answer(&mut inquiry, (&bytes, meta), now, began);
                         answer.into_iter().for_each(|answer| {
@@ -211,10 +211,10 @@ impl Asking<'_> {
                             hear(answer);
                         });
                     }
-                    Some(NetEvent::Broken { cause, .. }) => return Err(self.failed(cause)),
-                    Some(NetEvent::Unsent { cause, .. }) => inquiry.on_unsent(cause.to_string()),
-                    Some(NetEvent::Done { .. } | NetEvent::Kernel(_)) => {}
-                    Some(NetEvent::Ended(_)) | None => return Err(self.failed(LinkCause::TimedOut)),
+                    Some(NetReport::Broken { cause, .. }) => return Err(self.failed(cause)),
+                    Some(NetReport::Unsent { cause, .. }) => inquiry.on_unsent(cause.to_string()),
+                    Some(NetReport::Done { .. } | NetReport::Kernel(_)) => {}
+                    Some(NetReport::Ended(_)) | None => return Err(self.failed(LinkCause::TimedOut)),
                 },
             }
         }
@@ -235,8 +235,8 @@ impl Asking<'_> {
     async fn outcome(&mut self, of: OpId) -> Result<Outcome, AskError> {
         loop {
             match self.news.recv().await {
-                Some(NetEvent::Done { op, outcome }) if op == of => return Ok(outcome),
-                Some(NetEvent::Ended(_)) | None => return Err(self.failed(LinkCause::TimedOut)),
+                Some(NetReport::Done { op, outcome }) if op == of => return Ok(outcome),
+                Some(NetReport::Ended(_)) | None => return Err(self.failed(LinkCause::TimedOut)),
                 Some(_) => {}
             }
         }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::super::openapi::calls;
-use super::super::{Doors, Event, Listening, MAX_OPEN, Reply, Site, serve};
+use super::super::{DoorReport, Doors, Listening, MAX_OPEN, Reply, Site, serve};
 use super::{leased, request};
 use crate::capture::Frames;
 use crate::data_dir::DataDirs;
@@ -32,7 +32,7 @@ struct Server {
     _data_dirs: DataDirs,
     socket: PathBuf,
     store: Store,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: mpsc::UnboundedReceiver<DoorReport>,
     listeners: mpsc::UnboundedSender<Listening>,
     serving: JoinHandle<()>,
 }
@@ -70,7 +70,7 @@ impl Server {
 
     async fn asked(&mut self) -> (RequestId, Call, Reply) {
         match self.events.recv().await.unwrap() {
-            Event::Asked { id, call, reply } => (id, call, reply),
+            DoorReport::Asked { id, call, reply } => (id, call, reply),
             other => panic!("{other:?}"),
         }
     }
@@ -260,7 +260,7 @@ async fn a_caller_that_hangs_up_is_told_to_the_driver() {
     let (id, _, reply) = server.asked().await;
     drop(stream);
     match server.events.recv().await.unwrap() {
-        Event::HungUp(gone) => assert_eq!(gone, id),
+        DoorReport::HungUp(gone) => assert_eq!(gone, id),
         other => panic!("{other:?}"),
     }
     reply.send(Answer::Deleted);
@@ -272,7 +272,7 @@ async fn a_half_closed_connection_counts_as_hung_up() {
     let mut stream = server.say(post(&body(&request("ADD")))).await;
     let (id, _, _reply) = server.asked().await;
     stream.shutdown().await.unwrap();
-    assert!(matches!(server.events.recv().await.unwrap(), Event::HungUp(gone) if gone == id));
+    assert!(matches!(server.events.recv().await.unwrap(), DoorReport::HungUp(gone) if gone == id));
 }
 
 #[tokio::test]
@@ -354,7 +354,7 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     // Neither the caller nor the driver alone gives the place back.
     let (stream, (gone, _, reply)) = open.pop().unwrap();
     drop(stream);
-    assert!(matches!(server.events.recv().await.unwrap(), Event::HungUp(id) if id == gone));
+    assert!(matches!(server.events.recv().await.unwrap(), DoorReport::HungUp(id) if id == gone));
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -492,7 +492,7 @@ async fn a_dockerd_that_gave_up_takes_its_call_with_it() {
     let stream = server.say(docker_call("RequestAddress", OF_AN_ENDPOINT)).await;
     let (id, _, _reply) = server.asked().await;
     drop(stream);
-    assert!(matches!(server.events.recv().await.unwrap(), Event::HungUp(gone) if gone == id));
+    assert!(matches!(server.events.recv().await.unwrap(), DoorReport::HungUp(gone) if gone == id));
 }
 
 #[tokio::test]

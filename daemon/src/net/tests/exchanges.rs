@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::link::{ByName, Hears, KernelMessage, Link, LinkCause, LinkView, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 
 use super::frames::{Answer, ArpFrame, arp};
 use super::lab::{Lab, MAC, Netns, PEER, PLAIN, add_address, delete, in_lab, set_down};
-use crate::net::NetEvent;
+use crate::net::NetReport;
 
 const OTHER: Mac = Mac([0x02, 0, 0, 0, 0, 0x0c]);
 /// The address that `arp` asks for.
@@ -185,7 +185,7 @@ fn a_macvlan_sends_and_hears_the_moment_that_it_has_carrier() {
             container.macvlan(parent, mac);
             let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
             if !view.carrier {
-                lab.kernel(KernelEvent::Carrier { cookie: view.cookie, ifindex: view.ifindex, up: true }).await;
+                lab.kernel(KernelMessage::Carrier { cookie: view.cookie, ifindex: view.ifindex, up: true }).await;
             }
             let client = lab.open(container.link(&view), PLAIN).await.unwrap();
             lab.send(client, arp());
@@ -213,7 +213,7 @@ fn what_leaves_over_the_link_of_macvlans_is_heard_on_the_wire_and_not_by_sibling
             let view = lab.apply(container.eth0(), &[Step::Up]).await.1.unwrap();
             assert_eq!(view.lower, Some(parent));
             if !view.carrier {
-                lab.kernel(KernelEvent::Carrier { cookie: view.cookie, ifindex: view.ifindex, up: true }).await;
+                lab.kernel(KernelMessage::Carrier { cookie: view.cookie, ifindex: view.ifindex, up: true }).await;
             }
             exchanges.push(lab.open(container.link(&view), WITH_ARP).await.unwrap());
             containers.push(container);
@@ -322,7 +322,7 @@ fn a_link_that_is_down_opens_nothing_and_one_that_goes_down_breaks() {
             let opened = lab.open(netns.link(&view), PLAIN).await.unwrap();
             netns.run(|| end(view.ifindex));
             let broken = lab.event(|event| match event {
-                NetEvent::Broken { exchange, cause } if *exchange == opened => Some(cause.clone()),
+                NetReport::Broken { exchange, cause } if *exchange == opened => Some(cause.clone()),
                 _ => None,
             });
             assert_eq!(broken.await, cause);
@@ -349,7 +349,7 @@ fn a_queue_that_takes_nothing_breaks_nothing() {
         lab.send(exchange, arp());
         assert_eq!(lab.frame(server).await.0, arp());
         let left = lab.left_over();
-        assert!(!left.iter().any(|event| matches!(event, NetEvent::Broken { .. })), "{left:?}");
+        assert!(!left.iter().any(|event| matches!(event, NetReport::Broken { .. })), "{left:?}");
     });
 }
 
@@ -369,7 +369,7 @@ fn what_was_sent_before_the_close_goes_out_and_nothing_comes_in_after() {
         lab.frame(open).await;
         let left = lab.left_over();
         assert!(
-            !left.iter().any(|event| matches!(event, NetEvent::Frame { .. } | NetEvent::Broken { .. })),
+            !left.iter().any(|event| matches!(event, NetReport::Frame { .. } | NetReport::Broken { .. })),
             "{left:?}"
         );
     });
@@ -389,8 +389,8 @@ fn an_exchange_that_is_closed_while_it_opens_is_answered_once() {
         assert!(matches!(lab.done(bad).await, Outcome::Opened(Err(LinkCause::NoLink(_)))));
         // The socket is closed, or the namespace would live on.
         drop(netns);
-        lab.kernel(KernelEvent::NetnsDied { cookie: view.cookie }).await;
-        assert!(!lab.left_over().iter().any(|event| matches!(event, NetEvent::Done { .. })));
+        lab.kernel(KernelMessage::NetnsDied { cookie: view.cookie }).await;
+        assert!(!lab.left_over().iter().any(|event| matches!(event, NetReport::Done { .. })));
     });
 }
 
@@ -430,7 +430,7 @@ fn many_exchanges_close_and_none_is_left() {
         assert_eq!(lab.look(netns.eth0()).await, Ok(view.clone()));
         // A namespace dies when its last socket is closed, so all of them were.
         drop(netns);
-        lab.kernel(KernelEvent::NetnsDied { cookie: view.cookie }).await;
+        lab.kernel(KernelMessage::NetnsDied { cookie: view.cookie }).await;
     });
 }
 
@@ -448,7 +448,7 @@ fn a_flood_waits_in_the_socket_and_not_in_the_daemon() {
             lab.inspect(Target::Known(inside.clone())).await.unwrap_or_else(|cause| panic!("{round}: {cause}"));
         }
         let frames = lab.left_over();
-        let untaken = frames.iter().filter(|event| matches!(event, NetEvent::Frame { .. })).count();
+        let untaken = frames.iter().filter(|event| matches!(event, NetReport::Frame { .. })).count();
         assert_eq!(untaken, 16);
         drop(frames);
         lab.frame(flooded).await;
@@ -473,7 +473,7 @@ fn an_exchange_breaks_when_the_process_ends_that_its_namespace_is_known_by() {
         drop(child.stdin.take());
         child.wait().unwrap();
         let broken = lab.event(|event| match event {
-            NetEvent::Broken { exchange, cause } if *exchange == opened => Some(cause.clone()),
+            NetReport::Broken { exchange, cause } if *exchange == opened => Some(cause.clone()),
             _ => None,
         });
         assert_eq!(broken.await, LinkCause::NoNetns(path));

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_core::effect::{ExchangeId, OpId, Outcome};
-use leasehold_core::link::{ByName, Hears, KernelEvent, Link, LinkCause, LinkView, Sockets, Step, Target};
+use leasehold_core::link::{ByName, Hears, KernelMessage, Link, LinkCause, LinkView, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
@@ -30,7 +30,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
 use crate::net::netlink::Netlink;
-use crate::net::{Net, NetConfig, NetEvent, News, StoreId};
+use crate::net::{Net, NetConfig, NetReport, News, StoreId};
 
 /// The store of the net under test.
 pub(super) const STORE: StoreId = StoreId(0x1f);
@@ -46,9 +46,9 @@ pub(super) const PLAIN: Sockets = Sockets { chaddr: MAC, arp: Hears::Answers, ho
 /// A net whose host is a namespace of the test.
 pub(super) struct Lab {
     pub(super) net: Net,
-    events: UnboundedReceiver<NetEvent>,
+    events: UnboundedReceiver<NetReport>,
     /// Without their places, so that waiting for one thing never keeps the next from coming.
-    passed_over: VecDeque<NetEvent>,
+    passed_over: VecDeque<NetReport>,
     last: u64,
 }
 
@@ -86,7 +86,7 @@ impl Lab {
     }
 
     /// Waits for the next event for which `wanted` returns something, and keeps the others.
-    pub(super) async fn event<T>(&mut self, mut wanted: impl FnMut(&NetEvent) -> Option<T>) -> T {
+    pub(super) async fn event<T>(&mut self, mut wanted: impl FnMut(&NetReport) -> Option<T>) -> T {
         for at in 0..self.passed_over.len() {
             if let Some(found) = wanted(&self.passed_over[at]) {
                 self.passed_over.remove(at);
@@ -104,14 +104,14 @@ impl Lab {
                 return found;
             }
             self.passed_over.push_back(match event {
-                NetEvent::Kernel(news) => NetEvent::Kernel(News { event: news.event, _place: None }),
+                NetReport::Kernel(news) => NetReport::Kernel(News { event: news.event, _place: None }),
                 event => event,
             });
         }
     }
 
-    pub(super) async fn kernel(&mut self, wanted: KernelEvent) {
-        self.event(|event| matches!(event, NetEvent::Kernel(told) if told.event == wanted).then_some(())).await;
+    pub(super) async fn kernel(&mut self, wanted: KernelMessage) {
+        self.event(|event| matches!(event, NetReport::Kernel(told) if told.event == wanted).then_some(())).await;
     }
 
     pub(super) fn send(&mut self, exchange: ExchangeId, frame: Vec<u8>) {
@@ -131,7 +131,7 @@ impl Lab {
     /// Waits for the next frame of an exchange.
     pub(super) async fn frame(&mut self, wanted: ExchangeId) -> (Vec<u8>, FrameMeta) {
         self.event(|event| match event {
-            NetEvent::Frame { exchange, bytes, meta } if *exchange == wanted => Some((bytes.to_vec(), *meta)),
+            NetReport::Frame { exchange, bytes, meta } if *exchange == wanted => Some((bytes.to_vec(), *meta)),
             _ => None,
         })
         .await
@@ -139,7 +139,7 @@ impl Lab {
 
     pub(super) async fn done(&mut self, wanted: OpId) -> Outcome {
         self.event(|event| match event {
-            NetEvent::Done { op, outcome } if *op == wanted => Some(outcome.clone()),
+            NetReport::Done { op, outcome } if *op == wanted => Some(outcome.clone()),
             _ => None,
         })
         .await
@@ -151,7 +151,7 @@ impl Lab {
     }
 
     /// Returns what came unasked up to now.
-    pub(super) fn left_over(&mut self) -> Vec<NetEvent> {
+    pub(super) fn left_over(&mut self) -> Vec<NetReport> {
         let mut all: Vec<_> = self.passed_over.drain(..).collect();
         all.extend(std::iter::from_fn(|| self.events.try_recv().ok()));
         all
@@ -200,7 +200,7 @@ impl Lab {
         let inside = inside.unwrap();
         let link = netns.link(&inside);
         if !inside.carrier {
-            self.kernel(KernelEvent::Carrier { cookie: inside.cookie, ifindex: inside.ifindex, up: true }).await;
+            self.kernel(KernelMessage::Carrier { cookie: inside.cookie, ifindex: inside.ifindex, up: true }).await;
         }
         (netns, link, Link::parent(outside.unwrap().ifindex, PEER))
     }

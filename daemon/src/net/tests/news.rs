@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use leasehold_core::link::{ByName, KernelEvent, Link, LinkCause, LinkView, Step, Target};
+use leasehold_core::link::{ByName, KernelMessage, Link, LinkCause, LinkView, Step, Target};
 use netlink_packet_core::NLM_F_REQUEST;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
@@ -13,7 +13,7 @@ use super::lab::{
     Lab, Netns, PLAIN, add_address, ask, delete, delete_address, in_lab, into_and_out_of_a_bridge, netlink_port,
     set_down,
 };
-use crate::net::NetEvent;
+use crate::net::NetReport;
 use crate::net::netlink::encode;
 
 /// A number that the kernel gives to no namespace by itself.
@@ -24,16 +24,16 @@ fn host0() -> Target {
 }
 
 /// Returns what the kernel reported unasked up to now.
-fn left_over(lab: &mut Lab) -> Vec<KernelEvent> {
+fn left_over(lab: &mut Lab) -> Vec<KernelMessage> {
     let news = |event| match event {
-        NetEvent::Kernel(news) => Some(news.into_event()),
+        NetReport::Kernel(news) => Some(news.into_message()),
         _ => None,
     };
     lab.left_over().into_iter().filter_map(news).collect()
 }
 
-fn is_death(event: &KernelEvent) -> bool {
-    matches!(event, KernelEvent::NetnsDied { .. })
+fn is_death(event: &KernelMessage) -> bool {
+    matches!(event, KernelMessage::NetnsDied { .. })
 }
 
 #[test]
@@ -46,10 +46,10 @@ fn carrier_comes_and_goes_with_the_other_end() {
         assert!(inside.up && !inside.carrier);
         let (cookie, ifindex) = (inside.cookie, inside.ifindex);
         let outside = lab.apply(host0(), &[Step::Up]).await.1.unwrap();
-        lab.kernel(KernelEvent::Carrier { cookie, ifindex, up: true }).await;
+        lab.kernel(KernelMessage::Carrier { cookie, ifindex, up: true }).await;
         assert!(lab.inspect(netns.eth0()).await.unwrap().carrier);
         set_down(outside.ifindex);
-        lab.kernel(KernelEvent::Carrier { cookie, ifindex, up: false }).await;
+        lab.kernel(KernelMessage::Carrier { cookie, ifindex, up: false }).await;
     });
 }
 
@@ -61,9 +61,9 @@ fn addresses_come_and_go() {
         let view = lab.inspect(netns.eth0()).await.unwrap();
         let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
         netns.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address: address.into() }).await;
+        lab.kernel(KernelMessage::AddressAdded { cookie, ifindex, address: address.into() }).await;
         netns.run(|| delete_address(ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressGone { cookie, ifindex, address: address.into() }).await;
+        lab.kernel(KernelMessage::AddressGone { cookie, ifindex, address: address.into() }).await;
     });
 }
 
@@ -80,9 +80,9 @@ fn the_hosts_own_namespace_is_heard_like_any_other_once_it_is_wanted() {
         let (_, view) = lab.apply(target, &[Step::Up]).await;
         let Ok(LinkView { cookie, ifindex, .. }) = view else { panic!("{view:?}") };
         lab.apply(netns.eth0(), &[Step::Up]).await.1.unwrap();
-        lab.kernel(KernelEvent::Carrier { cookie, ifindex, up: true }).await;
+        lab.kernel(KernelMessage::Carrier { cookie, ifindex, up: true }).await;
         delete(ifindex);
-        lab.kernel(KernelEvent::LinkGone { cookie, ifindex }).await;
+        lab.kernel(KernelMessage::LinkGone { cookie, ifindex }).await;
     });
 }
 
@@ -94,7 +94,7 @@ fn a_deleted_link_is_gone_and_so_is_one_that_was_moved_away() {
             netns.veth("host0");
             let view = lab.inspect(netns.eth0()).await.unwrap();
             netns.run(|| end(view.ifindex));
-            lab.kernel(KernelEvent::LinkGone { cookie: view.cookie, ifindex: view.ifindex }).await;
+            lab.kernel(KernelMessage::LinkGone { cookie: view.cookie, ifindex: view.ifindex }).await;
         }
     });
 }
@@ -117,10 +117,10 @@ fn a_port_that_leaves_a_bridge_is_not_gone() {
         netns.run(|| into_and_out_of_a_bridge(view.ifindex));
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
+        lab.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
             .await;
         let left = left_over(&mut lab);
-        let gone = KernelEvent::LinkGone { cookie: view.cookie, ifindex: view.ifindex };
+        let gone = KernelMessage::LinkGone { cookie: view.cookie, ifindex: view.ifindex };
         assert!(!left.contains(&gone), "{left:?}");
     });
 }
@@ -136,7 +136,7 @@ fn a_namespace_dies_though_exchanges_ran_in_it() {
         drop(netns);
         // Nothing but the second exchange keeps it.
         lab.net.close(None, open);
-        lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+        lab.kernel(KernelMessage::NetnsDied { cookie }).await;
     });
 }
 
@@ -158,10 +158,10 @@ fn a_namespace_whose_path_goes_is_told_of_and_its_death_afterwards() {
         for _ in 0..10 {
             lab.inspect(eth0.clone()).await.unwrap();
         }
-        let is_gone = |event: &KernelEvent| is_death(event) || matches!(event, KernelEvent::PathGone { .. });
+        let is_gone = |event: &KernelMessage| is_death(event) || matches!(event, KernelMessage::PathGone { .. });
         assert!(!left_over(&mut lab).iter().any(is_gone));
         std::fs::remove_file(&path).unwrap();
-        lab.kernel(KernelEvent::PathGone { cookie }).await;
+        lab.kernel(KernelMessage::PathGone { cookie }).await;
         let no_path = LinkCause::NoPath(path.clone());
         assert_eq!(lab.inspect(Target::Known(link.clone())).await, Err(no_path.clone()), "the kernel knows the link");
         assert_eq!(lab.open(link.clone(), PLAIN).await.map(drop), Err(no_path));
@@ -169,7 +169,7 @@ fn a_namespace_whose_path_goes_is_told_of_and_its_death_afterwards() {
         assert_eq!(lab.inspect(Target::Known(other)).await, Err(LinkCause::NoNetns(path.clone())), "another link");
         lab.net.close(None, exchange);
         drop(netns);
-        lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+        lab.kernel(KernelMessage::NetnsDied { cookie }).await;
         assert_eq!(lab.inspect(Target::Known(link)).await, Err(LinkCause::NoNetns(path)));
     });
 }
@@ -187,11 +187,11 @@ fn news_of_the_host_and_of_strangers_is_not_told() {
         drop(stranger);
         let address = Ipv4Addr::new(192, 0, 2, 7);
         known.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
+        lab.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
             .await;
         let left = left_over(&mut lab);
-        let foreign = |event: &KernelEvent| match event {
-            KernelEvent::Carrier { cookie, .. } => *cookie != view.cookie,
+        let foreign = |event: &KernelMessage| match event {
+            KernelMessage::Carrier { cookie, .. } => *cookie != view.cookie,
             _ => true,
         };
         assert!(!left.iter().any(foreign), "{left:?}");
@@ -219,7 +219,7 @@ fn fifty_namespaces_are_set_up_at_once_and_their_ends_are_heard() {
         }
         drop(all);
         for cookie in cookies {
-            lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+            lab.kernel(KernelMessage::NetnsDied { cookie }).await;
         }
         assert!(!left_over(&mut lab).iter().any(is_death));
     });
@@ -236,12 +236,12 @@ fn a_number_that_is_used_again_kills_the_old_owner_only() {
             netns.veth(&format!("host{round}"));
             let view = lab.inspect(netns.eth0()).await.unwrap();
             if let Some(cookie) = former.replace(view.cookie) {
-                lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+                lab.kernel(KernelMessage::NetnsDied { cookie }).await;
             }
             // The owner is heard, under its own cookie.
             let address = Ipv4Addr::new(192, 0, 2, 7);
             netns.run(|| add_address(view.ifindex, address, 24));
-            lab.kernel(KernelEvent::AddressAdded {
+            lab.kernel(KernelMessage::AddressAdded {
                 cookie: view.cookie,
                 ifindex: view.ifindex,
                 address: address.into(),
@@ -265,14 +265,14 @@ fn a_number_that_another_namespace_gives_free_kills_nobody() {
         let (cookie, ifindex) = (view.cookie, view.ifindex);
         let address = Ipv4Addr::new(192, 0, 2, 7);
         known.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address: address.into() }).await;
+        lab.kernel(KernelMessage::AddressAdded { cookie, ifindex, address: address.into() }).await;
         // Workers take their work in order: these looks come after the one that the death caused.
         for _ in 0..10 {
             lab.inspect(known.eth0()).await.unwrap();
         }
         assert!(!left_over(&mut lab).iter().any(is_death));
         drop(known);
-        lab.kernel(KernelEvent::NetnsDied { cookie }).await;
+        lab.kernel(KernelMessage::NetnsDied { cookie }).await;
     });
 }
 
@@ -294,9 +294,9 @@ fn a_container_cannot_answer_for_the_kernel_which_number_means_whom() {
         lab.done(op).await;
         let (cookie, ifindex, address) = (view.cookie, view.ifindex, Ipv4Addr::new(192, 0, 2, 7));
         known.run(|| add_address(ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address: address.into() }).await;
+        lab.kernel(KernelMessage::AddressAdded { cookie, ifindex, address: address.into() }).await;
         let left = left_over(&mut lab);
-        assert!(!left.iter().any(|event| is_death(event) || *event == KernelEvent::Missed), "{left:?}");
+        assert!(!left.iter().any(|event| is_death(event) || *event == KernelMessage::Missed), "{left:?}");
     });
 }
 
@@ -326,7 +326,7 @@ fn a_flood_of_news_waits_in_the_socket_and_not_in_the_daemon() {
         }
         let untaken = lab.untaken();
         assert!((512..=1024).contains(&untaken), "{untaken}");
-        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
+        lab.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
             .await;
     });
 }
@@ -350,9 +350,9 @@ fn a_link_with_as_many_names_as_it_may_have_is_looked_at_and_loses_no_news() {
             change_mtu(view.ifindex, 1400);
             add_address(view.ifindex, address, 24);
         });
-        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
+        lab.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
             .await;
-        assert!(!left_over(&mut lab).contains(&KernelEvent::Missed));
+        assert!(!left_over(&mut lab).contains(&KernelMessage::Missed));
     });
 }
 
@@ -370,14 +370,14 @@ fn lost_news_are_told_and_another_look_hears_again() {
             });
             assert!(mtu.len() > 0, "the socket holds all that");
         }
-        lab.kernel(KernelEvent::Missed).await;
+        lab.kernel(KernelMessage::Missed).await;
         assert!(lab.inspect(Target::Known(netns.link(&view))).await.is_ok());
         let address = Ipv4Addr::new(192, 0, 2, 7);
         netns.run(|| add_address(view.ifindex, address, 24));
-        lab.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
+        lab.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address: address.into() })
             .await;
         drop(netns);
-        lab.kernel(KernelEvent::NetnsDied { cookie: view.cookie }).await;
+        lab.kernel(KernelMessage::NetnsDied { cookie: view.cookie }).await;
     });
 }
 
@@ -396,8 +396,9 @@ fn a_parent_is_never_news() {
         left_over(&mut lab);
         set_down(ifindex);
         let (cookie, inside) = inside.in_netns().unwrap();
-        lab.kernel(KernelEvent::Carrier { cookie, ifindex: inside, up: false }).await;
-        let foreign = |event: &KernelEvent| matches!(event, KernelEvent::Carrier { cookie: of, .. } if *of != cookie);
+        lab.kernel(KernelMessage::Carrier { cookie, ifindex: inside, up: false }).await;
+        let foreign =
+            |event: &KernelMessage| matches!(event, KernelMessage::Carrier { cookie: of, .. } if *of != cookie);
         let left = left_over(&mut lab);
         assert!(!left.iter().any(foreign), "{left:?}");
     });

@@ -3,11 +3,11 @@
 use leasehold_core::effect::Outcome;
 use leasehold_core::identity::DoorId;
 use leasehold_core::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
-use leasehold_core::link::{KernelEvent, LinkCause, Target};
+use leasehold_core::link::{KernelMessage, LinkCause, Target};
 use leasehold_core::wire::Mac;
 
 use super::lab::{Lab, Netns, STORE, in_lab, in_lab_beside, make_bridge};
-use crate::net::NetEvent;
+use crate::net::NetReport;
 
 const OWN: Mac = Mac([0x02, 0, 0, 0, 0, 0x1b]);
 const ID: &str = "4f00aa00bb00cc00";
@@ -307,7 +307,7 @@ fn links_of_ours_are_told_of_when_they_come_and_go_if_docker_is_served() {
     in_lab_beside(Some(directory.path().to_owned()), async |mut lab: Lab| {
         let (_wire, _, _) = lab.pair().await;
         let netns = Netns::new();
-        let told = |there| KernelEvent::OwnLink { owner: endpoint(), there };
+        let told = |there| KernelMessage::OwnLink { owner: endpoint(), there };
         // The kernel does not report that a link that is down has got an alias. Whoever asked hears that it is made.
         lab.make(macvlan()).await.unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), netns.file());
@@ -323,7 +323,7 @@ fn links_of_ours_are_told_of_when_they_come_and_go_if_docker_is_served() {
         lab.make(link(LinkKind::Port, "br0")).await.unwrap();
         lab.unmake(endpoint()).await.unwrap();
         lab.kernel(told(false)).await;
-        let port = |event: &NetEvent| matches!(event, NetEvent::Kernel(news) if matches!(news.event, KernelEvent::OwnLink { there: false, .. }));
+        let port = |event: &NetReport| matches!(event, NetReport::Kernel(news) if matches!(news.event, KernelMessage::OwnLink { there: false, .. }));
         assert!(!lab.left_over().iter().any(port), "the bridge's end is not the endpoint's");
     });
 }
@@ -336,7 +336,7 @@ fn nobody_hears_of_links_of_ours_where_docker_is_not_served() {
         lab.unmake(endpoint()).await.unwrap();
         // Later reports of the kernel come later.
         let _ = lab.pair_after().await;
-        let own = |event: &NetEvent| matches!(event, NetEvent::Kernel(news) if matches!(news.event, KernelEvent::OwnLink { .. }));
+        let own = |event: &NetReport| matches!(event, NetReport::Kernel(news) if matches!(news.event, KernelMessage::OwnLink { .. }));
         assert!(!lab.left_over().iter().any(own));
     });
 }
@@ -349,7 +349,7 @@ impl Lab {
         let view = self.inspect(netns.eth0()).await.unwrap();
         netns.ip("address add 192.0.2.9/24 dev eth0");
         let address = "192.0.2.9".parse().unwrap();
-        self.kernel(KernelEvent::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
+        self.kernel(KernelMessage::AddressAdded { cookie: view.cookie, ifindex: view.ifindex, address }).await;
         netns
     }
 }

@@ -3,10 +3,10 @@
 use std::process::Command;
 
 use leasehold_core::effect::{ExchangeId, Outcome};
-use leasehold_core::link::{Hears, KernelEvent, Link, LinkCause, Sockets, Step, Target};
+use leasehold_core::link::{Hears, KernelMessage, Link, LinkCause, Sockets, Step, Target};
 use leasehold_core::wire::Mac;
 
-use super::super::NetEvent;
+use super::super::NetReport;
 use super::frames::{Answer, ArpFrame, arp};
 use super::lab::{DEADLINE, Lab, Netns, PLAIN, in_lab, make_bridge};
 
@@ -189,7 +189,7 @@ async fn wired_parent(lab: &mut Lab) -> ([Netns; 2], u32, [ExchangeId; 2]) {
     beside.macvlan(parent, BESIDE);
     let sibling = lab.apply(beside.eth0(), &[Step::Up]).await.1.unwrap();
     if !sibling.carrier {
-        lab.kernel(KernelEvent::Carrier { cookie: sibling.cookie, ifindex: sibling.ifindex, up: true }).await;
+        lab.kernel(KernelMessage::Carrier { cookie: sibling.cookie, ifindex: sibling.ifindex, up: true }).await;
     }
     let sibling = lab.open(beside.link(&sibling), all).await.unwrap();
     let wire = lab.open(wire, all).await.unwrap();
@@ -288,7 +288,7 @@ fn the_end_of_an_exchange_is_told_however_far_it_came() {
         drop(netns);
         ip("link del host0");
         lab.event(|event| {
-            matches!(event, NetEvent::Broken { exchange: broken, .. } if *broken == exchange).then_some(())
+            matches!(event, NetReport::Broken { exchange: broken, .. } if *broken == exchange).then_some(())
         })
         .await;
         let end = lab.op();

@@ -5,12 +5,12 @@ use std::os::unix::fs::symlink;
 
 use leasehold_core::effect::Outcome;
 use leasehold_core::identity::Lan;
-use leasehold_core::link::{KernelEvent, LinkCause, Sightings, Sought};
+use leasehold_core::link::{KernelMessage, LinkCause, Sightings, Sought};
 use leasehold_core::wire::Mac;
 use tempfile::TempDir;
 
 use super::lab::{Lab, Netns, in_lab_beside, make_bridge};
-use crate::net::NetEvent;
+use crate::net::NetReport;
 
 const OWN: Mac = Mac([0x02, 0, 0, 0, 0, 0x1a]);
 
@@ -30,9 +30,9 @@ impl Lab {
 
     /// Waits until the kernel reports a link with the Ethernet address that is looked for.
     async fn appeared(&mut self) -> i32 {
-        let number = |event: &NetEvent| match event {
-            NetEvent::Kernel(news) => match news.event {
-                KernelEvent::Appeared { number, mac: OWN } => Some(number),
+        let number = |event: &NetReport| match event {
+            NetReport::Kernel(news) => match news.event {
+                KernelMessage::Appeared { number, mac: OWN } => Some(number),
                 _ => None,
             },
             _ => None,
@@ -93,7 +93,7 @@ fn a_macvlan_that_is_moved_into_a_namespace_is_told_of_and_found_there() {
         let found = lab.seek(sought("host0", 0), None).await.unwrap();
         let (cookie, ifindex) = found.found[0].view.at();
         let address = "192.0.2.7".parse().unwrap();
-        lab.kernel(KernelEvent::AddressAdded { cookie, ifindex, address }).await;
+        lab.kernel(KernelMessage::AddressAdded { cookie, ifindex, address }).await;
     });
 }
 

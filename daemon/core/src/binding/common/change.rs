@@ -62,7 +62,7 @@ impl Common {
             is_writing: self.persistence.busy(),
             is_probing: self.is_probing(),
             probes_after_loss: self.probes_after_loss(),
-            told: self.answered.map(Into::into),
+            told: self.told.map(Into::into),
             grant,
         }
     }

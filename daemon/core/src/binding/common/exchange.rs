@@ -29,7 +29,7 @@ impl Exchange {
     }
 
     /// Asks for a report when the sockets that are being opened are closed: they are on a temporary link.
-    pub(in crate::binding) fn is_told_of(&self, owner: BindingId, cx: &mut Cx<'_>) {
+    pub(in crate::binding) fn reports_close(&self, owner: BindingId, cx: &mut Cx<'_>) {
         if let Self::Opening(_, exchange) = self {
             cx.out.goes_aside(owner, *exchange);
         }

@@ -63,7 +63,7 @@ pub(in crate::binding) struct Guard {
     /// The DECLINE of a lease, which waits for the store.
     decline: Option<Box<(Lease, Vec<Vec<u8>>)>>,
     /// Whether the write under way records the loss that the DECLINE waits for.
-    told: bool,
+    recording: bool,
 }
 
 /// What conflict detection found out, for the life whose address is under watch.
@@ -113,7 +113,18 @@ impl Guard {
     fn new(window: Window, way: Way) -> Box<Self> {
         let (exchange, waits, decline) = (Exchange::default(), Waits::Nothing, None);
         let (control, ignores, heard) = (None, false, None);
-        Box::new(Self { window, way, exchange, reopened: false, waits, control, ignores, heard, decline, told: false })
+        Box::new(Self {
+            window,
+            way,
+            exchange,
+            reopened: false,
+            waits,
+            control,
+            ignores,
+            heard,
+            decline,
+            recording: false,
+        })
     }
 }
 

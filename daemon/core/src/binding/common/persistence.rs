@@ -152,7 +152,7 @@ impl Common {
             Change::PutDoor(_) | Change::RemoveDoor(_) | Change::Range(_) => None,
         });
         self.persistence.in_flight = Some(cx.out.persist(self.id, changes));
-        self.telling_store();
+        self.recording_loss();
     }
 
     fn changes(&self, record: Option<Record>, cx: &Cx<'_>) -> Option<Vec<Change>> {
@@ -181,7 +181,7 @@ impl Common {
     pub(in crate::binding) fn written(&mut self, done: bool, cx: &mut Cx<'_>) {
         self.persistence.in_flight = None;
         let written = self.persistence.writing.take();
-        self.store_told(cx);
+        self.loss_recorded(cx);
         if done {
             let before = self.resolver();
             self.persistence.durable = written;

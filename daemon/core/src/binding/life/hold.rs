@@ -52,7 +52,7 @@ pub(crate) struct Hold {
 #[derive(Debug, Default)]
 struct Rare {
     /// When the removal of the leased address was last reported.
-    removal_told: Option<Instant>,
+    removal_reported: Option<Instant>,
     /// What the interface carried, or what its runtime was given to put there, if the lease has changed since then and the
     /// interface was not known.
     carried: Option<Grant>,
@@ -75,10 +75,10 @@ struct After {
 
 impl Rare {
     /// Returns, once, whether the removal of the leased address should be reported by now.
-    fn tells_removal(&mut self, now: Instant) -> bool {
-        let is_news = self.removal_told.is_none_or(|told| now.saturating_since(told) >= REMOVALS);
+    fn reports_removal(&mut self, now: Instant) -> bool {
+        let is_news = self.removal_reported.is_none_or(|told| now.saturating_since(told) >= REMOVALS);
         if is_news {
-            self.removal_told = Some(now);
+            self.removal_reported = Some(now);
         }
         is_news
     }

@@ -9,25 +9,25 @@ use ipnet::Ipv4Net;
 
 use super::super::accept::Refusal;
 use super::super::lease::{Lease, Route};
-use super::super::release::{Release, ReleaseStep};
+use super::super::release::{Release, ReleaseAction};
 use super::super::timing::Timer;
 use super::super::{Loss, Refused, StateName, Verdict};
-use super::script::{ACK, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Sent, Stage, at, lease, plain, sent};
+use super::script::{ACK, Bench, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Sent, at, lease, plain, sent};
 use crate::wire::Mac;
 use crate::wire::message::MessageType;
 
 /// Brings a client to REQUESTING; returns its xid.
-fn requesting() -> (Stage, u32) {
-    let mut stage = Stage::acquiring();
-    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
-    let request = stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+fn requesting() -> (Bench, u32) {
+    let mut bench = Bench::acquiring();
+    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    let request = bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
     assert_eq!(sent(&request.frames[0]).xid(), xid, "the OFFER's xid (RFC 2131 table 5)");
-    (stage, xid)
+    (bench, xid)
 }
 
 pub(super) fn won(reply: impl Fn(Reply) -> Reply) -> Arc<Lease> {
-    let (mut stage, xid) = requesting();
-    let output = stage.answer(at(0.0), &reply(Reply::new(ACK, xid, 600)));
+    let (mut bench, xid) = requesting();
+    let output = bench.answer(at(0.0), &reply(Reply::new(ACK, xid, 600)));
     match output.verdict {
         Some(Verdict::Won(lease)) => lease,
         other => panic!("{other:?}, {:?}", output.refused),
@@ -36,10 +36,10 @@ pub(super) fn won(reply: impl Fn(Reply) -> Reply) -> Arc<Lease> {
 
 #[test]
 fn an_ack_is_won_and_closes_the_sockets() {
-    let (mut stage, xid) = requesting();
-    let output = stage.answer(at(0.0), &Reply::new(ACK, xid, 600));
+    let (mut bench, xid) = requesting();
+    let output = bench.answer(at(0.0), &Reply::new(ACK, xid, 600));
     assert!(matches!(output.verdict, Some(Verdict::Won(_))) && !output.listen && output.frames.is_empty());
-    assert_eq!(stage.client.state(), StateName::Bound);
+    assert_eq!(bench.client.state(), StateName::Bound);
 }
 
 /// A server other than the one that is asked answers.
@@ -47,22 +47,22 @@ const OTHER_SERVER: Refusal = Refusal::OtherServer { server: Ipv4Addr::new(192, 
 
 #[test]
 fn an_extension_with_the_servers_own_address_is_refused_and_the_lease_kept() {
-    let mut stage = Stage::bound(300, 525, 600);
-    stage.next(Timer::Renew, &["ARP"]);
-    let output = stage.arp(at(300.0), SERVER_MAC);
+    let mut bench = Bench::bound(300, 525, 600);
+    bench.next(Timer::Renew, &["ARP"]);
+    let output = bench.arp(at(300.0), SERVER_MAC);
     let ack = Reply { yiaddr: SERVER, ..Reply::new(ACK, sent(&output.frames[0]).xid(), 600) };
-    let output = stage.answer(at(300.0), &ack);
+    let output = bench.answer(at(300.0), &ack);
     assert_eq!(output.refused, Some(Refusal::OfServer(SERVER).into()));
-    assert_eq!(stage.client.lease().map(|lease| lease.ip()), Some(LEASED));
+    assert_eq!(bench.client.lease().map(|lease| lease.ip()), Some(LEASED));
 }
 
 #[test]
 fn the_address_of_a_boot_server_or_router_may_be_a_clients() {
-    let mut stage = Stage::acquiring();
-    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    let mut bench = Bench::acquiring();
+    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
     let offer = Reply { siaddr: LEASED, ..Reply::new(OFFER, xid, 600).with(3, &LEASED.octets()) };
-    let output = stage.answer(at(0.0), &offer);
-    assert_eq!((output.refused, stage.client.state()), (None, StateName::Requesting));
+    let output = bench.answer(at(0.0), &offer);
+    assert_eq!((output.refused, bench.client.state()), (None, StateName::Requesting));
 }
 
 #[test]
@@ -92,46 +92,46 @@ fn each_refusal_has_its_cause() {
         (Box::new(|r| Reply { giaddr: LEASED, ..r }), Refusal::OfRelay(LEASED)),
     ];
     for (change, refusal) in table {
-        let mut stage = Stage::acquiring();
-        let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
-        let output = stage.answer(at(0.0), &change(Reply::new(OFFER, xid, 600)));
+        let mut bench = Bench::acquiring();
+        let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+        let output = bench.answer(at(0.0), &change(Reply::new(OFFER, xid, 600)));
         assert_eq!(output.refused, Some(Refused::Unbelieved(refusal)));
-        assert!(output.frames.is_empty() && stage.client.state() == StateName::Selecting);
-        let output = stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        assert!(output.frames.is_empty() && bench.client.state() == StateName::Selecting);
+        let output = bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
         assert_eq!(output.frames.len(), 1, "after {refusal:?} the next offer is taken");
     }
 }
 
 #[test]
 fn an_ack_for_another_address_or_from_another_server_is_refused() {
-    let (mut stage, xid) = requesting();
+    let (mut bench, xid) = requesting();
     let other = Reply { yiaddr: Ipv4Addr::new(192, 0, 2, 51), ..Reply::new(ACK, xid, 600) };
     assert_eq!(
-        stage.answer(at(0.0), &other).refused,
+        bench.answer(at(0.0), &other).refused,
         Some(Refusal::OtherAddress { acknowledged: other.yiaddr, asked: LEASED }.into())
     );
     let other = Reply::new(ACK, xid, 600).with(54, &[192, 0, 2, 9]);
-    assert_eq!(stage.answer(at(0.0), &other).refused, Some(OTHER_SERVER.into()));
-    assert_eq!(stage.client.state(), StateName::Requesting);
+    assert_eq!(bench.answer(at(0.0), &other).refused, Some(OTHER_SERVER.into()));
+    assert_eq!(bench.client.state(), StateName::Requesting);
 }
 
 #[test]
 fn nak_from_another_server_is_ignored() {
-    let (mut stage, xid) = requesting();
-    let output = stage.answer(at(0.0), &Reply::nak(xid).with(54, &[192, 0, 2, 9]));
+    let (mut bench, xid) = requesting();
+    let output = bench.answer(at(0.0), &Reply::nak(xid).with(54, &[192, 0, 2, 9]));
     assert_eq!(output.refused, Some(OTHER_SERVER.into()));
-    assert_eq!(stage.client.state(), StateName::Requesting);
+    assert_eq!(bench.client.state(), StateName::Requesting);
 }
 
 #[test]
 fn nak_to_a_renewal_loses_the_lease_and_looks_for_another_at_once() {
-    let mut stage = Stage::bound(500, 900, 1000);
-    stage.clock(at(500.0));
-    let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-    let output = stage.answer(at(500.0), &Reply::nak(xid));
+    let mut bench = Bench::bound(500, 900, 1000);
+    bench.clock(at(500.0));
+    let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    let output = bench.answer(at(500.0), &Reply::nak(xid));
     let Some(Verdict::Lost(lost, Loss::Nak { server, message })) = output.verdict else { panic!("{output:?}") };
     assert_eq!((lost.ip(), server), (LEASED, SERVER));
-    assert!(!message.expect("a message").contains('"') || stage.client.lease().is_none());
+    assert!(!message.expect("a message").contains('"') || bench.client.lease().is_none());
     let discover = sent(&output.frames[0]);
     assert_eq!((discover.kind(), discover.option(50)), ("DISCOVER", None), "not the address that was refused");
 }
@@ -140,15 +140,15 @@ fn nak_to_a_renewal_loses_the_lease_and_looks_for_another_at_once() {
 fn the_mask_of_the_class_stands_in_for_a_missing_or_broken_one() {
     for (yiaddr, prefix) in [([10, 1, 2, 3], 8), ([172, 16, 2, 3], 16), ([192, 0, 2, 3], 24)] {
         for mask in [None, Some([255, 0, 255, 0])] {
-            let mut stage = Stage::acquiring();
-            let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+            let mut bench = Bench::acquiring();
+            let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
             let with_mask = |r: Reply| match mask {
                 Some(mask) => r.with(1, &mask),
                 None => r.without(1),
             };
             let reply = |kind| Reply { yiaddr: yiaddr.into(), ..with_mask(Reply::new(kind, xid, 600)) };
-            stage.answer(at(0.0), &reply(OFFER));
-            let output = stage.answer(at(0.0), &reply(ACK));
+            bench.answer(at(0.0), &reply(OFFER));
+            let output = bench.answer(at(0.0), &reply(ACK));
             let Some(Verdict::Won(lease)) = output.verdict else { panic!("{output:?}") };
             assert_eq!(lease.address.prefix_len(), prefix);
         }
@@ -178,9 +178,9 @@ fn option_121_replaces_249_replaces_33_and_3() {
 fn an_mtu_that_would_stop_ipv6_is_dropped_and_told_of() {
     assert_eq!(won(|r| r.with(26, &1280u16.to_be_bytes())).mtu, NonZeroU16::new(1280));
     assert_eq!(won(|r| r.with(26, &[0, 0, 5, 220])).mtu, None, "four bytes");
-    let (mut stage, xid) = requesting();
+    let (mut bench, xid) = requesting();
     let ack = Reply::new(ACK, xid, 600).with(26, &1279u16.to_be_bytes()).with(3, &[192, 0, 2, 255]);
-    let output = stage.answer(at(0.0), &ack);
+    let output = bench.answer(at(0.0), &ack);
     let Some(Verdict::Won(lease)) = output.verdict else { panic!("{output:?}") };
     assert_eq!((lease.mtu, lease.gateway), (None, None));
     let told: Vec<_> = output.dropped.iter().map(ToString::to_string).collect();
@@ -190,30 +190,30 @@ fn an_mtu_that_would_stop_ipv6_is_dropped_and_told_of() {
 
 #[test]
 fn what_is_given_up_after_request_is_released_where_the_offer_came_from() {
-    let (mut stage, _) = requesting();
-    let release = sent(&stage.client.abort(at(0.0)).expect("a RELEASE"));
+    let (mut bench, _) = requesting();
+    let release = sent(&bench.client.abort(at(0.0)).expect("a RELEASE"));
     assert_eq!((release.kind(), release.to, release.ciaddr(), release.source), ("RELEASE", SERVER_MAC, LEASED, LEASED));
     assert_eq!(release.option(54), Some(&SERVER.octets()[..]));
-    let mut stage = Stage::acquiring();
-    stage.clock(at(0.0));
-    assert_eq!(stage.client.abort(at(0.0)), None, "before REQUEST there is nothing to give back");
+    let mut bench = Bench::acquiring();
+    bench.clock(at(0.0));
+    assert_eq!(bench.client.abort(at(0.0)), None, "before REQUEST there is nothing to give back");
 }
 
 #[test]
 fn what_was_asked_for_is_not_given_back_when_it_would_have_ended() {
-    let (mut stage, _) = requesting();
-    let ends = stage.client.owed(at(0.0)).and_then(Lease::expires).expect("the offer has a time");
-    assert_eq!(stage.client.owed(ends), None);
-    assert_eq!(stage.client.abort(ends), None, "it may be another client's by now");
+    let (mut bench, _) = requesting();
+    let ends = bench.client.owed(at(0.0)).and_then(Lease::expires).expect("the offer has a time");
+    assert_eq!(bench.client.owed(ends), None);
+    assert_eq!(bench.client.abort(ends), None, "it may be another client's by now");
 }
 
 #[test]
 fn the_try_before_may_be_answered_while_the_next_looks_for_the_server() {
-    let mut stage = Stage::bound(5, 8, 10);
-    stage.clock(at(5.0));
-    let xid = sent(&stage.arp(at(5.0), SERVER_MAC).frames[0]).xid();
-    stage.clock(at(6.5));
-    let output = stage.answer(at(6.6), &Reply::new(ACK, xid, 10));
+    let mut bench = Bench::bound(5, 8, 10);
+    bench.clock(at(5.0));
+    let xid = sent(&bench.arp(at(5.0), SERVER_MAC).frames[0]).xid();
+    bench.clock(at(6.5));
+    let output = bench.answer(at(6.6), &Reply::new(ACK, xid, 10));
     let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
     assert_eq!(lease.start, at(5.0), "the lease counts from the REQUEST that was answered");
 }
@@ -226,55 +226,55 @@ fn a_server_behind_a_router_is_never_reached_by_ethernet_broadcast() {
     let mut now = at(0.0);
     let frame = loop {
         match release.on_clock(now) {
-            ReleaseStep::Send { frame, answered } => {
+            ReleaseAction::Send { frame, answered } => {
                 assert!(!answered);
                 break sent(&frame);
             }
-            ReleaseStep::Ask(_) | ReleaseStep::Wait => now = release.deadline().expect("it goes on"),
+            ReleaseAction::Ask(_) | ReleaseAction::Wait => now = release.deadline().expect("it goes on"),
         }
     };
     assert_eq!((now, frame.kind(), frame.to), (at(0.6), "RELEASE", SERVER_MAC));
 }
 
 /// A renewal of a lease whose address is not on the interface.
-fn unaddressed(t1: u32, t2: u32, end: u32) -> (Stage, Sent) {
-    let mut stage = Stage::bound(t1, t2, end);
-    stage.client.set_addressed(false);
-    let request = sent(&stage.clock(at(t1.into())).frames[0]);
-    (stage, request)
+fn unaddressed(t1: u32, t2: u32, end: u32) -> (Bench, Sent) {
+    let mut bench = Bench::bound(t1, t2, end);
+    bench.client.set_addressed(false);
+    let request = sent(&bench.clock(at(t1.into())).frames[0]);
+    (bench, request)
 }
 
 #[test]
 fn without_its_address_on_the_interface_a_lease_is_extended_in_init_reboot_form() {
-    let (mut stage, request) = unaddressed(500, 900, 1000);
+    let (mut bench, request) = unaddressed(500, 900, 1000);
     let none = Ipv4Addr::UNSPECIFIED;
     assert_eq!((request.kind(), request.source, request.ciaddr()), ("REQUEST", none, none));
     assert_eq!((request.option(50), request.option(54)), (Some(&LEASED.octets()[..]), None));
-    assert!(request.destination.is_broadcast() && stage.client.broadcasts());
-    assert_eq!((stage.client.state(), stage.client.acquires()), (StateName::Renewing, false));
+    assert!(request.destination.is_broadcast() && bench.client.broadcasts());
+    assert_eq!((bench.client.state(), bench.client.acquires()), (StateName::Renewing, false));
     let (when, output) = {
-        stage.next(Timer::ReceiveWindow, &[]);
-        stage.next(Timer::Retransmit, &["REQUEST"])
+        bench.next(Timer::ReceiveWindow, &[]);
+        bench.next(Timer::Retransmit, &["REQUEST"])
     };
     assert_eq!((when, sent(&output.frames[0]).ciaddr()), (at(700.0), none));
     let xid = sent(&output.frames[0]).xid();
-    let other = stage.answer(at(700.0), &Reply::new(ACK, xid, 1000).with(54, &[192, 0, 2, 9]));
+    let other = bench.answer(at(700.0), &Reply::new(ACK, xid, 1000).with(54, &[192, 0, 2, 9]));
     assert!(matches!(other.verdict, Some(Verdict::Won(lease)) if lease.ip() == LEASED), "any server may extend it");
 }
 
 #[test]
 fn without_its_address_only_its_own_server_refuses_a_lease_that_is_renewed() {
-    let (mut stage, request) = unaddressed(500, 900, 1000);
+    let (mut bench, request) = unaddressed(500, 900, 1000);
     let nak = Reply::nak(request.xid());
-    let other = stage.answer(at(500.0), &nak.clone().with(54, &[192, 0, 2, 9]));
+    let other = bench.answer(at(500.0), &nak.clone().with(54, &[192, 0, 2, 9]));
     assert_eq!(other.refused, Some(OTHER_SERVER.into()));
-    assert!(matches!(stage.answer(at(500.0), &nak).verdict, Some(Verdict::Lost(_, Loss::Nak { .. }))));
-    let mut stage = Stage::bound(500, 900, 1000);
-    stage.client.set_addressed(false);
-    let request = sent(&stage.clock(at(900.0)).frames[0]);
-    assert_eq!((stage.client.state(), request.ciaddr()), (StateName::Rebinding, Ipv4Addr::UNSPECIFIED));
-    stage.client.set_addressed(true);
-    stage.next(Timer::ReceiveWindow, &[]);
-    let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+    assert!(matches!(bench.answer(at(500.0), &nak).verdict, Some(Verdict::Lost(_, Loss::Nak { .. }))));
+    let mut bench = Bench::bound(500, 900, 1000);
+    bench.client.set_addressed(false);
+    let request = sent(&bench.clock(at(900.0)).frames[0]);
+    assert_eq!((bench.client.state(), request.ciaddr()), (StateName::Rebinding, Ipv4Addr::UNSPECIFIED));
+    bench.client.set_addressed(true);
+    bench.next(Timer::ReceiveWindow, &[]);
+    let (_, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
     assert_eq!(sent(&output.frames[0]).ciaddr(), LEASED, "the address is back");
 }

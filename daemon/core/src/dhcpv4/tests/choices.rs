@@ -11,7 +11,7 @@ use super::super::message::Sender;
 use super::super::profile::{ClientProfile, Servers, Wanted};
 use super::super::timing::Timer;
 use super::super::{Client, Miss, Missed, Output, StateName, Verdict};
-use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER, Sent, Stage, at, client_id, lease, name, sent};
+use super::script::{ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER, Sent, at, client_id, lease, name, sent};
 use crate::wire::message::MessageType;
 
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 60);
@@ -19,13 +19,13 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 60);
 /// Another server.
 const GOOD: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 
-fn with(profile: ClientProfile, wanted: Option<Wanted>) -> Stage {
+fn with(profile: ClientProfile, wanted: Option<Wanted>) -> Bench {
     let sender = Sender::new(MAC, &client_id(), Arc::new(profile));
-    Stage::new(Client::acquire(sender, wanted, at(0.0), Rng::with_seed(7)))
+    Bench::new(Client::acquire(sender, wanted, at(0.0), Rng::with_seed(7)))
 }
 
-fn discover(stage: &mut Stage) -> Sent {
-    sent(&stage.clock(at(0.0)).frames[0])
+fn discover(bench: &mut Bench) -> Sent {
+    sent(&bench.clock(at(0.0)).frames[0])
 }
 
 fn wants(address: Ipv4Addr, preferred: bool) -> Option<Wanted> {
@@ -45,9 +45,9 @@ fn what_the_profile_says_is_in_discover_and_request_but_not_in_release() {
         broadcast: true,
         ..ClientProfile::default()
     };
-    let mut stage = with(profile, None);
-    let first = discover(&mut stage);
-    let request = sent(&stage.answer(at(0.0), &Reply::new(OFFER, first.xid(), 600)).frames[0]);
+    let mut bench = with(profile, None);
+    let first = discover(&mut bench);
+    let request = sent(&bench.answer(at(0.0), &Reply::new(OFFER, first.xid(), 600)).frames[0]);
     for message in [&first, &request] {
         assert_eq!(message.option(12), Some(&b"web-0"[..]));
         assert_eq!(message.option(81), Some(&b"\x05\0\0\x05web-0\x07example\x03org\0"[..]), "RFC 4702 wire form");
@@ -57,7 +57,7 @@ fn what_the_profile_says_is_in_discover_and_request_but_not_in_release() {
         assert_eq!(message.option(55), Some(&[1, 3][..]));
         assert_eq!(message.payload[10] & 0x80, 0x80, "the broadcast flag");
     }
-    let release = sent(&stage.client.abort(at(0.0)).expect("a RELEASE"));
+    let release = sent(&bench.client.abort(at(0.0)).expect("a RELEASE"));
     assert_eq!((release.option(12), release.option(81), release.option(55)), (None, None, None));
     assert_eq!(release.payload[10], 0, "flags are 0 (RFC 2131 table 5)");
 }
@@ -78,26 +78,26 @@ fn a_name_of_one_label_is_a_partial_one() {
 fn a_server_that_is_not_allowed_is_refused_by_name() {
     for (allow, deny) in [(Vec::new(), vec![SERVER]), (vec![OTHER], Vec::new())] {
         let servers = Servers { allow, deny };
-        let mut stage = with(ClientProfile { servers, ..ClientProfile::default() }, None);
-        let xid = discover(&mut stage).xid();
-        let output = stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        let mut bench = with(ClientProfile { servers, ..ClientProfile::default() }, None);
+        let xid = discover(&mut bench).xid();
+        let output = bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
         assert_eq!(output.refused, Some(Refusal::Untrusted(SERVER).into()));
-        assert_eq!((stage.client.tally().refused, stage.client.state()), (1, StateName::Selecting));
+        assert_eq!((bench.client.tally().refused, bench.client.state()), (1, StateName::Selecting));
         let allowed = Reply::new(OFFER, xid, 600).with(54, &OTHER.octets());
-        assert_eq!(stage.answer(at(0.0), &allowed).frames.len(), 1, "another server is taken");
+        assert_eq!(bench.answer(at(0.0), &allowed).frames.len(), 1, "another server is taken");
     }
 }
 
 #[test]
 fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
     for rapid_commit in [true, false] {
-        let mut stage = with(ClientProfile { rapid_commit, ..ClientProfile::default() }, None);
-        let first = discover(&mut stage);
+        let mut bench = with(ClientProfile { rapid_commit, ..ClientProfile::default() }, None);
+        let first = discover(&mut bench);
         assert_eq!(first.option(80), rapid_commit.then_some(&[][..]));
-        let plain = stage.answer(at(0.0), &Reply::new(ACK, first.xid(), 600));
+        let plain = bench.answer(at(0.0), &Reply::new(ACK, first.xid(), 600));
         let refusal = Refusal::Unexpected { kind: MessageType::Ack, state: StateName::Selecting };
         assert_eq!(plain.refused, Some(refusal.into()), "without option 80 it is no rapid commit");
-        let output = stage.answer(at(0.1), &Reply::new(ACK, first.xid(), 600).with(80, &[]));
+        let output = bench.answer(at(0.1), &Reply::new(ACK, first.xid(), 600).with(80, &[]));
         match output.verdict {
             Some(Verdict::Won(lease)) => assert_eq!((rapid_commit, lease.start), (true, at(0.0))),
             other => assert_eq!((rapid_commit, other), (false, None)),
@@ -108,15 +108,15 @@ fn an_ack_to_discover_is_a_lease_only_where_rapid_commit_was_offered() {
 #[test]
 fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believed_when_it_is_back() {
     for (waited_for, lease) in [(true, 6), (true, 60), (false, 6), (false, 60)] {
-        let mut stage = with(ClientProfile { rapid_commit: true, ..ClientProfile::default() }, None);
+        let mut bench = with(ClientProfile { rapid_commit: true, ..ClientProfile::default() }, None);
         if !waited_for {
-            stage.client.not_waited_for();
+            bench.client.not_waited_for();
         }
         let (mut answers, mut now) = (0, at(0.0));
         let won = loop {
-            let output = stage.clock(now);
+            let output = bench.clock(now);
             let Some(discover) = output.frames.first().map(|frame| sent(frame)) else {
-                now = stage.deadline().0;
+                now = bench.deadline().0;
                 continue;
             };
             let (said, passed) = (u64::from(discover.secs()), now.since_boot().as_secs());
@@ -124,13 +124,13 @@ fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believe
             if now >= at(100.0) {
                 answers += 1;
                 let ack = Reply::new(ACK, discover.xid(), lease).with(80, &[]);
-                match stage.answer(now, &ack) {
+                match bench.answer(now, &ack) {
                     output if output.refused == Some(Refusal::Ended.into()) => {}
                     output => break output.verdict,
                 }
             }
             assert!(answers < 5, "waited for {waited_for}, {lease} s: refused for ever");
-            now = stage.deadline().0;
+            now = bench.deadline().0;
         };
         assert!(matches!(won, Some(Verdict::Won(_))), "waited for {waited_for}, {lease} s: {won:?}");
         // A transaction that went on through the silence would have begun before the lease's time.
@@ -144,84 +144,84 @@ fn a_server_with_rapid_commit_that_was_away_for_longer_than_its_lease_is_believe
 #[test]
 fn a_rapid_commit_of_another_address_than_the_only_one_is_not_wanted_and_owed() {
     for preferred in [false, true] {
-        let mut stage = with(ClientProfile { rapid_commit: true, ..ClientProfile::default() }, wants(OTHER, preferred));
-        let xid = discover(&mut stage).xid();
-        let output = stage.answer(at(0.0), &Reply::new(ACK, xid, 600).with(80, &[]));
+        let mut bench = with(ClientProfile { rapid_commit: true, ..ClientProfile::default() }, wants(OTHER, preferred));
+        let xid = discover(&mut bench).xid();
+        let output = bench.answer(at(0.0), &Reply::new(ACK, xid, 600).with(80, &[]));
         match output.verdict {
             Some(Verdict::Unwanted { wanted, offered, .. }) => {
                 assert_eq!((preferred, wanted, offered), (false, OTHER, LEASED))
             }
             other => assert!(preferred && matches!(other, Some(Verdict::Won(_)))),
         }
-        let release = sent(&stage.client.abort(at(0.0)).expect("its server holds it for us"));
+        let release = sent(&bench.client.abort(at(0.0)).expect("its server holds it for us"));
         assert_eq!(release.payload[12..16], LEASED.octets());
     }
 }
 
 #[test]
 fn the_wanted_address_is_asked_for_and_taken_at_once() {
-    let mut stage = with(ClientProfile::default(), wants(LEASED, false));
-    let first = discover(&mut stage);
+    let mut bench = with(ClientProfile::default(), wants(LEASED, false));
+    let first = discover(&mut bench);
     assert_eq!(first.option(50), Some(&LEASED.octets()[..]));
-    let output = stage.answer(at(0.0), &Reply::new(OFFER, first.xid(), 600));
+    let output = bench.answer(at(0.0), &Reply::new(OFFER, first.xid(), 600));
     assert_eq!(sent(&output.frames[0]).option(50), Some(&LEASED.octets()[..]));
 }
 
 #[test]
 fn an_unlike_first_offer_waits_for_a_better_one() {
-    let mut stage = with(ClientProfile::default(), wants(LEASED, true));
-    let xid = discover(&mut stage).xid();
+    let mut bench = with(ClientProfile::default(), wants(LEASED, true));
+    let xid = discover(&mut bench).xid();
     let unlike = Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) };
-    assert!(stage.answer(at(0.0), &unlike).frames.is_empty());
-    assert_eq!(stage.deadline(), (at(0.2), Timer::Choose));
+    assert!(bench.answer(at(0.0), &unlike).frames.is_empty());
+    assert_eq!(bench.deadline(), (at(0.2), Timer::Choose));
     let better = Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]);
-    assert_eq!(stage.answer(at(0.1), &better).frames.len(), 1);
-    assert_eq!(stage.client.state(), StateName::Requesting);
+    assert_eq!(bench.answer(at(0.1), &better).frames.len(), 1);
+    assert_eq!(bench.client.state(), StateName::Requesting);
 }
 
 #[test]
 fn without_a_better_one_the_unlike_offer_is_taken_where_it_will_do() {
-    let mut stage = with(ClientProfile::default(), wants(LEASED, true));
-    let xid = discover(&mut stage).xid();
-    stage.answer(at(0.0), &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
-    assert_eq!(stage.next(Timer::Choose, &["REQUEST"]).0, at(0.2));
+    let mut bench = with(ClientProfile::default(), wants(LEASED, true));
+    let xid = discover(&mut bench).xid();
+    bench.answer(at(0.0), &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    assert_eq!(bench.next(Timer::Choose, &["REQUEST"]).0, at(0.2));
 }
 
 #[test]
 fn an_address_that_is_insisted_on_is_waited_for_whatever_is_offered_before() {
-    let mut stage = with(ClientProfile::default(), wants(LEASED, false));
-    let xid = discover(&mut stage).xid();
-    let unlike = |stage: &mut Stage, when| stage.answer(when, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    let mut bench = with(ClientProfile::default(), wants(LEASED, false));
+    let xid = discover(&mut bench).xid();
+    let unlike = |bench: &mut Bench, when| bench.answer(when, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
     let missed = Some(missed(SERVER, OTHER, Miss::Unwanted { wanted: LEASED }));
-    assert!(unlike(&mut stage, at(0.0)).frames.is_empty());
+    assert!(unlike(&mut bench, at(0.0)).frames.is_empty());
     for _ in 0..2 {
-        let (when, _) = stage.next(Timer::Retransmit, &["DISCOVER"]);
-        let output = unlike(&mut stage, when);
+        let (when, _) = bench.next(Timer::Retransmit, &["DISCOVER"]);
+        let output = unlike(&mut bench, when);
         assert_eq!((output.frames.len(), &output.missed), (0, &missed), "for who has to say why there is no lease");
     }
-    let right = stage.answer(at(3.5), &Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]));
+    let right = bench.answer(at(3.5), &Reply::new(OFFER, xid, 600).with(54, &[192, 0, 2, 9]));
     assert_eq!(sent(&right.frames[0]).option(50), Some(&LEASED.octets()[..]));
 }
 
 #[test]
 fn an_adopted_address_is_confirmed_and_no_other_is_taken() {
     let sender = || Sender::new(MAC, &client_id(), Arc::new(ClientProfile::default()));
-    let adopt = || Stage::new(Client::adopt(sender(), lease().address, at(0.0), Rng::with_seed(7)));
-    let mut stage = adopt();
-    let request = sent(&stage.clock(at(0.0)).frames[0]);
+    let adopt = || Bench::new(Client::adopt(sender(), lease().address, at(0.0), Rng::with_seed(7)));
+    let mut bench = adopt();
+    let request = sent(&bench.clock(at(0.0)).frames[0]);
     assert_eq!((request.kind(), request.option(50), request.option(54)), ("REQUEST", Some(&LEASED.octets()[..]), None));
-    let output = stage.answer(at(0.0), &Reply::new(ACK, request.xid(), 600));
+    let output = bench.answer(at(0.0), &Reply::new(ACK, request.xid(), 600));
     assert!(matches!(output.verdict, Some(Verdict::Won(_))), "{output:?}");
 
-    let mut stage = adopt();
-    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
-    assert!(stage.answer(at(0.0), &Reply::nak(xid)).frames.is_empty(), "which server granted it nobody knows");
-    let (refused, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    let mut bench = adopt();
+    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    assert!(bench.answer(at(0.0), &Reply::nak(xid)).frames.is_empty(), "which server granted it nobody knows");
+    let (refused, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
     let xid = sent(&output.frames[0]).xid();
-    let other = stage.answer(refused, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
+    let other = bench.answer(refused, &Reply { yiaddr: OTHER, ..Reply::new(OFFER, xid, 600) });
     let missed = missed(SERVER, OTHER, Miss::Unwanted { wanted: LEASED });
     assert_eq!((other.frames.len(), other.missed), (0, Some(missed)));
-    assert_eq!(stage.client.owed(refused), None, "nothing is known to be granted, so nothing is released");
+    assert_eq!(bench.client.owed(refused), None, "nothing is known to be granted, so nothing is released");
 }
 
 fn missed(server: Ipv4Addr, address: Ipv4Addr, miss: Miss) -> Missed {
@@ -242,23 +242,23 @@ fn asked(output: &Output) -> Vec<Ipv4Addr> {
 #[test]
 fn an_offer_that_comes_second_is_asked_for_when_the_first_is_refused_or_not_acknowledged() {
     for refused in [true, false] {
-        let mut stage = with(ClientProfile::default(), None);
-        let xid = discover(&mut stage).xid();
-        assert_eq!(asked(&stage.answer(at(0.0), &Reply::new(OFFER, xid, 600))), [SERVER]);
-        assert!(stage.answer(at(0.1), &of_good(OFFER, xid)).frames.is_empty(), "the first is asked for");
+        let mut bench = with(ClientProfile::default(), None);
+        let xid = discover(&mut bench).xid();
+        assert_eq!(asked(&bench.answer(at(0.0), &Reply::new(OFFER, xid, 600))), [SERVER]);
+        assert!(bench.answer(at(0.1), &of_good(OFFER, xid)).frames.is_empty(), "the first is asked for");
         let (now, output) = if refused {
-            (at(0.2), stage.answer(at(0.2), &Reply::nak(xid)))
+            (at(0.2), bench.answer(at(0.2), &Reply::nak(xid)))
         } else {
-            stage.next(Timer::Retransmit, &["REQUEST"]);
-            stage.next(Timer::Retransmit, &["REQUEST"]);
-            stage.next(Timer::Retransmit, &["REQUEST"])
+            bench.next(Timer::Retransmit, &["REQUEST"]);
+            bench.next(Timer::Retransmit, &["REQUEST"]);
+            bench.next(Timer::Retransmit, &["REQUEST"])
         };
         assert_eq!(asked(&output), [GOOD], "refused {refused}");
         let told = output.missed.expect("nothing came of the first");
         assert_eq!((told.server, told.address), (SERVER, LEASED));
         assert_eq!(matches!(told.miss, Miss::Nak { .. }), refused);
         assert_eq!(told.miss == Miss::Unacknowledged { sent: 3 }, !refused);
-        let won = stage.answer(now, &of_good(ACK, xid)).verdict;
+        let won = bench.answer(now, &of_good(ACK, xid)).verdict;
         assert!(matches!(won, Some(Verdict::Won(lease)) if (lease.ip(), lease.server) == (OTHER, GOOD)));
     }
 }
@@ -266,31 +266,31 @@ fn an_offer_that_comes_second_is_asked_for_when_the_first_is_refused_or_not_ackn
 #[test]
 fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers() {
     for (waited_for, another) in [(true, true), (true, false), (false, true)] {
-        let mut stage = with(ClientProfile::default(), None);
+        let mut bench = with(ClientProfile::default(), None);
         if !waited_for {
-            stage.client.not_waited_for();
+            bench.client.not_waited_for();
         }
-        let xid = discover(&mut stage).xid();
-        stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-        let output = stage.answer(at(0.0), &Reply::nak(xid));
+        let xid = discover(&mut bench).xid();
+        bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        let output = bench.answer(at(0.0), &Reply::nak(xid));
         let xid = sent(&output.frames[0]).xid();
-        let bad = stage.answer(at(0.1), &Reply::new(OFFER, xid, 600));
+        let bad = bench.answer(at(0.1), &Reply::new(OFFER, xid, 600));
         assert_eq!(bad.frames.is_empty(), waited_for, "where nobody waits the next try is soon enough");
         if another && waited_for {
-            assert_eq!(asked(&stage.answer(at(0.2), &of_good(OFFER, xid))), [GOOD]);
-            let output = stage.answer(at(0.2), &Reply::nak(xid).with(54, &GOOD.octets()));
+            assert_eq!(asked(&bench.answer(at(0.2), &of_good(OFFER, xid))), [GOOD]);
+            let output = bench.answer(at(0.2), &Reply::nak(xid).with(54, &GOOD.octets()));
             assert_eq!(asked(&output), [SERVER], "better than none");
             // By then both have failed, and the one that answers first failed last.
-            stage.answer(at(0.3), &Reply::nak(xid));
-            let (now, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+            bench.answer(at(0.3), &Reply::nak(xid));
+            let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
             let xid = sent(&output.frames[0]).xid();
-            assert!(stage.answer(now, &Reply::new(OFFER, xid, 600)).frames.is_empty());
-            assert!(stage.answer(now, &of_good(OFFER, xid)).frames.is_empty());
-            assert_eq!(asked(&stage.next(Timer::Choose, &["REQUEST"]).1), [GOOD]);
+            assert!(bench.answer(now, &Reply::new(OFFER, xid, 600)).frames.is_empty());
+            assert!(bench.answer(now, &of_good(OFFER, xid)).frames.is_empty());
+            assert_eq!(asked(&bench.next(Timer::Choose, &["REQUEST"]).1), [GOOD]);
         } else if waited_for {
-            assert_eq!(stage.next(Timer::Choose, &["REQUEST"]).0, at(0.3), "there is no other");
-            let xid = sent(&stage.client.refuse(at(0.3), Duration::ZERO).frames[0]).xid();
-            assert_eq!(asked(&stage.answer(at(0.3), &Reply::new(OFFER, xid, 600))), [SERVER]);
+            assert_eq!(bench.next(Timer::Choose, &["REQUEST"]).0, at(0.3), "there is no other");
+            let xid = sent(&bench.client.refuse(at(0.3), Duration::ZERO).frames[0]).xid();
+            assert_eq!(asked(&bench.answer(at(0.3), &Reply::new(OFFER, xid, 600))), [SERVER]);
         }
     }
 }
@@ -299,16 +299,16 @@ fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers()
 fn a_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
     let relay = Ipv4Addr::new(192, 0, 2, 254);
     for acknowledged in [true, false] {
-        let mut stage = with(ClientProfile::default(), None);
-        let xid = discover(&mut stage).xid();
-        stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-        let nak = stage.answer(at(0.0), &Reply { giaddr: relay, ..Reply::nak(xid) });
-        assert!(nak.frames.is_empty() && stage.client.state() == StateName::Requesting);
+        let mut bench = with(ClientProfile::default(), None);
+        let xid = discover(&mut bench).xid();
+        bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+        let nak = bench.answer(at(0.0), &Reply { giaddr: relay, ..Reply::nak(xid) });
+        assert!(nak.frames.is_empty() && bench.client.state() == StateName::Requesting);
         if acknowledged {
-            let ack = stage.answer(at(0.1), &Reply { giaddr: relay, ..Reply::new(ACK, xid, 600) });
+            let ack = bench.answer(at(0.1), &Reply { giaddr: relay, ..Reply::new(ACK, xid, 600) });
             assert!(matches!(ack.verdict, Some(Verdict::Won(_))), "{ack:?}");
         } else {
-            let (_, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+            let (_, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
             assert!(matches!(output.missed, Some(Missed { server: SERVER, miss: Miss::Nak { .. }, .. })));
         }
     }
@@ -318,11 +318,11 @@ fn a_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
 fn so_does_one_to_the_claim_of_an_earlier_lease() {
     let relay = Ipv4Addr::new(192, 0, 2, 254);
     let sender = Sender::new(MAC, &client_id(), Arc::new(ClientProfile::default()));
-    let mut stage = Stage::new(Client::reacquire(sender, Arc::new(lease()), at(0.0), Rng::with_seed(7)));
-    let output = stage.clock(at(0.0));
+    let mut bench = Bench::new(Client::reacquire(sender, Arc::new(lease()), at(0.0), Rng::with_seed(7)));
+    let output = bench.clock(at(0.0));
     assert_eq!(name(&output.frames[0]), "REQUEST");
     let xid = sent(&output.frames[0]).xid();
-    assert!(stage.answer(at(0.0), &Reply { giaddr: relay, ..Reply::nak(xid) }).frames.is_empty());
-    let ack = stage.answer(at(0.1), &Reply { giaddr: relay, ..Reply::new(ACK, xid, 600) });
+    assert!(bench.answer(at(0.0), &Reply { giaddr: relay, ..Reply::nak(xid) }).frames.is_empty());
+    let ack = bench.answer(at(0.1), &Reply { giaddr: relay, ..Reply::new(ACK, xid, 600) });
     assert!(matches!(ack.verdict, Some(Verdict::Won(_))), "{ack:?}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::timing::Timer;
 use super::super::{Loss, Output, Signal, StateName, Verdict};
-use super::script::{ACK, LEASED, OFFER, Reply, SERVER, Stage, at, name, sent};
+use super::script::{ACK, Bench, LEASED, OFFER, Reply, SERVER, at, name, sent};
 use crate::wire::Mac;
 
 const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 0, 9]);
@@ -15,12 +15,12 @@ fn names(output: &Output) -> Vec<&'static str> {
 }
 
 /// Brings a client to REQUESTING; returns its xid.
-fn requesting() -> (Stage, u32) {
-    let mut stage = Stage::acquiring();
-    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
-    stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-    assert_eq!(stage.client.requesting(), Some((LEASED, false)));
-    (stage, xid)
+fn requesting() -> (Bench, u32) {
+    let mut bench = Bench::acquiring();
+    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+    assert_eq!(bench.client.requesting(), Some((LEASED, false)));
+    (bench, xid)
 }
 
 #[track_caller]
@@ -34,102 +34,102 @@ fn assert_declined(output: &Output) {
 
 #[test]
 fn an_address_in_use_is_declined_once_it_is_granted_and_another_is_looked_for_soon() {
-    let (mut stage, xid) = requesting();
-    let output = stage.signal(at(0.0), CONFLICT);
+    let (mut bench, xid) = requesting();
+    let output = bench.signal(at(0.0), CONFLICT);
     assert!(output.frames.is_empty() && output.verdict.is_none(), "DECLINE answers the ACK: {output:?}");
-    assert_eq!(stage.client.requesting(), Some((LEASED, true)));
-    let output = stage.answer(at(0.1), &Reply::new(ACK, xid, 600));
+    assert_eq!(bench.client.requesting(), Some((LEASED, true)));
+    let output = bench.answer(at(0.1), &Reply::new(ACK, xid, 600));
     assert_declined(&output);
     assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
-    assert_eq!(stage.client.tally().declined, Some((LEASED, NEIGHBOUR)));
-    assert_eq!(stage.deadline(), (at(0.1) + Duration::from_millis(100), Timer::Discover));
-    let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+    assert_eq!(bench.client.tally().declined, Some((LEASED, NEIGHBOUR)));
+    assert_eq!(bench.deadline(), (at(0.1) + Duration::from_millis(100), Timer::Discover));
+    let (_, output) = bench.next(Timer::Discover, &["DISCOVER"]);
     let discover = sent(&output.frames[0]);
     assert_eq!(discover.option(50), None, "not the same address again");
     assert_ne!(discover.xid(), xid);
-    assert_eq!(stage.client.owed(at(0.0)), None, "nothing is to be released");
+    assert_eq!(bench.client.owed(at(0.0)), None, "nothing is to be released");
 }
 
 #[test]
 fn a_server_that_offers_what_is_in_use_twice_in_a_row_waits_for_anothers_offer() {
     for waited_for in [true, false] {
-        let (mut stage, mut xid) = requesting();
+        let (mut bench, mut xid) = requesting();
         if !waited_for {
-            stage.client.not_waited_for();
+            bench.client.not_waited_for();
         }
         for round in 1..=2 {
-            let now = stage.deadline().0 - Duration::from_millis(500);
-            stage.signal(now, CONFLICT);
-            assert_declined(&stage.answer(now, &Reply::new(ACK, xid, 600)));
-            let (now, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+            let now = bench.deadline().0 - Duration::from_millis(500);
+            bench.signal(now, CONFLICT);
+            assert_declined(&bench.answer(now, &Reply::new(ACK, xid, 600)));
+            let (now, output) = bench.next(Timer::Discover, &["DISCOVER"]);
             xid = sent(&output.frames[0]).xid();
-            let offered = stage.answer(now, &Reply::new(OFFER, xid, 600));
+            let offered = bench.answer(now, &Reply::new(OFFER, xid, 600));
             assert_eq!(names(&offered).is_empty(), round == 2, "an address that is in use does not make a bad server");
         }
-        let now = stage.deadline().0 - Duration::from_millis(1);
+        let now = bench.deadline().0 - Duration::from_millis(1);
         let good = Reply { yiaddr: [192, 0, 2, 60].into(), ..Reply::new(OFFER, xid, 600) }.with(54, &[192, 0, 2, 9]);
-        assert_eq!(sent(&stage.answer(now, &good).frames[0]).option(54), Some(&[192, 0, 2, 9][..]));
-        stage.answer(
+        assert_eq!(sent(&bench.answer(now, &good).frames[0]).option(54), Some(&[192, 0, 2, 9][..]));
+        bench.answer(
             now,
             &Reply { yiaddr: [192, 0, 2, 60].into(), ..Reply::new(ACK, xid, 600) }.with(54, &[192, 0, 2, 9]),
         );
-        stage.client.is_free();
-        assert_eq!(stage.client.tally().declined, None, "a client that holds a lease remembers nothing of that");
+        bench.client.is_free();
+        assert_eq!(bench.client.tally().declined, None, "a client that holds a lease remembers nothing of that");
     }
 }
 
 #[test]
 fn the_conflict_is_not_forgotten_when_the_request_has_to_be_sent_again() {
-    let (mut stage, xid) = requesting();
-    stage.signal(at(0.0), CONFLICT);
-    stage.next(Timer::Retransmit, &["REQUEST"]);
-    assert_declined(&stage.answer(at(2.0), &Reply::new(ACK, xid, 600)));
+    let (mut bench, xid) = requesting();
+    bench.signal(at(0.0), CONFLICT);
+    bench.next(Timer::Retransmit, &["REQUEST"]);
+    assert_declined(&bench.answer(at(2.0), &Reply::new(ACK, xid, 600)));
 }
 
 #[test]
 fn a_conflict_over_one_offer_says_nothing_of_the_next() {
-    let (mut stage, xid) = requesting();
-    stage.signal(at(0.0), CONFLICT);
-    stage.answer(at(0.1), &Reply::new(ACK, xid, 600));
-    let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+    let (mut bench, xid) = requesting();
+    bench.signal(at(0.0), CONFLICT);
+    bench.answer(at(0.1), &Reply::new(ACK, xid, 600));
+    let (_, output) = bench.next(Timer::Discover, &["DISCOVER"]);
     let xid = sent(&output.frames[0]).xid();
-    stage.answer(at(0.2), &Reply::new(OFFER, xid, 600));
-    let output = stage.answer(at(0.3), &Reply::new(ACK, xid, 600));
+    bench.answer(at(0.2), &Reply::new(OFFER, xid, 600));
+    let output = bench.answer(at(0.3), &Reply::new(ACK, xid, 600));
     assert!(matches!(output.verdict, Some(Verdict::Won(_))), "{output:?}");
 }
 
 #[test]
 fn a_held_address_is_declined_at_once_and_another_looked_for_after_ten_seconds() {
-    let mut stage = Stage::bound(300, 525, 600);
-    let output = stage.signal(at(5.0), CONFLICT);
+    let mut bench = Bench::bound(300, 525, 600);
+    let output = bench.signal(at(5.0), CONFLICT);
     assert_declined(&output);
     assert_eq!((names(&output), output.listen), (vec!["DECLINE"], false));
-    assert_eq!((stage.client.state(), stage.client.lease(), stage.client.owed(at(0.0))), (StateName::Init, None, None));
-    assert!(!stage.client.seek_anew(at(6.0)), "carrier that was away makes it no sooner");
-    assert_eq!(stage.deadline(), (at(5.0) + Duration::from_secs(10), Timer::Discover));
-    let (_, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+    assert_eq!((bench.client.state(), bench.client.lease(), bench.client.owed(at(0.0))), (StateName::Init, None, None));
+    assert!(!bench.client.seek_anew(at(6.0)), "carrier that was away makes it no sooner");
+    assert_eq!(bench.deadline(), (at(5.0) + Duration::from_secs(10), Timer::Discover));
+    let (_, output) = bench.next(Timer::Discover, &["DISCOVER"]);
     assert_eq!(sent(&output.frames[0]).option(50), None);
 }
 
 /// The pauses after this many conflicts in a row, in milliseconds, each just before its end and at it.
 fn pauses(waited_for: bool, count: u32) -> Vec<u128> {
-    let mut stage = Stage::acquiring();
+    let mut bench = Bench::acquiring();
     if !waited_for {
-        stage.client.not_waited_for();
+        bench.client.not_waited_for();
     }
     let mut now = at(0.0);
-    let mut output = stage.clock(now);
+    let mut output = bench.clock(now);
     (0..count)
         .map(|_| {
             let xid = sent(&output.frames[0]).xid();
-            let offered = stage.answer(now, &Reply::new(OFFER, xid, 600));
+            let offered = bench.answer(now, &Reply::new(OFFER, xid, 600));
             if offered.frames.is_empty() {
                 // Its server waits for another from the second on.
-                now = stage.next(Timer::Choose, &["REQUEST"]).0;
+                now = bench.next(Timer::Choose, &["REQUEST"]).0;
             }
-            stage.signal(now, CONFLICT);
-            assert_declined(&stage.answer(now, &Reply::new(ACK, xid, 600)));
-            let (due, next) = stage.next(Timer::Discover, &["DISCOVER"]);
+            bench.signal(now, CONFLICT);
+            assert_declined(&bench.answer(now, &Reply::new(ACK, xid, 600)));
+            let (due, next) = bench.next(Timer::Discover, &["DISCOVER"]);
             let pause = due.saturating_since(now).as_millis();
             (now, output) = (due, next);
             pause
@@ -146,30 +146,30 @@ fn the_pauses_between_conflicts_in_a_row_grow() {
 
 #[test]
 fn an_address_that_is_free_makes_the_next_conflict_the_first() {
-    let mut stage = Stage::bound(300, 525, 600);
+    let mut bench = Bench::bound(300, 525, 600);
     for (now, pause) in [(5.0, 10), (100.0, 20)] {
-        assert_declined(&stage.signal(at(now), CONFLICT));
-        assert_eq!(stage.deadline(), (at(now) + Duration::from_secs(pause), Timer::Discover));
-        let (due, output) = stage.next(Timer::Discover, &["DISCOVER"]);
+        assert_declined(&bench.signal(at(now), CONFLICT));
+        assert_eq!(bench.deadline(), (at(now) + Duration::from_secs(pause), Timer::Discover));
+        let (due, output) = bench.next(Timer::Discover, &["DISCOVER"]);
         let xid = sent(&output.frames[0]).xid();
-        let offered = stage.answer(due, &Reply::new(OFFER, xid, 600));
+        let offered = bench.answer(due, &Reply::new(OFFER, xid, 600));
         // Its server waits for another from the second on.
         let waits = offered.frames.is_empty();
-        let due = if waits { stage.next(Timer::Choose, &["REQUEST"]).0 } else { due };
-        stage.answer(due, &Reply::new(ACK, xid, 600));
+        let due = if waits { bench.next(Timer::Choose, &["REQUEST"]).0 } else { due };
+        bench.answer(due, &Reply::new(ACK, xid, 600));
     }
-    stage.client.is_free();
-    assert_declined(&stage.signal(at(200.0), CONFLICT));
-    assert_eq!(stage.deadline(), (at(210.0), Timer::Discover));
+    bench.client.is_free();
+    assert_declined(&bench.signal(at(200.0), CONFLICT));
+    assert_eq!(bench.deadline(), (at(210.0), Timer::Discover));
 }
 
 #[test]
 fn a_lease_being_extended_is_declined_like_any_other() {
     for (now, state) in [(300.0, StateName::Renewing), (525.0, StateName::Rebinding)] {
-        let mut stage = Stage::bound(300, 525, 600);
-        stage.clock(at(now));
-        assert_eq!(stage.client.state(), state);
-        let output = stage.signal(at(now + 1.0), CONFLICT);
+        let mut bench = Bench::bound(300, 525, 600);
+        bench.clock(at(now));
+        assert_eq!(bench.client.state(), state);
+        let output = bench.signal(at(now + 1.0), CONFLICT);
         assert_declined(&output);
         assert!(!output.listen);
     }
@@ -177,8 +177,8 @@ fn a_lease_being_extended_is_declined_like_any_other() {
 
 #[test]
 fn without_an_address_there_is_no_conflict() {
-    let mut stage = Stage::acquiring();
-    stage.clock(at(0.0));
-    let output = stage.signal(at(0.5), CONFLICT);
+    let mut bench = Bench::acquiring();
+    bench.clock(at(0.0));
+    let output = bench.signal(at(0.5), CONFLICT);
     assert!(output.frames.is_empty() && output.verdict.is_none() && output.listen, "{output:?}");
 }

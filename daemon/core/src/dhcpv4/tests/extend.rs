@@ -10,7 +10,7 @@ use fastrand::Rng;
 use super::super::accept::Refusal;
 use super::super::timing::Timer;
 use super::super::{Client, Loss, Output, Signal, StateName, Verdict};
-use super::script::{ACK, LEASED, Reply, SERVER, SERVER_MAC, Stage, at, lease, name, plain, sent, timed};
+use super::script::{ACK, Bench, LEASED, Reply, SERVER, SERVER_MAC, at, lease, name, plain, sent, timed};
 use crate::time::Instant;
 
 /// A server that did not grant the lease.
@@ -19,22 +19,22 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 /// Makes a client extend a lease at a server that is `late` with each answer. Returns how often it did so in `seconds`, and
 /// whether it still has the lease.
 fn extended(lease: u32, late: Duration, seconds: u32) -> (u32, bool) {
-    let mut stage = Stage::bound(lease / 2, lease / 8 * 7, lease);
+    let mut bench = Bench::bound(lease / 2, lease / 8 * 7, lease);
     let (mut extended, mut answers) = (0, VecDeque::<(Instant, u32)>::new());
     loop {
-        let (deadline, _) = stage.deadline();
+        let (deadline, _) = bench.deadline();
         let answer = answers.pop_front_if(|(due, _)| *due <= deadline);
         let now = answer.map_or(deadline, |(due, _)| due);
         if now > at(seconds.into()) {
             return (extended, true);
         }
         let mut output = match answer {
-            Some(_) if !stage.listening => continue,
-            Some((_, xid)) => stage.answer(now, &Reply::new(ACK, xid, lease)),
-            None => stage.clock(now),
+            Some(_) if !bench.listening => continue,
+            Some((_, xid)) => bench.answer(now, &Reply::new(ACK, xid, lease)),
+            None => bench.clock(now),
         };
         while output.frames.first().is_some_and(|frame| name(frame) == "ARP") {
-            output = Output { verdict: output.verdict, ..stage.arp(now, SERVER_MAC) };
+            output = Output { verdict: output.verdict, ..bench.arp(now, SERVER_MAC) };
         }
         answers.extend(output.frames.iter().map(|frame| (now + late, sent(frame).xid())));
         match output.verdict {
@@ -59,26 +59,26 @@ fn a_lease_is_extended_however_late_the_server_is_with_each_answer() {
 
 #[test]
 fn all_tries_of_a_phase_bear_one_xid_and_the_lease_counts_from_the_first() {
-    let mut stage = Stage::bound(500, 900, 1000);
-    stage.next(Timer::Renew, &["ARP"]);
-    let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-    stage.next(Timer::ReceiveWindow, &[]);
-    stage.next(Timer::Retransmit, &["ARP"]);
-    assert_eq!(sent(&stage.arp(at(700.0), SERVER_MAC).frames[0]).xid(), xid);
-    let mut renewed = stage.clone();
+    let mut bench = Bench::bound(500, 900, 1000);
+    bench.next(Timer::Renew, &["ARP"]);
+    let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    bench.next(Timer::ReceiveWindow, &[]);
+    bench.next(Timer::Retransmit, &["ARP"]);
+    assert_eq!(sent(&bench.arp(at(700.0), SERVER_MAC).frames[0]).xid(), xid);
+    let mut renewed = bench.clone();
     let output = renewed.answer(at(701.0), &Reply::new(ACK, xid, 1000));
     let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
     assert_eq!((lease.start, renewed.client.state()), (at(500.0), StateName::Bound));
-    let rebind = sent(&stage.clock(at(900.0)).frames[0]);
+    let rebind = sent(&bench.clock(at(900.0)).frames[0]);
     assert_ne!(rebind.xid(), xid, "other servers may answer this");
-    let output = stage.answer(at(900.0), &Reply::new(ACK, xid, 1000));
+    let output = bench.answer(at(900.0), &Reply::new(ACK, xid, 1000));
     assert_eq!(output.refused, Some(Refusal::OtherXid.into()));
     let (again, output) = {
-        stage.next(Timer::ReceiveWindow, &[]);
-        stage.next(Timer::Retransmit, &["REQUEST"])
+        bench.next(Timer::ReceiveWindow, &[]);
+        bench.next(Timer::Retransmit, &["REQUEST"])
     };
     assert_eq!((again, sent(&output.frames[0]).xid()), (at(950.0), rebind.xid()));
-    let output = stage.answer(at(951.0), &Reply::new(ACK, rebind.xid(), 1000));
+    let output = bench.answer(at(951.0), &Reply::new(ACK, rebind.xid(), 1000));
     assert!(
         matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.start == at(900.0)),
         "not later than its server's"
@@ -87,29 +87,29 @@ fn all_tries_of_a_phase_bear_one_xid_and_the_lease_counts_from_the_first() {
 
 #[test]
 fn secs_counts_from_the_first_request_of_an_extension_through_rebinding() {
-    let mut stage = Stage::bound(500, 900, 1000);
-    stage.next(Timer::Renew, &["ARP"]);
-    let mut said = vec![sent(&stage.arp(at(500.6), SERVER_MAC).frames[0]).secs()];
-    stage.clock(at(705.0));
-    said.push(sent(&stage.arp(at(705.0), SERVER_MAC).frames[0]).secs());
+    let mut bench = Bench::bound(500, 900, 1000);
+    bench.next(Timer::Renew, &["ARP"]);
+    let mut said = vec![sent(&bench.arp(at(500.6), SERVER_MAC).frames[0]).secs()];
+    bench.clock(at(705.0));
+    said.push(sent(&bench.arp(at(705.0), SERVER_MAC).frames[0]).secs());
     for when in [900.0, 950.0] {
-        said.push(sent(&stage.clock(at(when)).frames[0]).secs());
+        said.push(sent(&bench.clock(at(when)).frames[0]).secs());
     }
     assert_eq!(said, [0, 204, 399, 449]);
 }
 
 #[test]
 fn leases_that_are_shorter_than_the_silence_before_them_are_asked_for_under_another_xid() {
-    let mut stage = Stage::bound(500, 900, 1000);
-    stage.next(Timer::Renew, &["ARP"]);
-    stage.arp(at(500.0), SERVER_MAC);
+    let mut bench = Bench::bound(500, 900, 1000);
+    bench.next(Timer::Renew, &["ARP"]);
+    bench.arp(at(500.0), SERVER_MAC);
     for (again, taken) in [(700.0, false), (800.0, true)] {
-        stage.next(Timer::ReceiveWindow, &[]);
-        stage.next(Timer::Retransmit, &["ARP"]);
-        let xid = sent(&stage.arp(at(again), SERVER_MAC).frames[0]).xid();
-        let output = stage.answer(at(again), &Reply::new(ACK, xid, 120));
+        bench.next(Timer::ReceiveWindow, &[]);
+        bench.next(Timer::Retransmit, &["ARP"]);
+        let xid = sent(&bench.arp(at(again), SERVER_MAC).frames[0]).xid();
+        let output = bench.answer(at(again), &Reply::new(ACK, xid, 120));
         assert_eq!(output.refused, (!taken).then_some(Refusal::Ended.into()), "at {again}");
-        let start = stage.client.lease().map(|lease| lease.start);
+        let start = bench.client.lease().map(|lease| lease.start);
         assert_eq!(start, Some(at(if taken { again } else { 0.0 })));
     }
 }
@@ -117,14 +117,14 @@ fn leases_that_are_shorter_than_the_silence_before_them_are_asked_for_under_anot
 #[test]
 fn any_server_may_extend_a_lease_that_is_renewed_or_rebound() {
     for (when, state) in [(500.0, StateName::Renewing), (900.0, StateName::Rebinding)] {
-        let mut stage = Stage::bound(500, 900, 1000);
-        let mut request = stage.clock(at(when));
+        let mut bench = Bench::bound(500, 900, 1000);
+        let mut request = bench.clock(at(when));
         if name(&request.frames[0]) == "ARP" {
-            request = stage.arp(at(when), SERVER_MAC);
+            request = bench.arp(at(when), SERVER_MAC);
         }
-        assert_eq!(stage.client.state(), state);
+        assert_eq!(bench.client.state(), state);
         let ack = Reply::new(ACK, sent(&request.frames[0]).xid(), 1000).with(54, &OTHER.octets());
-        let output = stage.answer(at(when), &ack);
+        let output = bench.answer(at(when), &ack);
         let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{state}: {output:?}") };
         assert_eq!((lease.server, lease.ip(), lease.start), (OTHER, LEASED, at(when)));
     }
@@ -132,30 +132,30 @@ fn any_server_may_extend_a_lease_that_is_renewed_or_rebound() {
 
 #[test]
 fn a_lease_that_is_renewed_is_refused_by_its_own_server_only() {
-    let mut stage = Stage::bound(500, 900, 1000);
-    stage.clock(at(500.0));
-    let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-    let output = stage.answer(at(500.0), &Reply::nak(xid).with(54, &OTHER.octets()));
+    let mut bench = Bench::bound(500, 900, 1000);
+    bench.clock(at(500.0));
+    let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    let output = bench.answer(at(500.0), &Reply::nak(xid).with(54, &OTHER.octets()));
     assert_eq!(output.refused, Some(Refusal::OtherServer { server: OTHER, asked: SERVER }.into()));
-    stage.next(Timer::ReceiveWindow, &[]);
-    assert_eq!(stage.client.state(), StateName::Renewing);
+    bench.next(Timer::ReceiveWindow, &[]);
+    assert_eq!(bench.client.state(), StateName::Renewing);
 }
 
 /// A client whose REQUEST another server refused, with its xid.
-fn refused_by_another(client: Client, when: f64) -> (Stage, u32) {
-    let mut stage = Stage::new(client);
-    let xid = sent(&stage.clock(at(when)).frames[0]).xid();
-    let output = stage.answer(at(when), &Reply::nak(xid).with(54, &OTHER.octets()));
+fn refused_by_another(client: Client, when: f64) -> (Bench, u32) {
+    let mut bench = Bench::new(client);
+    let xid = sent(&bench.clock(at(when)).frames[0]).xid();
+    let output = bench.answer(at(when), &Reply::nak(xid).with(54, &OTHER.octets()));
     assert!(output.verdict.is_none() && output.refused.is_none() && output.listen, "{output:?}");
-    (stage, xid)
+    (bench, xid)
 }
 
-fn rebinding() -> (Stage, u32) {
-    refused_by_another(Stage::bound(500, 600, 1000).client, 600.0)
+fn rebinding() -> (Bench, u32) {
+    refused_by_another(Bench::bound(500, 600, 1000).client, 600.0)
 }
 
-fn confirming() -> (Stage, u32) {
-    let client = Stage::confirming().client;
+fn confirming() -> (Bench, u32) {
+    let client = Bench::confirming().client;
     let begins = client.deadline().expect("it begins").0.since_boot().as_secs_f64();
     refused_by_another(client, begins)
 }
@@ -168,22 +168,22 @@ fn lost_by(output: &Output) -> Ipv4Addr {
 
 #[test]
 fn its_own_servers_ack_overrules_the_nak_of_another_that_came_first() {
-    for (mut stage, xid) in [rebinding(), confirming()] {
-        let (until, _) = stage.deadline();
-        let output = stage.answer(until, &Reply::new(ACK, xid, 1000));
+    for (mut bench, xid) in [rebinding(), confirming()] {
+        let (until, _) = bench.deadline();
+        let output = bench.answer(until, &Reply::new(ACK, xid, 1000));
         assert!(matches!(output.verdict, Some(Verdict::Kept(_) | Verdict::Won(_))), "{output:?}");
-        assert_eq!(stage.client.state(), StateName::Bound);
+        assert_eq!(bench.client.state(), StateName::Bound);
     }
 }
 
 #[test]
 fn the_nak_of_another_server_is_obeyed_when_its_own_has_not_answered_in_time() {
-    let (mut stage, _) = rebinding();
-    let (when, output) = stage.next(Timer::ReceiveWindow, &["DISCOVER"]);
+    let (mut bench, _) = rebinding();
+    let (when, output) = bench.next(Timer::ReceiveWindow, &["DISCOVER"]);
     assert_eq!((when, lost_by(&output)), (at(604.0), OTHER));
-    let (mut stage, _) = confirming();
-    stage.next(Timer::Retransmit, &["REQUEST"]);
-    let (_, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    let (mut bench, _) = confirming();
+    bench.next(Timer::Retransmit, &["REQUEST"]);
+    let (_, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
     assert_eq!(lost_by(&output), OTHER, "on another LAN it is right");
 }
 
@@ -191,15 +191,15 @@ fn the_nak_of_another_server_is_obeyed_when_its_own_has_not_answered_in_time() {
 fn its_own_servers_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
     let relayed = |xid| Reply { giaddr: Ipv4Addr::new(192, 0, 2, 254), ..Reply::nak(xid) };
     for acknowledged in [true, false] {
-        let mut stage = Stage::bound(500, 900, 1000);
-        stage.next(Timer::Renew, &["ARP"]);
-        let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-        assert!(stage.answer(at(500.0), &relayed(xid)).verdict.is_none());
+        let mut bench = Bench::bound(500, 900, 1000);
+        bench.next(Timer::Renew, &["ARP"]);
+        let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+        assert!(bench.answer(at(500.0), &relayed(xid)).verdict.is_none());
         if acknowledged {
-            let ack = stage.answer(at(503.9), &Reply::new(ACK, xid, 1000));
+            let ack = bench.answer(at(503.9), &Reply::new(ACK, xid, 1000));
             assert!(matches!(ack.verdict, Some(Verdict::Kept(_))), "{ack:?}");
         } else {
-            let (when, output) = stage.next(Timer::ReceiveWindow, &["DISCOVER"]);
+            let (when, output) = bench.next(Timer::ReceiveWindow, &["DISCOVER"]);
             assert_eq!((when, lost_by(&output)), (at(504.0), SERVER));
         }
     }
@@ -207,92 +207,92 @@ fn its_own_servers_nak_by_way_of_a_relay_waits_for_an_ack_beside_it() {
 
 #[test]
 fn its_own_servers_nak_is_obeyed_at_once() {
-    for (mut stage, xid) in [rebinding(), confirming()] {
-        let (until, _) = stage.deadline();
-        let output = stage.answer(until - Duration::from_millis(500), &Reply::nak(xid));
+    for (mut bench, xid) in [rebinding(), confirming()] {
+        let (until, _) = bench.deadline();
+        let output = bench.answer(until - Duration::from_millis(500), &Reply::nak(xid));
         assert_ne!(lost_by(&output), OTHER);
     }
 }
 
 #[test]
 fn a_nak_of_another_server_is_forgotten_with_its_try() {
-    let (mut stage, _) = rebinding();
-    stage.signal(at(601.0), super::super::Signal::Unopened);
-    stage.listening = false;
-    let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+    let (mut bench, _) = rebinding();
+    bench.signal(at(601.0), super::super::Signal::Unopened);
+    bench.listening = false;
+    let (_, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
     assert!(output.verdict.is_none());
-    let (_, output) = stage.next(Timer::ReceiveWindow, &[]);
-    assert!(output.verdict.is_none() && stage.client.lease().is_some());
+    let (_, output) = bench.next(Timer::ReceiveWindow, &[]);
+    assert!(output.verdict.is_none() && bench.client.lease().is_some());
 }
 
 #[test]
 fn a_caller_waits_one_try_for_the_server_of_an_earlier_lease_that_another_refused() {
     let client = Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7));
-    let (mut stage, xid) = refused_by_another(client, 0.0);
-    let (_, output) = stage.clone().next(Timer::Retransmit, &["DISCOVER"]);
+    let (mut bench, xid) = refused_by_another(client, 0.0);
+    let (_, output) = bench.clone().next(Timer::Retransmit, &["DISCOVER"]);
     assert!(output.verdict.is_none(), "there was no lease to lose");
-    let output = stage.answer(at(0.5), &Reply::new(ACK, xid, 1000));
+    let output = bench.answer(at(0.5), &Reply::new(ACK, xid, 1000));
     assert!(matches!(output.verdict, Some(Verdict::Won(lease)) if lease.ip() == LEASED));
 }
 
 #[test]
 fn a_renewal_before_t1_is_tried_three_times_under_one_xid_and_then_waits_for_t1() {
-    let mut stage = Stage::bound(500, 900, 1000);
-    stage.client.renew_early(at(100.0));
+    let mut bench = Bench::bound(500, 900, 1000);
+    bench.client.renew_early(at(100.0));
     let mut asked = Vec::new();
     for when in [100.0, 104.0, 112.0] {
-        let output = stage.clock(at(when));
+        let output = bench.clock(at(when));
         assert_eq!(output.frames.iter().map(|frame| name(frame)).collect::<Vec<_>>(), ["ARP"], "at {when}");
-        asked.push(sent(&stage.arp(at(when), SERVER_MAC).frames[0]).xid());
+        asked.push(sent(&bench.arp(at(when), SERVER_MAC).frames[0]).xid());
     }
     assert!(asked.iter().all(|xid| *xid == asked[0]), "{asked:?}");
-    let mut late = stage.clone();
+    let mut late = bench.clone();
     let output = late.answer(at(127.9), &Reply::new(ACK, asked[0], 1000));
     assert!(matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.start == at(100.0)), "{:?}", output.refused);
-    stage.clock(at(128.0));
-    assert_eq!((stage.client.state(), stage.listening), (StateName::Bound, false));
-    assert_eq!(stage.next(Timer::Renew, &["ARP"]).0, at(500.0));
+    bench.clock(at(128.0));
+    assert_eq!((bench.client.state(), bench.listening), (StateName::Bound, false));
+    assert_eq!(bench.next(Timer::Renew, &["ARP"]).0, at(500.0));
 }
 
 #[test]
 fn a_lease_without_end_is_renewed_when_another_client_is_offered_its_address() {
-    let mut stage = Stage::new(Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7)));
-    assert_eq!(stage.client.deadline(), None, "nothing is due");
-    stage.client.renew_early(at(100.0));
-    stage.clock(at(100.0));
-    let renew = sent(&stage.arp(at(100.0), SERVER_MAC).frames[0]);
+    let mut bench = Bench::new(Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7)));
+    assert_eq!(bench.client.deadline(), None, "nothing is due");
+    bench.client.renew_early(at(100.0));
+    bench.clock(at(100.0));
+    let renew = sent(&bench.arp(at(100.0), SERVER_MAC).frames[0]);
     assert_eq!((renew.kind(), renew.ciaddr(), renew.destination), ("REQUEST", LEASED, SERVER));
-    let mut silent = stage.clone();
+    let mut silent = bench.clone();
     for when in [104.0, 112.0] {
         silent.clock(at(when));
         silent.arp(at(when), SERVER_MAC);
     }
     silent.clock(at(128.0));
     assert_eq!((silent.client.state(), silent.client.deadline()), (StateName::Bound, None));
-    let output = stage.answer(at(100.1), &Reply::new(ACK, renew.xid(), u32::MAX));
+    let output = bench.answer(at(100.1), &Reply::new(ACK, renew.xid(), u32::MAX));
     assert!(matches!(output.verdict, Some(Verdict::Kept(lease)) if lease.times.is_none()));
-    assert_eq!((stage.client.state(), stage.client.deadline()), (StateName::Bound, None));
+    assert_eq!((bench.client.state(), bench.client.deadline()), (StateName::Bound, None));
 }
 
 #[test]
 fn so_is_one_that_waits_for_its_confirmation_which_its_server_need_not_answer() {
-    let mut stage = Stage::new(Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7)));
-    stage.client.confirm(at(90.0));
-    assert_eq!(stage.client.state(), StateName::InitReboot);
-    stage.client.renew_early(at(100.0));
-    stage.clock(at(100.0));
-    let renew = sent(&stage.arp(at(100.0), SERVER_MAC).frames[0]);
+    let mut bench = Bench::new(Client::resume(plain(), Arc::new(lease()), at(0.0), Rng::with_seed(7)));
+    bench.client.confirm(at(90.0));
+    assert_eq!(bench.client.state(), StateName::InitReboot);
+    bench.client.renew_early(at(100.0));
+    bench.clock(at(100.0));
+    let renew = sent(&bench.arp(at(100.0), SERVER_MAC).frames[0]);
     assert_eq!((renew.kind(), renew.ciaddr(), renew.destination), ("REQUEST", LEASED, SERVER));
 }
 
 #[test]
 fn a_renewal_before_t1_that_gets_no_sockets_waits_for_t1() {
     for (lease, t1) in [(lease(), None), (timed(500, 900, 1000), Some((at(500.0), Timer::Renew)))] {
-        let mut stage = Stage::new(Client::resume(plain(), Arc::new(lease), at(0.0), Rng::with_seed(7)));
-        stage.client.renew_early(at(100.0));
-        assert!(stage.signal(at(100.0), Signal::Clock).listen);
-        let output = stage.signal(at(100.0), Signal::Unopened);
+        let mut bench = Bench::new(Client::resume(plain(), Arc::new(lease), at(0.0), Rng::with_seed(7)));
+        bench.client.renew_early(at(100.0));
+        assert!(bench.signal(at(100.0), Signal::Clock).listen);
+        let output = bench.signal(at(100.0), Signal::Unopened);
         assert!(!output.listen && output.frames.is_empty());
-        assert_eq!((stage.client.state(), stage.client.deadline()), (StateName::Bound, t1));
+        assert_eq!((bench.client.state(), bench.client.deadline()), (StateName::Bound, t1));
     }
 }

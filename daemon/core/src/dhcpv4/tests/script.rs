@@ -171,12 +171,12 @@ impl Reply {
 
 /// A client and its time.
 #[derive(Clone)]
-pub(super) struct Stage {
+pub(super) struct Bench {
     pub(super) client: Client,
     pub(super) listening: bool,
 }
 
-impl Stage {
+impl Bench {
     pub(super) fn new(client: Client) -> Self {
         Self { client, listening: false }
     }

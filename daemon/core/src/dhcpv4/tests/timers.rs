@@ -7,7 +7,7 @@ use fastrand::Rng;
 use super::super::profile::Wanted;
 use super::super::timing::Timer;
 use super::super::{Client, Loss, Output, Signal, StateName, Verdict};
-use super::script::{ACK, LEASED, MAC, OFFER, Reply, SERVER_MAC, STATION, Stage, at, lease, name, plain, sent};
+use super::script::{ACK, Bench, LEASED, MAC, OFFER, Reply, SERVER_MAC, STATION, at, lease, name, plain, sent};
 use crate::wire::Mac;
 
 fn between(value: Duration, low: f64, high: f64) {
@@ -16,12 +16,12 @@ fn between(value: Duration, low: f64, high: f64) {
 
 #[test]
 fn discover_is_sent_again_after_1_2_4_8_8_seconds() {
-    let mut stage = Stage::acquiring();
-    let first = stage.clock(at(0.0));
+    let mut bench = Bench::acquiring();
+    let first = bench.clock(at(0.0));
     assert_eq!(sent(&first.frames[0]).kind(), "DISCOVER");
     let mut last = at(0.0);
     for base in [1.0, 2.0, 4.0, 8.0, 8.0, 8.0] {
-        let (when, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+        let (when, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
         between(when.saturating_since(last), base * 0.875, base * 1.125);
         assert!(output.listen, "a caller waits: the sockets stay open");
         assert_eq!(sent(&output.frames[0]).xid(), sent(&first.frames[0]).xid());
@@ -38,194 +38,194 @@ fn is_flagged(output: &Output) -> bool {
 
 #[test]
 fn the_broadcast_flag_is_set_from_the_third_discover_in_vain_and_stays_where_it_helped() {
-    let mut stage = Stage::acquiring();
-    let first = stage.clock(at(0.0));
+    let mut bench = Bench::acquiring();
+    let first = bench.clock(at(0.0));
     let xid = sent(&first.frames[0]).xid();
     let mut flags = vec![is_flagged(&first)];
     let mut last = at(0.0);
     for _ in 0..3 {
-        let (when, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+        let (when, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
         flags.push(is_flagged(&output));
         last = when;
     }
     assert_eq!(flags, [false, false, true, true]);
-    let request = stage.answer(last, &Reply::new(OFFER, xid, 600));
+    let request = bench.answer(last, &Reply::new(OFFER, xid, 600));
     assert!(is_flagged(&request), "its answer would be lost without it");
-    stage.answer(last, &Reply::new(ACK, xid, 600));
-    assert_eq!(stage.client.flag_helped(), Some(true));
+    bench.answer(last, &Reply::new(ACK, xid, 600));
+    assert_eq!(bench.client.flag_helped(), Some(true));
 }
 
 #[test]
 fn an_answer_in_time_needs_no_broadcast_flag() {
-    let mut stage = Stage::acquiring();
-    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
-    let (when, again) = stage.next(Timer::Retransmit, &["DISCOVER"]);
-    let request = stage.answer(when, &Reply::new(OFFER, xid, 600));
+    let mut bench = Bench::acquiring();
+    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    let (when, again) = bench.next(Timer::Retransmit, &["DISCOVER"]);
+    let request = bench.answer(when, &Reply::new(OFFER, xid, 600));
     assert!(!is_flagged(&again) && !is_flagged(&request));
-    assert_eq!(stage.client.flag_helped(), Some(false));
-    let again: Vec<_> = (0..2).map(|_| is_flagged(&stage.next(Timer::Retransmit, &["REQUEST"]).1)).collect();
+    assert_eq!(bench.client.flag_helped(), Some(false));
+    let again: Vec<_> = (0..2).map(|_| is_flagged(&bench.next(Timer::Retransmit, &["REQUEST"]).1)).collect();
     assert_eq!(again, [false, true]);
 }
 
 #[test]
 fn a_request_to_confirm_a_lease_counts_too() {
-    let mut stage = Stage::new(Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
-    let first = is_flagged(&stage.clock(at(0.0)));
-    let second = is_flagged(&stage.next(Timer::Retransmit, &["REQUEST"]).1);
-    let third = is_flagged(&stage.next(Timer::Retransmit, &["DISCOVER"]).1);
+    let mut bench = Bench::new(Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
+    let first = is_flagged(&bench.clock(at(0.0)));
+    let second = is_flagged(&bench.next(Timer::Retransmit, &["REQUEST"]).1);
+    let third = is_flagged(&bench.next(Timer::Retransmit, &["DISCOVER"]).1);
     assert_eq!([first, second, third], [false, false, true]);
 }
 
 #[test]
 fn request_is_sent_three_times_then_discovery_begins_again() {
-    let mut stage = Stage::acquiring();
-    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
-    let request = stage.answer(at(0.1), &Reply::new(OFFER, xid, 600));
+    let mut bench = Bench::acquiring();
+    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    let request = bench.answer(at(0.1), &Reply::new(OFFER, xid, 600));
     assert_eq!(sent(&request.frames[0]).kind(), "REQUEST");
     let mut last = at(0.1);
     for base in [1.0, 2.0] {
-        let (when, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+        let (when, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
         between(when.saturating_since(last), base * 0.875, base * 1.125);
         assert_eq!(sent(&output.frames[0]).xid(), xid);
         last = when;
     }
-    let (_, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    let (_, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
     assert_ne!(sent(&output.frames[0]).xid(), xid, "a new transaction");
 }
 
 #[test]
 fn reboot_is_sent_twice_then_discovery_begins_with_that_address() {
-    let mut stage = Stage::new(Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
-    let first = sent(&stage.clock(at(0.0)).frames[0]);
+    let mut bench = Bench::new(Client::reacquire(plain(), lease().into(), at(0.0), Rng::with_seed(7)));
+    let first = sent(&bench.clock(at(0.0)).frames[0]);
     assert_eq!((first.kind(), first.option(50), first.option(54)), ("REQUEST", Some(&LEASED.octets()[..]), None));
-    stage.next(Timer::Retransmit, &["REQUEST"]);
-    let (_, output) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    bench.next(Timer::Retransmit, &["REQUEST"]);
+    let (_, output) = bench.next(Timer::Retransmit, &["DISCOVER"]);
     assert_eq!(sent(&output.frames[0]).option(50), Some(&LEASED.octets()[..]));
 }
 
 #[test]
 fn a_lease_being_confirmed_is_used_and_asked_for_until_somebody_answers() {
-    let mut stage = Stage::confirming();
+    let mut bench = Bench::confirming();
     let (mut last, mut xid) = (at(0.0), 0);
     for (least, most) in [(0.0, 10.0), (7.0, 9.0), (14.0, 18.0), (28.0, 36.0), (52.5, 67.5), (52.5, 67.5)] {
-        let (when, _) = stage.next(Timer::Discover, &["REQUEST"]);
+        let (when, _) = bench.next(Timer::Discover, &["REQUEST"]);
         between(when.saturating_since(last), least, most);
-        let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+        let (_, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
         xid = sent(&output.frames[0]).xid();
-        let (given_up, output) = stage.next(Timer::Retransmit, &[]);
-        assert_eq!((stage.client.state(), output.listen), (StateName::InitReboot, false));
-        assert!(stage.client.lease().is_some() && stage.client.is_unconfirmed());
+        let (given_up, output) = bench.next(Timer::Retransmit, &[]);
+        assert_eq!((bench.client.state(), output.listen), (StateName::InitReboot, false));
+        assert!(bench.client.lease().is_some() && bench.client.is_unconfirmed());
         last = given_up;
     }
-    assert!(stage.answer(last, &Reply::new(ACK, xid, 600)).verdict.is_none(), "nobody listens");
-    let xid = sent(&stage.next(Timer::Discover, &["REQUEST"]).1.frames[0]).xid();
-    let answered = stage.deadline().0 - Duration::from_millis(1);
-    assert!(stage.answer(answered, &Reply::new(ACK, xid, 600)).verdict.is_some());
-    assert_eq!((stage.client.state(), stage.client.is_unconfirmed()), (StateName::Bound, false));
+    assert!(bench.answer(last, &Reply::new(ACK, xid, 600)).verdict.is_none(), "nobody listens");
+    let xid = sent(&bench.next(Timer::Discover, &["REQUEST"]).1.frames[0]).xid();
+    let answered = bench.deadline().0 - Duration::from_millis(1);
+    assert!(bench.answer(answered, &Reply::new(ACK, xid, 600)).verdict.is_some());
+    assert_eq!((bench.client.state(), bench.client.is_unconfirmed()), (StateName::Bound, false));
 }
 
 #[test]
 fn nothing_is_sent_before_t1() {
-    let mut stage = Stage::bound(500, 875, 1000);
-    assert!(!stage.clock(at(0.0)).listen);
-    assert_eq!(stage.deadline(), (at(500.0), Timer::Renew));
-    let (_, output) = stage.next(Timer::Renew, &["ARP"]);
+    let mut bench = Bench::bound(500, 875, 1000);
+    assert!(!bench.clock(at(0.0)).listen);
+    assert_eq!(bench.deadline(), (at(500.0), Timer::Renew));
+    let (_, output) = bench.next(Timer::Renew, &["ARP"]);
     assert!(output.listen);
-    assert_eq!(stage.client.state(), StateName::Renewing);
+    assert_eq!(bench.client.state(), StateName::Renewing);
 }
 
 #[test]
 fn an_infinite_lease_has_no_timer() {
-    let mut stage = Stage::bound(0, 0, u32::MAX);
-    assert!(!stage.clock(at(4e9)).listen);
-    assert_eq!((stage.client.deadline(), stage.client.state()), (None, StateName::Bound));
+    let mut bench = Bench::bound(0, 0, u32::MAX);
+    assert!(!bench.clock(at(4e9)).listen);
+    assert_eq!((bench.client.deadline(), bench.client.state()), (None, StateName::Bound));
 }
 
 #[test]
 fn arp_is_asked_three_times_then_the_last_ack_tells_where_to() {
-    let mut stage = Stage::bound(500, 875, 1000);
-    stage.next(Timer::Renew, &["ARP"]);
-    assert_eq!(stage.deadline(), (at(500.2), Timer::Resolve));
-    stage.next(Timer::Resolve, &["ARP"]);
-    stage.next(Timer::Resolve, &["ARP"]);
-    let (when, output) = stage.next(Timer::Resolve, &["REQUEST"]);
+    let mut bench = Bench::bound(500, 875, 1000);
+    bench.next(Timer::Renew, &["ARP"]);
+    assert_eq!(bench.deadline(), (at(500.2), Timer::Resolve));
+    bench.next(Timer::Resolve, &["ARP"]);
+    bench.next(Timer::Resolve, &["ARP"]);
+    let (when, output) = bench.next(Timer::Resolve, &["REQUEST"]);
     assert_eq!((when, sent(&output.frames[0]).to), (at(500.6), SERVER_MAC));
 }
 
 #[test]
 fn late_in_renewing_an_unresolved_server_is_reached_by_ethernet_broadcast() {
-    let mut stage = Stage::bound(500, 875, 1000);
-    stage.clock(at(800.0));
+    let mut bench = Bench::bound(500, 875, 1000);
+    bench.clock(at(800.0));
     for _ in 0..2 {
-        stage.next(Timer::Resolve, &["ARP"]);
+        bench.next(Timer::Resolve, &["ARP"]);
     }
-    let (_, output) = stage.next(Timer::Resolve, &["REQUEST"]);
+    let (_, output) = bench.next(Timer::Resolve, &["REQUEST"]);
     let request = sent(&output.frames[0]);
     assert_eq!((request.to, request.source), (Mac::BROADCAST, LEASED));
 }
 
 #[test]
 fn renewing_listens_longer_with_each_try_and_asks_again_at_half_of_what_is_left() {
-    let mut stage = Stage::bound(500, 900, 1000);
-    stage.next(Timer::Renew, &["ARP"]);
-    let request = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]);
+    let mut bench = Bench::bound(500, 900, 1000);
+    bench.next(Timer::Renew, &["ARP"]);
+    let request = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]);
     assert_eq!((request.kind(), request.to, request.ciaddr()), ("REQUEST", SERVER_MAC, LEASED));
     for (window, again) in [(504.0, 700.0), (708.0, 800.0), (816.0, 850.0)] {
-        let (when, output) = stage.next(Timer::ReceiveWindow, &[]);
+        let (when, output) = bench.next(Timer::ReceiveWindow, &[]);
         assert_eq!((when, output.listen), (at(window), false), "the sockets close");
-        let (when, _) = stage.next(Timer::Retransmit, &["ARP"]);
+        let (when, _) = bench.next(Timer::Retransmit, &["ARP"]);
         assert_eq!(when, at(again));
-        assert_eq!(stage.arp(at(again), SERVER_MAC).frames.len(), 1);
+        assert_eq!(bench.arp(at(again), SERVER_MAC).frames.len(), 1);
     }
-    stage.next(Timer::ReceiveWindow, &[]);
-    let (when, output) = stage.next(Timer::Rebind, &["REQUEST"]);
+    bench.next(Timer::ReceiveWindow, &[]);
+    let (when, output) = bench.next(Timer::Rebind, &["REQUEST"]);
     let request = sent(&output.frames[0]);
     assert_eq!((when, request.to, request.source, request.ciaddr()), (at(900.0), Mac::BROADCAST, LEASED, LEASED));
-    assert_eq!(stage.client.state(), StateName::Rebinding);
+    assert_eq!(bench.client.state(), StateName::Rebinding);
 }
 
 #[test]
 fn rebinding_asks_again_at_half_of_what_is_left_until_the_lease_expires() {
-    let mut stage = Stage::bound(500, 600, 1000);
-    stage.clock(at(600.0));
+    let mut bench = Bench::bound(500, 600, 1000);
+    bench.clock(at(600.0));
     for (window, again) in [(604.0, 800.0), (808.0, 900.0), (916.0, 950.0)] {
-        assert_eq!(stage.next(Timer::ReceiveWindow, &[]).0, at(window));
-        assert_eq!(stage.next(Timer::Retransmit, &["REQUEST"]).0, at(again));
+        assert_eq!(bench.next(Timer::ReceiveWindow, &[]).0, at(window));
+        assert_eq!(bench.next(Timer::Retransmit, &["REQUEST"]).0, at(again));
     }
-    stage.next(Timer::ReceiveWindow, &[]);
-    let (when, output) = stage.next(Timer::Expire, &["DISCOVER"]);
+    bench.next(Timer::ReceiveWindow, &[]);
+    let (when, output) = bench.next(Timer::Expire, &["DISCOVER"]);
     assert_eq!(when, at(1000.0));
     assert!(matches!(output.verdict, Some(Verdict::Lost(_, Loss::Expired { .. }))));
     assert_eq!(sent(&output.frames[0]).option(50), Some(&LEASED.octets()[..]), "the same address, if it may be");
-    assert!(stage.client.lease().is_none());
+    assert!(bench.client.lease().is_none());
 }
 
 #[test]
 fn a_lease_of_ten_seconds_is_asked_for_at_each_chance() {
-    let mut stage = Stage::bound(5, 8, 10);
-    stage.next(Timer::Renew, &["ARP"]);
-    stage.arp(at(5.0), SERVER_MAC);
-    assert_eq!(stage.next(Timer::Retransmit, &["ARP"]).0, at(6.5), "the window is open all along");
-    stage.arp(at(6.5), SERVER_MAC);
-    assert_eq!(stage.next(Timer::Rebind, &["REQUEST"]).0, at(8.0));
-    assert_eq!(stage.next(Timer::Retransmit, &["REQUEST"]).0, at(9.0));
-    assert_eq!(stage.next(Timer::Expire, &["DISCOVER"]).0, at(10.0));
+    let mut bench = Bench::bound(5, 8, 10);
+    bench.next(Timer::Renew, &["ARP"]);
+    bench.arp(at(5.0), SERVER_MAC);
+    assert_eq!(bench.next(Timer::Retransmit, &["ARP"]).0, at(6.5), "the window is open all along");
+    bench.arp(at(6.5), SERVER_MAC);
+    assert_eq!(bench.next(Timer::Rebind, &["REQUEST"]).0, at(8.0));
+    assert_eq!(bench.next(Timer::Retransmit, &["REQUEST"]).0, at(9.0));
+    assert_eq!(bench.next(Timer::Expire, &["DISCOVER"]).0, at(10.0));
 }
 
 #[test]
 fn no_try_leaves_in_the_last_second_before_t2_or_the_end() {
     for lease in (10..400).chain([600, 3600, 86_400]) {
-        let mut stage = Stage::bound(lease / 2, lease - lease / 8, lease);
-        let held = stage.client.shared().expect("a lease");
+        let mut bench = Bench::bound(lease / 2, lease - lease / 8, lease);
+        let held = bench.client.shared().expect("a lease");
         let (t2, end) = (held.t2().expect("it has an end"), held.expires().expect("it has an end"));
         let mut rebinds = 0;
-        while stage.client.lease().is_some() {
-            let (now, _) = stage.deadline();
-            let output = stage.clock(now);
-            match (output.frames.is_empty(), stage.client.state()) {
+        while bench.client.lease().is_some() {
+            let (now, _) = bench.deadline();
+            let output = bench.clock(now);
+            match (output.frames.is_empty(), bench.client.state()) {
                 (false, StateName::Renewing) => {
                     assert!(now + Duration::from_secs(1) <= t2, "{lease}: {now:?}");
-                    stage.arp(now, SERVER_MAC);
+                    bench.arp(now, SERVER_MAC);
                 }
                 (false, StateName::Rebinding) => {
                     assert!(now == t2 || now + Duration::from_secs(1) <= end, "{lease}: {now:?}");
@@ -240,18 +240,18 @@ fn no_try_leaves_in_the_last_second_before_t2_or_the_end() {
 
 #[test]
 fn discovery_that_nobody_waits_for_slows_down_to_once_a_minute_and_closes_its_sockets() {
-    let mut stage = Stage::bound(1, 2, 3);
-    stage.clock(at(3.0));
+    let mut bench = Bench::bound(1, 2, 3);
+    bench.clock(at(3.0));
     let mut last = at(3.0);
     for base in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
         if base > 4.6 {
-            let (when, output) = stage.next(Timer::ReceiveWindow, &[]);
+            let (when, output) = bench.next(Timer::ReceiveWindow, &[]);
             assert_eq!(when, last + Duration::from_secs(4));
             assert!(!output.listen);
-        } else if stage.deadline().1 == Timer::ReceiveWindow {
-            stage.next(Timer::ReceiveWindow, &[]);
+        } else if bench.deadline().1 == Timer::ReceiveWindow {
+            bench.next(Timer::ReceiveWindow, &[]);
         }
-        let (when, _) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+        let (when, _) = bench.next(Timer::Retransmit, &["DISCOVER"]);
         between(when.saturating_since(last), base * 0.875, base * 1.125);
         last = when;
     }
@@ -259,53 +259,53 @@ fn discovery_that_nobody_waits_for_slows_down_to_once_a_minute_and_closes_its_so
 
 #[test]
 fn the_first_nak_starts_over_at_once_and_the_next_after_a_pause() {
-    let mut stage = Stage::acquiring();
-    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
-    stage.answer(at(0.0), &Reply::new(OFFER, xid, 600));
-    let output = stage.answer(at(0.0), &Reply::nak(xid));
+    let mut bench = Bench::acquiring();
+    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    bench.answer(at(0.0), &Reply::new(OFFER, xid, 600));
+    let output = bench.answer(at(0.0), &Reply::nak(xid));
     let discover = sent(&output.frames[0]);
     assert_eq!((discover.kind(), discover.option(50)), ("DISCOVER", None));
-    stage.answer(at(0.0), &Reply::new(OFFER, discover.xid(), 600));
-    let (asked, _) = stage.next(Timer::Choose, &["REQUEST"]);
-    let output = stage.answer(asked, &Reply::nak(discover.xid()));
+    bench.answer(at(0.0), &Reply::new(OFFER, discover.xid(), 600));
+    let (asked, _) = bench.next(Timer::Choose, &["REQUEST"]);
+    let output = bench.answer(asked, &Reply::nak(discover.xid()));
     assert!(output.frames.is_empty() && !output.listen);
-    let (when, _) = stage.next(Timer::Discover, &["DISCOVER"]);
+    let (when, _) = bench.next(Timer::Discover, &["DISCOVER"]);
     between(when.saturating_since(asked), 0.875, 1.125);
 }
 
 #[test]
 fn sockets_that_cannot_be_had_are_asked_for_again_at_the_next_chance() {
-    let mut stage = Stage::bound(500, 900, 1000);
-    assert!(stage.signal(at(500.0), Signal::Clock).listen);
-    let output = stage.signal(at(500.0), Signal::Unopened);
+    let mut bench = Bench::bound(500, 900, 1000);
+    assert!(bench.signal(at(500.0), Signal::Clock).listen);
+    let output = bench.signal(at(500.0), Signal::Unopened);
     assert!(!output.listen);
-    assert_eq!(stage.deadline(), (at(700.0), Timer::Retransmit));
-    stage.listening = false;
-    stage.next(Timer::Retransmit, &["ARP"]);
+    assert_eq!(bench.deadline(), (at(700.0), Timer::Retransmit));
+    bench.listening = false;
+    bench.next(Timer::Retransmit, &["ARP"]);
 }
 
 #[test]
 fn sockets_that_can_never_be_had_are_asked_for_once_a_minute_in_the_end() {
-    let mut stage = Stage::new(Client::seek(plain(), at(0.0), Rng::with_seed(7)));
-    let mut last = stage.deadline().0;
+    let mut bench = Bench::new(Client::seek(plain(), at(0.0), Rng::with_seed(7)));
+    let mut last = bench.deadline().0;
     for base in [8.0, 16.0, 32.0, 60.0, 60.0] {
-        assert!(stage.signal(last, Signal::Clock).listen);
-        assert!(!stage.signal(last, Signal::Unopened).listen);
-        let (when, _) = stage.deadline();
+        assert!(bench.signal(last, Signal::Clock).listen);
+        assert!(!bench.signal(last, Signal::Unopened).listen);
+        let (when, _) = bench.deadline();
         between(when.saturating_since(last), base * 0.875, base * 1.125);
         last = when;
     }
 }
 
 /// A client that is offered, at `offered`, an address that it does not want.
-fn offered_another(offered: f64) -> Stage {
+fn offered_another(offered: f64) -> Bench {
     let wanted = Wanted { address: "192.0.2.60".parse().expect("an address"), preferred: true };
-    let mut stage = Stage::new(Client::acquire(plain(), Some(wanted), at(0.0), Rng::with_seed(7)));
-    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
-    let (retransmit, _) = stage.deadline();
+    let mut bench = Bench::new(Client::acquire(plain(), Some(wanted), at(0.0), Rng::with_seed(7)));
+    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    let (retransmit, _) = bench.deadline();
     assert!(at(offered) < retransmit && retransmit < at(offered + 0.2), "{retransmit:?}");
-    assert!(stage.answer(at(offered), &Reply::new(OFFER, xid, 600)).frames.is_empty());
-    stage
+    assert!(bench.answer(at(offered), &Reply::new(OFFER, xid, 600)).frames.is_empty());
+    bench
 }
 
 #[test]
@@ -316,20 +316,20 @@ fn while_an_offer_waits_no_discover_is_due() {
 
 #[test]
 fn an_offer_that_waits_is_forgotten_with_its_sockets() {
-    let mut stage = offered_another(0.9);
-    let output = stage.signal(at(1.0), Signal::Unopened);
+    let mut bench = offered_another(0.9);
+    let output = bench.signal(at(1.0), Signal::Unopened);
     assert!(!output.listen, "not at once again");
-    stage.listening = false;
-    let (when, _) = stage.next(Timer::Retransmit, &["DISCOVER"]);
+    bench.listening = false;
+    let (when, _) = bench.next(Timer::Retransmit, &["DISCOVER"]);
     between(when.saturating_since(at(1.0)), 7.0, 9.0);
 }
 
 #[test]
 fn an_arp_answer_that_came_before_the_clock_was_served_renews_nothing_that_is_over() {
     for (when, frames) in [(899.9, vec!["REQUEST"]), (900.0, vec!["REQUEST"]), (1000.0, vec!["DISCOVER"])] {
-        let mut stage = Stage::bound(500, 900, 1000);
-        stage.next(Timer::Renew, &["ARP"]);
-        let output = stage.arp(at(when), SERVER_MAC);
+        let mut bench = Bench::bound(500, 900, 1000);
+        bench.next(Timer::Renew, &["ARP"]);
+        let output = bench.arp(at(when), SERVER_MAC);
         assert_eq!(output.frames.iter().map(|frame| name(frame)).collect::<Vec<_>>(), frames, "at {when}");
         assert_eq!(sent(&output.frames[0]).destination.is_broadcast(), when >= 900.0, "at {when}");
     }
@@ -343,9 +343,9 @@ fn what_is_overdue_after_a_restart_is_put_off_a_little() {
         let times = super::super::timing::times(1000, Some(500), Some(900));
         let held = super::super::lease::Lease { times, ..lease() };
         let client = Client::resume(plain(), held.into(), at(now), Rng::with_seed(3));
-        let stage = Stage::new(client);
-        assert_eq!(stage.client.state(), state);
-        let (when, timer) = stage.deadline();
+        let bench = Bench::new(client);
+        assert_eq!(bench.client.state(), state);
+        let (when, timer) = bench.deadline();
         assert_eq!(timer, Timer::Retransmit);
         assert!(at(now) <= when && when <= at(latest), "{when:?}");
     }
@@ -353,11 +353,11 @@ fn what_is_overdue_after_a_restart_is_put_off_a_little() {
 
 #[test]
 fn a_lease_counts_from_the_sending_of_its_request() {
-    let mut stage = Stage::acquiring();
-    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
-    stage.answer(at(0.5), &Reply::new(OFFER, xid, 600));
-    stage.next(Timer::Retransmit, &["REQUEST"]);
-    let output = stage.answer(at(2.0), &Reply::new(ACK, xid, 600));
+    let mut bench = Bench::acquiring();
+    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
+    bench.answer(at(0.5), &Reply::new(OFFER, xid, 600));
+    bench.next(Timer::Retransmit, &["REQUEST"]);
+    let output = bench.answer(at(2.0), &Reply::new(ACK, xid, 600));
     let Some(Verdict::Won(lease)) = output.verdict else { panic!("{output:?}") };
     assert_eq!(lease.start, at(0.5), "the first REQUEST: the ACK may answer that one");
     let t1 = lease.t1().expect("it has an end").saturating_since(lease.start);
@@ -367,18 +367,18 @@ fn a_lease_counts_from_the_sending_of_its_request() {
 #[test]
 fn what_had_no_answer_leaves_from_the_interfaces_own_ethernet_address_where_that_is_another() {
     let source = |output: &Output| Mac(output.frames[0][6..12].try_into().expect("six bytes"));
-    let mut stage = Stage::bound(500, 600, 1000);
-    stage.client.set_station(STATION);
-    assert_eq!(source(&stage.clock(at(600.0))), MAC, "switches that snoop on DHCP want it");
+    let mut bench = Bench::bound(500, 600, 1000);
+    bench.client.set_station(STATION);
+    assert_eq!(source(&bench.clock(at(600.0))), MAC, "switches that snoop on DHCP want it");
     let mut xid = 0;
     for from in [STATION, MAC, STATION] {
-        stage.next(Timer::ReceiveWindow, &[]);
-        let (_, output) = stage.next(Timer::Retransmit, &["REQUEST"]);
+        bench.next(Timer::ReceiveWindow, &[]);
+        let (_, output) = bench.next(Timer::Retransmit, &["REQUEST"]);
         assert_eq!(source(&output), from);
         xid = u32::from_be_bytes(output.frames[0][46..50].try_into().expect("four bytes"));
     }
-    assert!(stage.answer(at(951.0), &Reply::new(ACK, xid, 1000)).verdict.is_some());
-    stage.next(Timer::Renew, &["ARP"]);
-    let (at_t1, _) = stage.deadline();
-    assert_eq!(source(&stage.arp(at_t1, SERVER_MAC)), STATION, "that was answered");
+    assert!(bench.answer(at(951.0), &Reply::new(ACK, xid, 1000)).verdict.is_some());
+    bench.next(Timer::Renew, &["ARP"]);
+    let (at_t1, _) = bench.deadline();
+    assert_eq!(source(&bench.arp(at_t1, SERVER_MAC)), STATION, "that was answered");
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::super::lease::{Lease, Route};
-use super::super::release::{Release, ReleaseStep};
+use super::super::release::{Release, ReleaseAction};
 use super::super::timing;
 use super::super::{Client, Verdict};
 use super::answers::won;
-use super::script::{ACK, LEASED, OFFER, Reply, SERVER, SERVER_MAC, Stage, at, lease, plain, sent};
+use super::script::{ACK, Bench, LEASED, OFFER, Reply, SERVER, SERVER_MAC, at, lease, plain, sent};
 use crate::wire::frame::{self, Frame, FrameMeta};
 
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -69,17 +69,17 @@ fn bare(xid: u32) -> Reply {
 
 #[test]
 fn an_ack_that_says_nothing_of_the_configuration_changes_nothing_of_it() {
-    let held = || Stage::new(Client::resume(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
+    let held = || Bench::new(Client::resume(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
     let renewed = |answer: &dyn Fn(Reply) -> Reply| {
-        let mut stage = held();
-        stage.clock(at(500.0));
-        let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-        stage.answer(at(500.0), &answer(bare(xid))).verdict
+        let mut bench = held();
+        bench.clock(at(500.0));
+        let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+        bench.answer(at(500.0), &answer(bare(xid))).verdict
     };
     let mut rebinding = held();
     let xid = sent(&rebinding.clock(at(900.0)).frames[0]).xid();
     let rebound = rebinding.answer(at(900.0), &bare(xid).with(54, &[192, 0, 2, 9])).verdict;
-    let mut rebooting = Stage::new(Client::reacquire(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
+    let mut rebooting = Bench::new(Client::reacquire(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
     let xid = sent(&rebooting.clock(at(0.0)).frames[0]).xid();
     let rebooted = rebooting.answer(at(0.0), &bare(xid)).verdict;
     let broken = |r: Reply| r.with(6, &[192, 0, 2, 53, 1]);
@@ -105,10 +105,10 @@ fn whole(reply: Reply) -> Reply {
 
 /// Returns what that lease becomes by such an answer to its RENEW, apart from its times.
 fn renewed(answer: impl Fn(Reply) -> Reply) -> Lease {
-    let mut stage = Stage::new(Client::resume(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
-    stage.clock(at(500.0));
-    let xid = sent(&stage.arp(at(500.0), SERVER_MAC).frames[0]).xid();
-    let output = stage.answer(at(500.0), &answer(whole(bare(xid)).with(3, &SERVER.octets())));
+    let mut bench = Bench::new(Client::resume(plain(), Arc::new(full()), at(0.0), Rng::with_seed(7)));
+    bench.clock(at(500.0));
+    let xid = sent(&bench.arp(at(500.0), SERVER_MAC).frames[0]).xid();
+    let output = bench.answer(at(500.0), &answer(whole(bare(xid)).with(3, &SERVER.octets())));
     let Some(Verdict::Kept(lease)) = output.verdict else { panic!("{output:?}") };
     Lease { start: full().start, times: full().times, ..(*lease).clone() }
 }
@@ -161,11 +161,11 @@ fn what_an_answer_that_was_cut_does_not_say_stays_as_it_was() {
 
 #[test]
 fn an_ack_that_says_nothing_of_the_configuration_has_the_offers() {
-    let mut stage = Stage::acquiring();
-    let xid = sent(&stage.clock(at(0.0)).frames[0]).xid();
+    let mut bench = Bench::acquiring();
+    let xid = sent(&bench.clock(at(0.0)).frames[0]).xid();
     let offer = Reply::new(OFFER, xid, 600).with(1, &[255, 255, 240, 0]).with(3, &SERVER.octets());
-    stage.answer(at(0.0), &offer);
-    let Some(Verdict::Won(lease)) = stage.answer(at(0.0), &bare(xid)).verdict else { panic!("not won") };
+    bench.answer(at(0.0), &offer);
+    let Some(Verdict::Won(lease)) = bench.answer(at(0.0), &bare(xid)).verdict else { panic!("not won") };
     assert_eq!((lease.ip(), lease.address.prefix_len(), lease.gateway), (LEASED, 20, Some(SERVER)));
     assert_eq!(lease.times.map(|times| times.end.as_secs()), Some(1000), "the times are the ACK's");
 }
@@ -201,10 +201,10 @@ fn what_is_for_the_server_goes_by_the_longest_prefix_as_the_kernel_would_send_it
             Frame::Udp(_) => panic!("sent without ARP"),
         };
         let rng = || Rng::with_seed(7);
-        let mut renewing = Stage::new(Client::resume(plain(), Arc::new(lease.clone()), at(0.0), rng()));
+        let mut renewing = Bench::new(Client::resume(plain(), Arc::new(lease.clone()), at(0.0), rng()));
         assert_eq!(asked(&renewing.clock(at(500.0)).frames), hop, "RENEW to {server} by {routes:?}");
         let mut release = Release::new(plain(), plain().station, lease, at(0.0), &mut rng());
-        let ReleaseStep::Ask(frame) = release.on_clock(at(0.0)) else { panic!("sent without ARP") };
+        let ReleaseAction::Ask(frame) = release.on_clock(at(0.0)) else { panic!("sent without ARP") };
         assert_eq!(asked(&[frame]), hop, "RELEASE to {server} by {routes:?}");
     }
 }

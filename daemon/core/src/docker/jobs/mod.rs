@@ -1,14 +1,14 @@
 //! Docker's calls that are not answered yet, each as a job, as in the registry: what happens to a call is decided here.
 
 mod endpoint;
-mod look;
+mod inquire;
 mod network;
 mod pool;
 
 use std::collections::BTreeMap;
 
 pub(super) use self::endpoint::EndpointCall;
-pub(super) use self::look::Looking;
+pub(super) use self::inquire::LanInquiry;
 pub(super) use self::network::NetworkChange;
 pub(super) use self::pool::{PoolChange, Undo};
 use super::Desk;
@@ -23,7 +23,7 @@ use crate::time::Now;
 #[derive(Debug)]
 pub(super) enum Job {
     /// A look at the LAN of a pool that is asked for.
-    Look(Box<Looking>),
+    Inquire(Box<LanInquiry>),
     /// A change of a pool.
     Pool(PoolChange),
     /// A network that is being created or deleted.
@@ -79,7 +79,7 @@ impl Desk<'_> {
     pub(super) fn call_done(&mut self, now: Now, id: RequestId, outcome: Outcome) {
         let Some(job) = self.docker.jobs.0.remove(&id) else { return };
         let next = match job {
-            Job::Look(job) => job.done(self, now, id, outcome),
+            Job::Inquire(job) => job.done(self, now, id, outcome),
             Job::Pool(job) => job.done(self, now, outcome),
             Job::Network(job) => job.done(self, now, id, outcome),
             Job::Endpoint(_) => Next::Waits(job),
@@ -91,7 +91,7 @@ impl Desk<'_> {
     pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
         self.docker.timers.set(Key::Call(id), None);
         let next = match self.docker.jobs.0.remove(&id) {
-            Some(Job::Look(job)) => job.time_out(self, now, id),
+            Some(Job::Inquire(job)) => job.time_out(self, now, id),
             Some(Job::Pool(job)) => job.time_out(self, now),
             Some(Job::Network(job)) => job.time_out(self, id),
             Some(Job::Endpoint(job)) => job.time_out(self, now, id),
@@ -104,7 +104,7 @@ impl Desk<'_> {
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
         self.docker.timers.set(Key::Call(id), None);
         let next = match self.docker.jobs.0.remove(&id) {
-            Some(Job::Look(job)) => job.hang_up(self),
+            Some(Job::Inquire(job)) => job.hang_up(self),
             Some(Job::Pool(job)) => job.hang_up(self, now),
             Some(Job::Network(job)) => job.hang_up(self),
             Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
@@ -117,24 +117,24 @@ impl Desk<'_> {
 
     /// A frame has come in on sockets that were opened here.
     pub(crate) fn hears(&mut self, now: Now, exchange: ExchangeId, frame: (&[u8], FrameMeta)) {
-        self.at_look(exchange, |desk, id, look| look.hears(desk, now, id, frame));
+        self.at_inquiry(exchange, |desk, id, inquiry| inquiry.hears(desk, now, id, frame));
     }
 
     /// Such sockets have failed.
     pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
-        self.at_look(exchange, |desk, id, look| look.broken(desk, now, id, cause));
+        self.at_inquiry(exchange, |desk, id, inquiry| inquiry.broken(desk, now, id, cause));
     }
 
     /// The link of such sockets has not taken a message.
     pub(crate) fn unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
-        self.at_look(exchange, |_, _, look| look.unsent(cause));
+        self.at_inquiry(exchange, |_, _, inquiry| inquiry.unsent(cause));
     }
 
     /// Lets the look at a LAN with these sockets go on. No other call uses sockets.
-    fn at_look(&mut self, exchange: ExchangeId, f: impl FnOnce(&mut Self, RequestId, Looking) -> Next) {
-        let is_its = |job: &Job| matches!(job, Job::Look(look) if look.exchange() == Some(exchange));
+    fn at_inquiry(&mut self, exchange: ExchangeId, f: impl FnOnce(&mut Self, RequestId, LanInquiry) -> Next) {
+        let is_its = |job: &Job| matches!(job, Job::Inquire(look) if look.exchange() == Some(exchange));
         let Some(id) = self.docker.jobs.0.iter().find(|(_, job)| is_its(job)).map(|(id, _)| *id) else { return };
-        if let Some(Job::Look(look)) = self.docker.jobs.0.remove(&id) {
+        if let Some(Job::Inquire(look)) = self.docker.jobs.0.remove(&id) {
             let next = f(self, id, *look);
             self.call_goes_on(id, next);
         }

@@ -21,14 +21,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(in crate::docker) struct NetworkChange {
     record: Box<NetworkRecord>,
-    step: Step,
+    stage: Stage,
     /// Its caller has hung up.
     unheard: bool,
 }
 
 /// How far that is.
 #[derive(Debug)]
-enum Step {
+enum Stage {
     /// Its host link is being looked at.
     Looking(OpId),
     /// The link of its VLAN is being made.
@@ -46,14 +46,14 @@ impl NetworkChange {
     pub(in crate::docker) fn make(desk: &mut Desk<'_>, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
         let op = desk.inspect(Waiter::Call(id), Target::Host { ifname: record.wiring.on.clone() });
         desk.time_call(id, now.boot + LIMIT);
-        Self { record, step: Step::Looking(op), unheard: false }.waits()
+        Self { record, stage: Stage::Looking(op), unheard: false }.waits()
     }
 
     /// Forgets a network.
     pub(in crate::docker) fn forget(desk: &mut Desk<'_>, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
         desk.write(Waiter::Call(id), vec![DockerKey::Network(record.id.clone()).remove()]);
         desk.time_call(id, now.boot + LIMIT);
-        Self { record, step: Step::Forgetting, unheard: false }.waits()
+        Self { record, stage: Stage::Forgetting, unheard: false }.waits()
     }
 
     /// Returns which network it is about.
@@ -63,12 +63,12 @@ impl NetworkChange {
 
     /// Returns whether it may have made the link of a VLAN for a network that is not known yet.
     pub(in crate::docker) fn is_making(&self) -> bool {
-        matches!(self.step, Step::Making(_))
+        matches!(self.stage, Stage::Making(_))
     }
 
     /// Returns whether it writes a network that is known already.
     pub(in crate::docker) fn is_writing(&self) -> bool {
-        matches!(self.step, Step::Writing(_))
+        matches!(self.stage, Stage::Writing(_))
     }
 
     fn waits(self) -> Next {
@@ -77,34 +77,34 @@ impl NetworkChange {
 
     pub(super) fn done(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId, outcome: Outcome) -> Next {
         let failed = |failure| Next::Answers(Answer::Failed(failure));
-        match (outcome, &self.step) {
-            (Outcome::Inspected(seen), Step::Looking(_)) => match check(&self.record.wiring, seen) {
+        match (outcome, &self.stage) {
+            (Outcome::Inspected(seen), Stage::Looking(_)) => match check(&self.record.wiring, seen) {
                 Ok(()) => match self.record.wiring.vlan() {
                     Some(vlan) => {
-                        self.step = Step::Making(desk.make(Waiter::Call(id), vlan));
+                        self.stage = Stage::Making(desk.make(Waiter::Call(id), vlan));
                         self.waits()
                     }
                     None => self.keep(desk, now, id),
                 },
                 Err(fault) => failed(Failure::Network(fault)),
             },
-            (Outcome::Made(Ok(())), Step::Making(_)) => self.keep(desk, now, id),
-            (Outcome::Made(Err(cause)), Step::Making(_)) => {
+            (Outcome::Made(Ok(())), Stage::Making(_)) => self.keep(desk, now, id),
+            (Outcome::Made(Err(cause)), Stage::Making(_)) => {
                 // A link that took too long may be there by now, or appear later.
                 desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
                 let target = self.record.wiring.vlan().map(|link| link.owner.ifname()).unwrap_or_default();
                 failed(Failure::Link { target, cause })
             }
-            (Outcome::Persisted(Ok(())), Step::Writing(_)) => {
+            (Outcome::Persisted(Ok(())), Stage::Writing(_)) => {
                 desk.docker.wired.is_kept(id, &self.record.id);
                 done()
             }
-            (Outcome::Persisted(Err(cause)), Step::Writing(_)) => {
+            (Outcome::Persisted(Err(cause)), Stage::Writing(_)) => {
                 desk.take_back(&self.record);
                 failed(Failure::Store(cause))
             }
-            (Outcome::Persisted(result), Step::Forgetting) => self.forgotten(desk, id, result),
-            (Outcome::Unmade(result), Step::Unmaking(_)) => {
+            (Outcome::Persisted(result), Stage::Forgetting) => self.forgotten(desk, id, result),
+            (Outcome::Unmade(result), Stage::Unmaking(_)) => {
                 if let Err(cause) = result {
                     tracing::warn!(network = %self.record.id, %cause, "the link of its VLAN is still there: trying again");
                     desk.list_again(now);
@@ -123,7 +123,7 @@ impl NetworkChange {
             return Next::Answers(Answer::Failed(Failure::Network(fault)));
         }
         let change = DockerRecord::Network((*self.record).clone()).put();
-        self.step = Step::Writing(desk.write(Waiter::Call(id), vec![change]));
+        self.stage = Stage::Writing(desk.write(Waiter::Call(id), vec![change]));
         self.waits()
     }
 
@@ -142,7 +142,7 @@ impl NetworkChange {
         let waiter = if self.unheard { Waiter::Nobody } else { Waiter::Call(id) };
         match desk.unmake_vlan(&self.record.wiring, waiter) {
             Some(op) if !self.unheard => {
-                self.step = Step::Unmaking(op);
+                self.stage = Stage::Unmaking(op);
                 self.waits()
             }
             _ => answer,
@@ -150,11 +150,11 @@ impl NetworkChange {
     }
 
     pub(super) fn time_out(self, desk: &mut Desk<'_>, id: RequestId) -> Next {
-        let waiting_for = match self.step {
-            Step::Looking(_) => "a look at the host's link",
-            Step::Making(_) => "the link of its VLAN",
-            Step::Writing(_) | Step::Forgetting => "the store to record it",
-            Step::Unmaking(_) => "the link of its VLAN to be deleted",
+        let waiting_for = match self.stage {
+            Stage::Looking(_) => "a look at the host's link",
+            Stage::Making(_) => "the link of its VLAN",
+            Stage::Writing(_) | Stage::Forgetting => "the store to record it",
+            Stage::Unmaking(_) => "the link of its VLAN to be deleted",
         };
         let next = self.hang_up(desk);
         desk.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited: LIMIT }));
@@ -163,18 +163,18 @@ impl NetworkChange {
 
     /// Undoes what has been made so far. A network that is being deleted stays deleted.
     pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
-        match self.step {
-            Step::Looking(op) | Step::Unmaking(op) => desk.ignore(op),
+        match self.stage {
+            Stage::Looking(op) | Stage::Unmaking(op) => desk.ignore(op),
             // The link may still appear. Its deletion comes after that.
-            Step::Making(op) => {
+            Stage::Making(op) => {
                 desk.ignore(op);
                 desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
             }
-            Step::Writing(op) => {
+            Stage::Writing(op) => {
                 desk.ignore(op);
                 desk.take_back(&self.record);
             }
-            Step::Forgetting => {
+            Stage::Forgetting => {
                 self.unheard = true;
                 return self.waits();
             }

@@ -6,7 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::{Adoptee, Call};
 use crate::grant::policy::Detection;
-use crate::link::{KernelEvent, Step};
+use crate::link::{KernelMessage, Step};
 
 /// Returns a rig whose daemon starts while container `a` runs in namespace 1 with the address .50.
 fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {
@@ -185,7 +185,7 @@ fn what_a_server_confirmed_goes_back_when_its_container_ends_before_it_is_held()
     let mut rig = running(|rig| rig.profile.policy.detection = Detection::Strict);
     rig.run_until(1001.0);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.run_until(1002.0);
     assert_eq!(kinds(&rig), [3, 7], "the container is gone: {:?}", rig.sent);
     assert!(rig.rows().is_empty() && rig.stored.is_empty());
@@ -215,7 +215,7 @@ fn what_an_adoption_took_over_goes_when_its_record_is_written_at_last() {
         rig.add("b", 2, "a");
         rig.disk = Disk::Full;
         rig.live.remove(&2);
-        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(2) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(2) }));
         rig.run_until(1010.0);
         assert_eq!((rig.state("a"), rig.state("b")), (vec!["BOUND"], vec!["RELEASING"]));
         rig.run_until(if renewed { 1070.0 } else { 1011.0 });

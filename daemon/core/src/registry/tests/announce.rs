@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::super::*;
 use super::rig::*;
 use crate::grant::policy::{Detection, Policy};
-use crate::link::KernelEvent;
+use crate::link::KernelMessage;
 use crate::profile::Profile;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
@@ -32,7 +32,7 @@ impl Rig {
     /// The kernel tells of the address that was put on; returns how often it is announced, and probed for, in ten seconds.
     fn appeared(&mut self) -> (usize, usize) {
         assert_eq!(self.on_link(), ["192.0.2.77/24"]);
-        let appeared = KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: OTHER.into() };
+        let appeared = KernelMessage::AddressAdded { cookie: Cookie(1), ifindex: 2, address: OTHER.into() };
         self.input(Input::Kernel(appeared));
         self.run_until(self.at.as_secs_f64() + 15.0);
         assert!(self.open.is_empty(), "{:?}", self.open);
@@ -89,7 +89,8 @@ fn bound(profile: Profile, after: f64) -> Rig {
 /// that are open.
 fn tune(rig: &mut Rig, mac: Mac) {
     let (cookie, ifindex) = (Cookie(1), 2);
-    let told = |mac, up| [KernelEvent::Ethernet { cookie, ifindex, mac }, KernelEvent::Carrier { cookie, ifindex, up }];
+    let told =
+        |mac, up| [KernelMessage::Ethernet { cookie, ifindex, mac }, KernelMessage::Carrier { cookie, ifindex, up }];
     let before = Mac([2, 0, 0, 0, 1, 1]);
     for event in [told(before, false), told(mac, false)].concat() {
         rig.input(Input::Kernel(event));
@@ -135,7 +136,7 @@ fn an_ethernet_address_whose_message_was_lost_is_announced_all_the_same() {
     let mut rig = bound(Profile::default(), 100.0);
     rig.mac = Some(TUNED);
     rig.asked.clear();
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1200.0);
     assert_eq!(rig.asked, [(ADDRESS, ADDRESS); 2]);
 }
@@ -165,9 +166,9 @@ fn what_asks_for_the_server_bears_the_ethernet_address_that_the_interface_has() 
 fn a_look_from_before_the_ethernet_address_changed_says_nothing_of_it() {
     let mut rig = bound(Profile::default(), 100.0);
     rig.hold_looks = true;
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.mac = Some(TUNED);
-    rig.input(Input::Kernel(KernelEvent::Ethernet { cookie: Cookie(1), ifindex: 2, mac: TUNED }));
+    rig.input(Input::Kernel(KernelMessage::Ethernet { cookie: Cookie(1), ifindex: 2, mac: TUNED }));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome });

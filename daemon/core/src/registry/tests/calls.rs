@@ -7,7 +7,7 @@ use super::super::*;
 use super::rig::*;
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Call, Failure, RequestId, StoreCause};
-use crate::link::KernelEvent;
+use crate::link::KernelMessage;
 
 #[test]
 fn adds_that_time_out_together_leave_no_exchange_open() {
@@ -63,7 +63,7 @@ fn a_record_that_was_replaced_does_not_come_back_when_the_add_in_its_place_is_gi
     rig.disk = Disk::Slow;
     let add = rig.add("b", 2, "same");
     assert_eq!(rig.slow.len(), 1, "it takes the record over");
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.input(Input::HungUp(RequestId(add)));
     rig.disk = Disk::Good;
     rig.flush();
@@ -155,7 +155,7 @@ fn a_look_of_an_add_whose_namespace_died_says_nothing_to_the_next() {
     let first = rig.add("a", 1, "a");
     rig.hold_looks = true;
     rig.tell_carrier(true);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     assert!(matches!(rig.failure(first), Failure::Link { .. }));
     rig.add("a", 2, "a");
     let (op, outcome) = rig.looks.pop_front().unwrap();
@@ -244,7 +244,7 @@ fn a_stale_look_is_not_the_answer_to_a_newer_one() {
     rig.add("a", 1, "same");
     rig.live.remove(&1);
     rig.hold_looks = true;
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) })); // Finding, look 1
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) })); // Finding, look 1
     assert_eq!(rig.looks.len(), 1);
     let look = rig.looks.pop_front().unwrap();
     rig.hold_looks = false;

@@ -6,7 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::event::EventKind;
 use crate::grant::policy::{OnChange, Policy};
-use crate::link::{KernelEvent, Step};
+use crate::link::{KernelMessage, Step};
 use crate::profile::Profile;
 use crate::record::{Change, RecordState};
 
@@ -176,7 +176,7 @@ fn an_address_that_is_taken_off_by_hand_is_not_put_back_and_the_lease_is_confirm
 fn an_address_that_its_main_plugin_has_not_put_on_yet_was_not_taken_off() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     assert!(!rig.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "{:?}", rig.events);
     rig.configure(A);
     rig.sent.clear();
@@ -187,7 +187,8 @@ fn an_address_that_its_main_plugin_has_not_put_on_yet_was_not_taken_off() {
 #[test]
 fn an_address_that_is_back_before_the_look_was_not_taken_off() {
     let mut rig = bound();
-    let gone = KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: Ipv4Addr::new(192, 0, 2, 50).into() };
+    let gone =
+        KernelMessage::AddressGone { cookie: Cookie(1), ifindex: 2, address: Ipv4Addr::new(192, 0, 2, 50).into() };
     rig.input(Input::Kernel(gone));
     rig.sent.clear();
     rig.run_until(1050.5);
@@ -198,7 +199,7 @@ fn an_address_that_is_back_before_the_look_was_not_taken_off() {
 fn an_audit_sees_an_address_that_was_taken_off() {
     let mut rig = bound();
     rig.addresses.clear();
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.sent.clear();
     rig.run_until(1050.5);
     assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)]);
@@ -209,7 +210,7 @@ fn a_failed_look_of_an_audit_is_repeated_until_it_succeeds() {
     let mut rig = bound();
     rig.addresses.clear();
     rig.blind = Some(LinkCause::TimedOut);
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1010.0);
     rig.blind = None;
     rig.sent.clear();
@@ -223,7 +224,7 @@ fn a_look_that_fails_for_ever_wakes_once_a_minute_and_ends_with_its_binding() {
     rig.lease = 86400;
     rig.run_until(1060.0);
     rig.blind = Some(LinkCause::TimedOut);
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     let wakes = rig.run_until(1060.0 + 3600.0);
     assert!((60..90).contains(&wakes), "{wakes}");
     rig.del("a");
@@ -235,14 +236,14 @@ fn a_look_that_fails_for_ever_wakes_once_a_minute_and_ends_with_its_binding() {
 fn a_renamed_interface_is_still_ours_and_a_path_to_another_namespace_is_not() {
     let mut rig = bound();
     rig.ifname = "net1".to_owned();
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     give_another(&mut rig);
     rig.run_until(1050.5);
     assert_eq!((rig.on_link(), rig.state("a")), (vec![B.to_owned()], vec!["BOUND"]));
     rig.add("b", 2, "b");
     rig.live.remove(&1);
     rig.missing = LinkCause::NetnsChanged;
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1060.0);
     assert!(rig.state("a").is_empty() && rig.sent.iter().any(|(kind, _)| *kind == 7), "given back");
 }

@@ -15,7 +15,7 @@ use crate::effect::{Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::{Detection, Policy};
 use crate::identity::ClientId;
-use crate::link::{Hears, KernelEvent, Link};
+use crate::link::{Hears, KernelMessage, Link};
 use crate::profile::Profile;
 use crate::record::{BindingId, RecordState};
 use crate::wire::Mac;
@@ -55,7 +55,11 @@ impl Rig {
     }
 
     fn appears(&mut self, address: Ipv4Addr) {
-        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.into() }));
+        self.input(Input::Kernel(KernelMessage::AddressAdded {
+            cookie: Cookie(1),
+            ifindex: 2,
+            address: address.into(),
+        }));
     }
 
     /// A neighbour answers a probe, and nothing else.
@@ -241,7 +245,7 @@ fn an_address_is_announced_although_the_kernels_message_was_lost() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
     rig.addresses.push("192.0.2.50/24".parse().expect("an address"));
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1010.0);
     assert_eq!((rig.count(ANNOUNCEMENT), rig.count(PROBE)), (2, 3));
 }

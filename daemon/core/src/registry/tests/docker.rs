@@ -10,7 +10,7 @@ use super::rig::*;
 use crate::effect::{Call, ClientIdRule, Failure, PoolCall, PoolRequest, RequestId, Row, StoreCause};
 use crate::event::EventKind;
 use crate::identity::Lan;
-use crate::link::{KernelEvent, Place};
+use crate::link::{KernelMessage, Place};
 use crate::pool::{PoolFault, PoolId};
 use crate::profile::Profile;
 use crate::record::RecordState;
@@ -529,7 +529,7 @@ impl Rig {
     /// The interface of an endpoint is found in a namespace.
     fn joins(&mut self, last: u8) {
         self.inside.insert(endpoint_mac(last), last.into());
-        self.input(Input::Kernel(KernelEvent::Appeared { number: last.into(), mac: endpoint_mac(last) }));
+        self.input(Input::Kernel(KernelMessage::Appeared { number: last.into(), mac: endpoint_mac(last) }));
     }
 
     /// Returns the endpoints that hold a lease.
@@ -561,7 +561,7 @@ fn of_two_with_interfaces_none_goes_before_one_of_these() {
     rig.release(FIRST);
     assert_eq!(rig.holding(), [endpoint(1), endpoint(2)]);
     rig.inside.remove(&endpoint_mac(1));
-    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
     rig.run_until(rig.at.as_secs_f64() + 70.0);
     assert_eq!(rig.holding(), [endpoint(2)], "it is not waited for without end");
 }

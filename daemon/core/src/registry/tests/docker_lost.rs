@@ -7,7 +7,7 @@ use super::docker::endpoint_mac;
 use super::networks::{OWN, endpoint, id, with_endpoint};
 use super::rig::*;
 use crate::effect::NetworkCall;
-use crate::link::KernelEvent;
+use crate::link::KernelMessage;
 
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
@@ -30,7 +30,7 @@ fn a_lease_of_dockers_is_confirmed_and_held_until_docker_gives_it_back() {
         rig.endpoint(1);
         if inside {
             rig.inside.insert(endpoint_mac(1), 1);
-            rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: endpoint_mac(1) }));
+            rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: endpoint_mac(1) }));
             rig.configure("192.0.2.50/24");
             rig.run_until(rig.at.as_secs_f64() + 1.0);
         }
@@ -77,7 +77,7 @@ fn networks_and_endpoints_of_our_driver_go_on_to_their_end() {
         if joined {
             rig.inside.insert(OWN, 1);
             rig.link_leaves(&endpoint());
-            rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+            rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
         }
         rig.loses_its_store();
         assert_eq!((rig.link_of(&endpoint()).is_some(), rig.rows().len()), (!joined, 1), "{joined}");

@@ -8,7 +8,7 @@ use super::docker::endpoint_mac;
 use super::rig::*;
 use crate::effect::{Call, Failure, RequestId};
 use crate::event::EventKind;
-use crate::link::KernelEvent;
+use crate::link::KernelMessage;
 use crate::record::RecordState;
 
 /// What the server gives first.
@@ -138,7 +138,7 @@ fn a_lease_that_nobody_confirmed_is_asked_for_after_its_interface_lost_carrier_t
     rig.run_until(1004.0);
     assert!(rig.is_leased(add));
     rig.inside.insert(endpoint_mac(1), 1);
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: endpoint_mac(1) }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: endpoint_mac(1) }));
     rig.configure("192.0.2.50/24");
     rig.run_until(1020.0);
     rig.tell_carrier(false);

@@ -6,7 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::Adoptee;
 use crate::event::{Event, EventKind};
-use crate::link::KernelEvent;
+use crate::link::KernelMessage;
 use crate::record::Change;
 
 impl Rig {
@@ -107,7 +107,7 @@ fn a_namespace_that_dies_without_del_is_an_orphan_and_then_released() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.run_until(1059.9);
     use EventKind::*;
     assert_eq!(rig.kinds(), [Acquired, Released]);
@@ -124,7 +124,7 @@ fn a_link_that_goes_before_its_del_is_no_orphan() {
     rig.add("b", 2, "b");
     for cookie in [1, 2] {
         rig.live.remove(&cookie);
-        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(cookie) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(cookie) }));
     }
     rig.run_until(1059.0);
     rig.del("a");
@@ -139,7 +139,7 @@ fn an_audit_that_finds_a_link_gone_finds_an_orphan() {
     rig.add("a", 1, "a");
     rig.add("b", 2, "b");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1061.0);
     assert!(rig.kinds().contains(&EventKind::OrphanFound));
 }
@@ -150,7 +150,7 @@ fn a_link_that_goes_after_its_del_is_no_orphan() {
     rig.add("a", 1, "a");
     rig.del("a");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Released]);
 }
 
@@ -218,7 +218,7 @@ fn a_full_disk_is_not_tried_again_for_an_event_alone() {
     let before = rig.persists.len();
     for n in 1..=9 {
         rig.live.remove(&n);
-        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(n) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(n) }));
     }
     rig.run_until(1600.0);
     let tries = rig.persists.len() - before;
@@ -272,7 +272,7 @@ fn a_new_lease_that_was_never_durable_is_told_to_nobody() {
         rig.run_until(rig.at.as_secs_f64() + 0.1);
     }
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.disk = Disk::Good;
     rig.run_until(1200.0);
     use EventKind::*;
@@ -289,7 +289,7 @@ fn a_lease_that_is_left_to_end_is_told_when_the_store_lets_it_go() {
     rig.disk = Disk::Full;
     rig.del("a");
     rig.live.remove(&2);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(2) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(2) }));
     rig.disk = Disk::Good;
     rig.run_until(1200.0);
     let released: Vec<_> = rig.events.iter().filter(|event| event.kind == EventKind::Released).collect();

@@ -8,7 +8,7 @@ use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Call, Failure, StoreCause};
 use crate::event::EventKind;
 use crate::identity::{ClientId, Lan};
-use crate::link::{KernelEvent, Link};
+use crate::link::{KernelMessage, Link};
 use crate::profile::Profile;
 use crate::record::{Record, RecordState};
 use crate::wire::Mac;
@@ -40,7 +40,7 @@ fn kept() -> Rig {
 impl Rig {
     fn dies(&mut self, netns: u64) {
         self.live.remove(&netns);
-        self.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(netns) }));
+        self.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(netns) }));
     }
 
     /// The host reboots; the daemon starts twenty seconds later.

@@ -4,7 +4,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::Call;
 use crate::grant::policy::Detection;
-use crate::link::{KernelEvent, Link};
+use crate::link::{KernelMessage, Link};
 
 /// The namespace of `a` has lost its path a while after its ADD, and lives.
 fn hidden() -> Rig {
@@ -26,7 +26,7 @@ impl Rig {
 
     fn loses_path(&mut self) {
         self.is_pathless();
-        self.input(Input::Kernel(KernelEvent::PathGone { cookie: Cookie(1) }));
+        self.input(Input::Kernel(KernelMessage::PathGone { cookie: Cookie(1) }));
     }
 
     fn speaks_from_host(&self) -> bool {
@@ -60,8 +60,8 @@ fn a_del_a_gc_and_the_kernels_word_end_what_no_path_leads_to() {
         match end {
             0 => _ = rig.del("a"),
             1 => _ = rig.request(Call::Collect { network: "lan".into(), keep: vec![] }),
-            2 => rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 })),
-            _ => rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) })),
+            2 => rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 })),
+            _ => rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) })),
         }
         rig.run_until(1025.0);
         assert_eq!((rig.sends(7), rig.rows().len()), (1, 0), "{end}");
@@ -74,7 +74,7 @@ fn what_no_path_leads_to_outlives_lost_messages_and_a_restart() {
         let mut rig = hidden();
         rig.add("b", 2, "b");
         match restarts {
-            false => rig.input(Input::Kernel(KernelEvent::Missed)),
+            false => rig.input(Input::Kernel(KernelMessage::Missed)),
             true => rig.restart(),
         }
         rig.run_until(1400.0);

@@ -10,7 +10,7 @@ use crate::effect::{Failure, RequestId};
 use crate::event::EventKind;
 use crate::grant::policy::Detection;
 use crate::identity::ClientId;
-use crate::link::{KernelEvent, Link, LinkCause};
+use crate::link::{KernelMessage, Link, LinkCause};
 use crate::record::{Former, Record, RecordState};
 use crate::wire::Mac;
 
@@ -37,7 +37,7 @@ impl Rig {
 
     /// Everything is looked at.
     fn miss(&mut self) {
-        self.input(Input::Kernel(KernelEvent::Missed));
+        self.input(Input::Kernel(KernelMessage::Missed));
     }
 }
 
@@ -116,7 +116,7 @@ fn what_the_daemon_took_off_was_not_taken_off_from_the_next_lease_that_is_probed
         rig.wake();
     }
     assert!(rig.on_link().is_empty(), "it waits for its probes");
-    rig.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED.into() }));
+    rig.input(Input::Kernel(KernelMessage::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED.into() }));
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert_eq!((rig.removals(), rig.on_link()), (0, vec![A.to_owned()]));
 }
@@ -128,7 +128,7 @@ fn what_an_add_takes_off_in_its_place_was_taken_off_by_nobody_else() {
     let add = rig.add("a", 1, "another");
     rig.end_look();
     assert!(rig.on_link().is_empty(), "cleared");
-    rig.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED.into() }));
+    rig.input(Input::Kernel(KernelMessage::AddressGone { cookie: Cookie(1), ifindex: 2, address: LEASED.into() }));
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_back().unwrap();
     rig.input(Input::Done { op, outcome });

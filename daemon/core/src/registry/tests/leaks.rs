@@ -5,7 +5,7 @@ use super::rig::*;
 use crate::effect::{Failure, RequestId, StoreCause};
 use crate::grant::policy::Detection;
 use crate::identity::ClientId;
-use crate::link::{KernelEvent, Link};
+use crate::link::{KernelMessage, Link};
 use crate::profile::Profile;
 use crate::record::{Record, RecordState};
 
@@ -119,7 +119,7 @@ fn node(containers: u64) -> Rig {
 impl Rig {
     /// A link is deleted, and its namespace stays.
     fn link_goes(&mut self, netns: u64) {
-        self.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(netns), ifindex: 2 }));
+        self.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(netns), ifindex: 2 }));
     }
 }
 
@@ -127,7 +127,7 @@ impl Rig {
 fn all_die(rig: &mut Rig, containers: u64) {
     for n in 1..=containers {
         rig.live.remove(&n);
-        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(n) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(n) }));
     }
 }
 

@@ -6,7 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::event::EventKind;
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
-use crate::link::{KernelEvent, Step};
+use crate::link::{KernelMessage, Step};
 use crate::profile::Profile;
 use crate::record::RecordState;
 
@@ -182,7 +182,7 @@ fn discovery_ends_with_its_container() {
     rig.server = Server::Silent;
     rig.run_until(1200.0);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.run_until(1300.0);
     assert!(rig.rows().is_empty() && rig.open.is_empty() && rig.stored.is_empty());
     assert_eq!(rig.reg.poll_timeout(), None);
@@ -227,7 +227,7 @@ fn confirmations_after_a_loss_of_carrier_take_permits_too() {
     }
     let carrier = |rig: &mut Rig, up| {
         for n in 1..8 {
-            rig.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(n), ifindex: 2, up }));
+            rig.input(Input::Kernel(KernelMessage::Carrier { cookie: Cookie(n), ifindex: 2, up }));
         }
     };
     carrier(&mut rig, false);

@@ -3,7 +3,7 @@
 use super::networks::{LEASED, OWN, endpoint, with_network};
 use super::rig::*;
 use crate::grant::policy::{OnChange, Policy};
-use crate::link::KernelEvent;
+use crate::link::KernelMessage;
 use crate::profile::Profile;
 
 /// The same address with its later mask.
@@ -23,7 +23,7 @@ fn masked_anew(on_change: OnChange) -> Rig {
 
 fn comes_in(rig: &mut Rig) {
     rig.inside.insert(OWN, 1);
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn an_address_that_docker_puts_on_with_the_mask_of_before_gets_the_leases() {
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![LATER.to_owned()], None), "{comes_late}");
         let steps = rig.steps.len();
-        rig.input(Input::Kernel(KernelEvent::Missed));
+        rig.input(Input::Kernel(KernelMessage::Missed));
         rig.run_until(rig.at.as_secs_f64() + 20.0);
         assert_eq!(rig.steps.len(), steps, "it is as it should be");
     }

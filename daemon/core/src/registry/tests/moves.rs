@@ -10,7 +10,7 @@ use crate::effect::{Call, Failure, RequestId};
 use crate::event::EventKind;
 use crate::grant::policy::Policy;
 use crate::identity::Lan;
-use crate::link::{KernelEvent, Link, Place, Step};
+use crate::link::{KernelMessage, Link, Place, Step};
 use crate::profile::Profile;
 use crate::wire::Mac;
 
@@ -40,14 +40,14 @@ impl Rig {
     /// An interface with that address is put into a namespace; of one that is not known the kernel tells by a number.
     fn put_inside(&mut self, netns: u64, mac: Mac) {
         self.inside.insert(mac, netns);
-        self.input(Input::Kernel(KernelEvent::Appeared { number: netns as i32, mac }));
+        self.input(Input::Kernel(KernelMessage::Appeared { number: netns as i32, mac }));
     }
 
     /// It goes from there.
     fn take_out(&mut self, netns: u64, mac: Mac) {
         self.inside.remove(&mac);
         self.addresses.clear();
-        self.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(netns), ifindex: 2 }));
+        self.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(netns), ifindex: 2 }));
     }
 
     fn link(&mut self) -> Link {
@@ -85,7 +85,7 @@ fn moved_in() -> Rig {
 #[test]
 fn a_lease_moves_onto_its_interface_when_the_kernel_tells_of_it() {
     let mut rig = leased();
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 3, mac: OTHER }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 3, mac: OTHER }));
     assert_eq!((rig.seeks.len(), rig.link().in_netns()), (0, None), "another's");
     rig.sent.clear();
     rig.put_inside(1, OWN);
@@ -210,7 +210,7 @@ fn routes_that_changed_while_the_interface_was_not_known_take_the_place_of_those
     rig.run_until(1040.0);
     // It was out of sight, with all that it has.
     rig.inside.remove(&OWN);
-    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
     rig.options = by(101);
     rig.run_until(rig.t1() + 1.0);
     rig.steps.clear();
@@ -237,7 +237,7 @@ fn a_lease_whose_interface_goes_is_held_on_the_lans_link_until_it_comes_back() {
         rig.put_inside(netns, OWN);
         assert_eq!(rig.link(), inside(netns));
         rig.addresses = vec![LEASED.parse().unwrap()];
-        let added = KernelEvent::AddressAdded {
+        let added = KernelMessage::AddressAdded {
             cookie: Cookie(netns),
             ifindex: 2,
             address: Ipv4Addr::new(192, 0, 2, 50).into(),
@@ -295,7 +295,7 @@ fn a_change_or_look_of_the_previous_interface_says_nothing_of_the_next() {
     rig.put_inside(1, OWN);
     rig.configure(LEASED);
     assert!(!rig.looks.is_empty(), "the MTU is to be set");
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.take_out(1, OWN);
     rig.put_inside(2, OWN);
     rig.hold_looks = false;
@@ -323,7 +323,7 @@ fn an_interface_whose_coming_was_missed_is_found_by_a_search() {
         match how {
             "later" => _ = rig.run_until(1010.1),
             "a restart" => rig.restart(),
-            _ => rig.input(Input::Kernel(KernelEvent::Missed)),
+            _ => rig.input(Input::Kernel(KernelMessage::Missed)),
         }
         assert_eq!((rig.link(), rig.seeks.clone()), (inside(1), vec![None]), "{how}");
     }
@@ -349,11 +349,11 @@ fn news_during_a_search_have_it_repeated() {
     let mut rig = leased();
     rig.hold_seeks = true;
     rig.put_inside(7, OTHER);
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.inside.insert(OWN, 1);
     for (second, asks) in [(1, Some(1)), (2, None)] {
-        rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
-        rig.input(Input::Kernel(KernelEvent::Appeared { number: second, mac: OWN }));
+        rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
+        rig.input(Input::Kernel(KernelMessage::Appeared { number: second, mac: OWN }));
         let (op, _) = rig.held_seeks.pop_front().unwrap();
         rig.input(Input::Done { op, outcome: Outcome::Sought(Err(LinkCause::TimedOut)) });
         assert_eq!((rig.held_seeks.len(), rig.seeks.last().copied().unwrap()), (1, asks));
@@ -429,7 +429,7 @@ fn an_address_that_docker_has_not_put_on_yet_was_not_taken_off() {
     rig.lease = 10_000;
     rig.run_until(1080.0);
     rig.put_inside(1, OWN);
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     assert_eq!(rig.told(EventKind::AddressRemoved), 0);
     rig.configure(LEASED);
     rig.run_until(1150.0);
@@ -466,7 +466,7 @@ fn an_interface_that_is_found_shows_that_the_namespaces_of_others_which_are_miss
     let left = rig.at.as_secs_f64();
     rig.live.remove(&1);
     rig.inside.remove(&OWN);
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(left + 100.0);
     assert_eq!((rig.link(), rig.sends(7)), (inside(1), 0), "it may be that nothing is seen");
     rig.add_endpoint(OTHER, "b");
@@ -506,10 +506,10 @@ fn an_interface_that_came_elsewhere_unheard_is_found_and_nothing_given_back() {
         rig.sees_part = how.starts_with("a look");
         match how {
             "a restart" => rig.restart(),
-            "lost messages" => rig.input(Input::Kernel(KernelEvent::Missed)),
+            "lost messages" => rig.input(Input::Kernel(KernelMessage::Missed)),
             _ => {
                 rig.inside.clear();
-                rig.input(Input::Kernel(KernelEvent::Missed));
+                rig.input(Input::Kernel(KernelMessage::Missed));
                 rig.run_until(moved + 70.0);
                 assert_eq!((rig.rows().len(), rig.link().in_netns()), (1, None), "it may be where nobody looks");
                 rig.inside.insert(OWN, 2);
@@ -564,9 +564,9 @@ fn of_two_lans_each_endpoint_finds_its_own_interface() {
     let add = rig.request(Call::Add(add));
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
     rig.hold_seeks = true;
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.inside.insert(OWN, 1);
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     let (op, _) = rig.held_seeks.pop_front().unwrap();
     rig.input(Input::Done { op, outcome: Outcome::Sought(Err(LinkCause::TimedOut)) });
     let Some((op, Outcome::Sought(Ok(mut all)))) = rig.held_seeks.pop_front() else { panic!() };

@@ -6,7 +6,7 @@ use super::rig::*;
 use crate::effect::{Adoptee, EndpointAddress, EndpointRequest, NetworkCall};
 use crate::event::EventKind;
 use crate::grant::policy::{OnChange, Policy};
-use crate::link::{KernelEvent, Step};
+use crate::link::{KernelMessage, Step};
 use crate::network::{NetworkRecord, Wiring};
 use crate::profile::Profile;
 use crate::record::Change;
@@ -250,7 +250,7 @@ fn the_mtu_of_a_network_goes_before_that_of_a_lease_inside_too() {
         assert_eq!(rig.wired.links[&endpoint()].mtu, Some(1400), "{:?}", rig.answers);
         rig.inside.insert(OWN, 1);
         rig.link_leaves(&endpoint());
-        rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+        rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
         rig.run_until(rig.at.as_secs_f64() + 5.0);
         assert_eq!(rig.mtu(), 1400, "{leased}: {:?}", rig.steps);
         assert_eq!(rig.only_record().profile.policy.mtu, Some(1400), "{leased}: the next daemon knows");

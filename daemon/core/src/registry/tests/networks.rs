@@ -11,7 +11,7 @@ use crate::effect::{
 use crate::grant::policy::Policy;
 use crate::identity::{ClientId, DoorId};
 use crate::link::own::{LinkKind, LinkOwner, MacvlanMode, OwnLink};
-use crate::link::{KernelEvent, Place};
+use crate::link::{KernelMessage, Place};
 use crate::network::{Mode, NetworkFault, NetworkRecord, Source, Wiring};
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -338,7 +338,7 @@ fn the_address_of_an_endpoint_that_docker_leaves_in_a_container_is_taken_off_bef
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.configure(LEASED);
     rig.change_lease();
     assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
@@ -376,11 +376,11 @@ fn a_link_that_is_in_a_container_stays_until_it_has_been_back_for_a_minute() {
     rig.inside.insert(OWN, 1);
     let link = rig.link_of(&endpoint()).cloned().unwrap();
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.run_until(200.0);
     assert_eq!(rig.wired.endpoints.len(), 1);
     rig.inside.remove(&OWN);
-    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
     let back = rig.at.as_secs_f64();
     rig.link_returns(link);
     rig.run_until(back + BACK - 0.1);
@@ -435,10 +435,10 @@ fn an_endpoint_that_dockerd_forgot_with_its_container_is_forgotten_with_its_leas
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.inside.remove(&OWN);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.run_until(rig.at.as_secs_f64() + 120.0);
     assert_eq!((rig.wired.endpoints.len(), rig.stored.len(), rig.sends(7)), (0, 0, 1));
 }

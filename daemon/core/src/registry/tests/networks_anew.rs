@@ -3,14 +3,14 @@
 use super::networks::{LEASED, OWN, endpoint, id, with_endpoint};
 use super::rig::*;
 use crate::effect::{Failure, NetworkAnswer};
-use crate::link::{KernelEvent, LinkCause};
+use crate::link::{KernelMessage, LinkCause};
 
 /// An endpoint whose link is in a container.
 fn in_a_container() -> Rig {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig
 }
 

@@ -9,7 +9,7 @@ use crate::docker::DockerKey;
 use crate::effect::{ClientIdRule, Failure, NetworkCall};
 use crate::identity::ClientId;
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
-use crate::link::{KernelEvent, LinkCause};
+use crate::link::{KernelMessage, LinkCause};
 use crate::network::{EndpointRecord, MOST_ENDPOINTS, Source};
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -22,7 +22,7 @@ fn vlan() -> LinkOwner {
 fn made_late(rig: &mut Rig, owner: LinkOwner) {
     let (op, _) = rig.wired.held.pop_front().expect("the link is being made");
     rig.wired.hold = false;
-    rig.input(Input::Kernel(KernelEvent::OwnLink { owner, there: true }));
+    rig.input(Input::Kernel(KernelMessage::OwnLink { owner, there: true }));
     rig.input(Input::Done { op, outcome: Outcome::Made(Err(LinkCause::TimedOut)) });
 }
 
@@ -67,13 +67,13 @@ fn the_links_are_listed_again_when_that_failed() {
 fn a_list_says_nothing_of_links_that_were_heard_of_since_it_was_asked_for() {
     let mut rig = with_endpoint();
     rig.wired.hold = true;
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     let listed = Outcome::OwnLinks(Ok(OwnLinks { owners: vec![endpoint()], strangers: Vec::new() }));
     let (op, _) = rig.wired.held.pop_front().expect("the links are being listed");
     rig.wired.hold = false;
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.input(Input::Done { op, outcome: listed });
     rig.run_until(rig.at.as_secs_f64() + 100.0);
     assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "it is in its container");
@@ -103,7 +103,7 @@ fn the_end_of_an_endpoint_that_failed_is_tried_again_though_its_link_is_gone() {
     let delete = rig.delete_endpoint("e1");
     let (op, _) = rig.wired.held.pop_front().expect("the link is being deleted");
     rig.wired.hold = false;
-    rig.input(Input::Kernel(KernelEvent::OwnLink { owner: endpoint(), there: false }));
+    rig.input(Input::Kernel(KernelMessage::OwnLink { owner: endpoint(), there: false }));
     rig.input(Input::Done { op, outcome: Outcome::Unmade(Err(LinkCause::TimedOut)) });
     assert!(matches!(rig.failure(delete), Failure::Link { cause: LinkCause::TimedOut, .. }), "{:?}", rig.answers);
     rig.run_until(rig.at.as_secs_f64() + 59.9);
@@ -175,7 +175,7 @@ fn an_endpoint_outlives_the_release_of_the_lease_before_its_own() {
     assert!(rig.wired.links.contains_key(&owner), "{:?}", rig.answers);
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&owner);
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.hold_sends = false;
     rig.run_until(rig.at.as_secs_f64() + 1000.0);
     assert_eq!(rig.rows().len(), 1, "the first one's is over");
@@ -189,7 +189,7 @@ fn a_list_that_is_due_while_one_is_under_way_is_asked_for_after_it() {
     let left = OwnLink { owner: LinkOwner::Endpoint(id("e9")), ..rig.wired.links[&endpoint()].clone() };
     rig.link_returns(left);
     let (op, _) = rig.wired.held.pop_front().expect("it is being deleted");
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.input(Input::Done { op, outcome: Outcome::Unmade(Err(LinkCause::TimedOut)) });
     rig.run_until(rig.at.as_secs_f64() + 5.0);
     assert_eq!(rig.wired.held.len(), 1, "one list is under way");
@@ -204,7 +204,7 @@ fn a_link_that_docker_has_left_goes_after_ten_minutes_however_often_the_links_ar
     for _ in 0..6 {
         assert_eq!(rig.wired.links.len(), 1);
         rig.run_until(rig.at.as_secs_f64() + 100.5);
-        rig.input(Input::Kernel(KernelEvent::Missed));
+        rig.input(Input::Kernel(KernelMessage::Missed));
     }
     assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty());
 }
@@ -214,7 +214,7 @@ fn where_there_are_too_many_endpoints_one_without_a_lease_goes() {
     let mut rig = with_endpoint();
     rig.inside.insert(OWN, 1);
     rig.link_leaves(&endpoint());
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.run_until(rig.at.as_secs_f64() + 5.0);
     let known = rig.wired.endpoints[&id("e1")].clone();
     for n in 2..=MOST_ENDPOINTS {

@@ -8,7 +8,7 @@ use super::rig::*;
 use crate::effect::{Call, NetworkAnswer, NetworkCall, RequestId};
 use crate::event::EventKind;
 use crate::link::own::{LinkOwner, OwnLink};
-use crate::link::{KernelEvent, Place};
+use crate::link::{KernelMessage, Place};
 
 /// What goes wrong, once.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -158,10 +158,10 @@ impl Life {
         let Some(link) = self.rig.wired.links.get(&endpoint()).cloned() else { return };
         self.rig.inside.insert(OWN, 1);
         self.rig.link_leaves(&endpoint());
-        self.rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+        self.rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
         self.run(30.0);
         self.rig.inside.remove(&OWN);
-        self.rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+        self.rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
         self.rig.link_returns(link);
         self.pump();
     }

@@ -4,7 +4,7 @@ use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
 use crate::effect::{Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
-use crate::link::KernelEvent;
+use crate::link::KernelMessage;
 use crate::link::Link;
 use crate::link::own::LinkOwner;
 use crate::pool;
@@ -46,7 +46,7 @@ fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
             rig.run_until(began + STRAY - 1.0);
             rig.inside.insert(OWN, 1);
             rig.link_leaves(&endpoint());
-            rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+            rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
             rig.configure(LEASED);
             rig.run_until(began + 2.0 * STRAY);
             let at = format!("{pool}, told: {told}, restarts: {restarts}");

@@ -7,7 +7,7 @@ use super::rig::*;
 use crate::effect::{Call, Failure};
 use crate::grant::policy::Policy;
 use crate::identity::Lan;
-use crate::link::{KernelEvent, Link, Place, Step};
+use crate::link::{KernelMessage, Link, Place, Step};
 use crate::profile::Profile;
 use crate::wire::Mac;
 
@@ -118,8 +118,8 @@ fn another_lease_changes_nothing_on_the_hosts_link() {
 fn a_lease_goes_on_where_the_hosts_link_was_made_anew() {
     let mut rig = held();
     let t1 = rig.t1();
-    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: HOST, ifindex: 2 }));
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: HOST, ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.server = Server::Silent;
     rig.run_until(t1 + 0.1);
     let exchange = *rig.open.keys().next().expect("it asks");
@@ -239,6 +239,6 @@ fn a_lease_on_the_hosts_link_goes_back_by_a_port_and_by_a_macvlan_that_is_in_nob
 fn lost_messages_have_no_link_of_the_host_looked_at() {
     let mut rig = held();
     rig.hold_looks = true;
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     assert!(rig.looks.is_empty(), "{:?}", rig.looks);
 }

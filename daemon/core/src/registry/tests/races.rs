@@ -7,7 +7,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::{Failure, RequestId};
 use crate::grant::policy::OnChange;
-use crate::link::{KernelEvent, Link};
+use crate::link::{KernelMessage, Link};
 
 fn refused() -> LinkCause {
     LinkCause::Refused { doing: "try", reason: "a test".to_owned() }
@@ -18,9 +18,9 @@ fn a_look_that_failed_at_a_link_of_the_past_is_not_remembered() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.blind = Some(refused());
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.del("a");
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.blind = None;
     rig.run_until(1300.0);
     let left: Vec<_> = rig.reg.kept().into_iter().filter(|kept| kept.count > 0).collect();
@@ -92,7 +92,7 @@ fn what_an_add_asked_for_is_released_from_the_host_when_its_link_goes() {
     rig.server = Server::OffersOnly;
     let add = rig.add("a", 1, "a");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
     assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { .. })));
     rig.run_until(1005.0);
     assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "no RELEASE: {:?}", rig.sent);
@@ -109,7 +109,7 @@ fn links_whose_turn_is_late_are_looked_at_though_messages_are_lost_again_and_aga
     rig.restart();
     let mut looked_at = Vec::new();
     for _ in 0..6 {
-        rig.input(Input::Kernel(KernelEvent::Missed));
+        rig.input(Input::Kernel(KernelMessage::Missed));
         let (op, outcome) = rig.looks.pop_front().unwrap();
         let Outcome::Inspected(Ok(view)) = &outcome else { panic!("{outcome:?}") };
         looked_at.push(view.cookie.0);

@@ -13,7 +13,7 @@ use crate::effect::{
 use crate::event::Event;
 use crate::identity::ClientId;
 use crate::link::own::OwnLinks;
-use crate::link::{Cookie, KernelEvent};
+use crate::link::{Cookie, KernelMessage};
 use crate::range::{NoAddress, Said, Sets};
 use crate::record::{RangeChange, RangeRecord};
 use crate::time::WallTime;
@@ -197,7 +197,7 @@ impl Host {
 
     fn dies(&mut self, netns: u64) {
         self.live.remove(&path(netns));
-        self.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(netns) }));
+        self.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(netns) }));
     }
 
     fn found(&mut self, found: Vec<FoundFile>, last: Vec<(usize, IpAddr)>) {
@@ -414,12 +414,12 @@ fn a_daemon_that_sees_no_namespace_any_more_gives_nothing_back() {
     host.given(add("a", 1, &SMALL)).expect("an address");
     host.given(add("b", 2, &SMALL)).expect("an address");
     let live = std::mem::take(&mut host.live);
-    host.input(Input::Kernel(KernelEvent::Missed));
+    host.input(Input::Kernel(KernelMessage::Missed));
     assert!(host.check("a") && host.check("b"), "it saw them before, but sees nothing now");
     host.live = live;
-    host.input(Input::Kernel(KernelEvent::Missed));
+    host.input(Input::Kernel(KernelMessage::Missed));
     host.live.remove(&path(2));
-    host.input(Input::Kernel(KernelEvent::Missed));
+    host.input(Input::Kernel(KernelMessage::Missed));
     assert_eq!(["a", "b"].map(|container| host.check(container)), [true, false]);
 }
 

@@ -6,7 +6,7 @@ use super::rig::*;
 use crate::effect::Call;
 use crate::event::EventKind;
 use crate::identity::Lan;
-use crate::link::{KernelEvent, Link};
+use crate::link::{KernelMessage, Link};
 use crate::profile::Profile;
 use crate::wire::Mac;
 
@@ -17,7 +17,7 @@ fn dead(mut rig: Rig, vlan: u16) -> Rig {
     rig.request(Call::Add(add));
     rig.opened.clear();
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig
 }
 
@@ -230,7 +230,7 @@ fn what_a_release_waits_for_is_shown_until_it_leaves() {
         assert_eq!(rig.rows()[0].held_up, None);
         (rig.carrier, rig.blind) = (blind.is_some(), blind);
         rig.live.remove(&1);
-        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
         rig.run_until(1050.0);
         assert_eq!(rig.rows()[0].held_up, Some((Duration::from_secs(50), what.to_owned())));
         (rig.carrier, rig.blind) = (true, None);
@@ -249,7 +249,7 @@ fn the_containers_own_link_on_its_way_out_is_no_other_station() {
         let address = "192.0.2.50".parse().unwrap();
         rig.stations.insert(address, Mac([2, 0, 0, 0, 1, 1]));
         rig.live.remove(&1);
-        rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+        rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
         rig.run_until(1002.0);
         assert_eq!((rig.releases(), rig.rows().len()), (0, 1), "goes: {goes}");
         if goes {

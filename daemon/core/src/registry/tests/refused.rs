@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::rig::*;
 use crate::effect::Failure;
 use crate::grant::policy::{Detection, OnExpiry, Policy};
-use crate::link::KernelEvent;
+use crate::link::KernelMessage;
 use crate::profile::Profile;
 
 const A: &str = "192.0.2.50/24";
@@ -126,7 +126,7 @@ fn a_namespace_that_died_while_the_store_made_up_its_mind_gives_its_lease_back()
     rig.disk = Disk::Slow;
     let del = rig.del("a");
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     let (op, _) = rig.slow.pop_front().unwrap();
     rig.disk = Disk::Good;
     rig.unwritten(op);

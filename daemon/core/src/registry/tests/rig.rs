@@ -27,7 +27,7 @@ use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
 use crate::link::{
-    ByName, Hears, KernelEvent, Link, LinkRoute, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
+    ByName, Hears, KernelMessage, Link, LinkRoute, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
 };
 use crate::pool;
 use crate::profile::Profile;
@@ -527,7 +527,7 @@ impl Rig {
 
     /// The kernel tells whether the interface has carrier; what a look shows is [`Rig::carrier`].
     pub(super) fn tell_carrier(&mut self, up: bool) {
-        self.input(Input::Kernel(KernelEvent::Carrier { cookie: Cookie(1), ifindex: 2, up }));
+        self.input(Input::Kernel(KernelMessage::Carrier { cookie: Cookie(1), ifindex: 2, up }));
     }
 
     /// Sets the interface down, or up again, by hand.
@@ -535,7 +535,7 @@ impl Rig {
         (self.down, self.carrier) = (down, !down);
         if down {
             self.routes.clear();
-            self.input(Input::Kernel(KernelEvent::Down { cookie: Cookie(1), ifindex: 2 }));
+            self.input(Input::Kernel(KernelMessage::Down { cookie: Cookie(1), ifindex: 2 }));
         }
         self.tell_carrier(!down);
     }

@@ -4,7 +4,7 @@
 use super::super::*;
 use super::rig::*;
 use crate::grant::policy::{OnChange, Policy};
-use crate::link::{KernelEvent, LinkRoute, Step};
+use crate::link::{KernelMessage, LinkRoute, Step};
 use crate::profile::Profile;
 
 const HOST: &str = "192.0.2.50/32";
@@ -71,7 +71,7 @@ fn they_are_put_on_by_the_next_daemon_and_after_lost_messages_too() {
     late.restart();
     let mut missed = added();
     missed.addresses.push(HOST.parse().unwrap());
-    missed.input(Input::Kernel(KernelEvent::Missed));
+    missed.input(Input::Kernel(KernelMessage::Missed));
     for rig in [restarted, late, missed] {
         assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (off_link().to_vec(), None));
     }
@@ -192,7 +192,7 @@ fn a_link_that_goes_down_while_its_routes_are_put_on_gets_them_all_again() {
     rig.hold_changes = true;
     rig.set_down(false);
     rig.down = true;
-    rig.input(Input::Kernel(KernelEvent::Down { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::Down { cookie: Cookie(1), ifindex: 2 }));
     rig.faults = [(0, LinkCause::refused("add the route", "Network is down"))].into();
     rig.change_late();
     rig.set_down(false);

@@ -4,7 +4,7 @@ use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
 use crate::effect::{NetworkAnswer, NetworkCall};
 use crate::grant::policy::Policy;
-use crate::link::{KernelEvent, Step};
+use crate::link::{KernelMessage, Step};
 use crate::network::NetworkRecord;
 use crate::profile::Profile;
 
@@ -35,7 +35,7 @@ impl Rig {
         self.down = true;
         self.inside.insert(OWN, 1);
         self.link_leaves(&endpoint());
-        self.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+        self.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
         self.configure(LEASED);
     }
 
@@ -107,7 +107,7 @@ fn a_link_that_is_set_down_before_docker_is_through_is_waited_for_anew() {
     rig.is_up();
     rig.wait(SETUP - 0.1);
     rig.down = true;
-    rig.input(Input::Kernel(KernelEvent::Down { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::Down { cookie: Cookie(1), ifindex: 2 }));
     rig.wait(5.0);
     rig.is_up();
     rig.wait(SETUP - 0.1);
@@ -145,7 +145,7 @@ fn what_changed_before_an_interface_came_is_changed_at_the_next_one_if_that_goes
         if goes {
             rig.inside.remove(&OWN);
             rig.addresses.clear();
-            rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+            rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
             rig.link_returns(link.clone());
             rig.wait(1.0);
         }
@@ -162,7 +162,7 @@ fn an_interface_of_dockers_own_driver_is_left_to_it_as_long() {
     rig.options = ROUTE.to_vec();
     rig.endpoint(OWN.0[5]);
     rig.inside.insert(OWN, 1);
-    rig.input(Input::Kernel(KernelEvent::Appeared { number: 1, mac: OWN }));
+    rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.configure(LEASED);
     rig.wait(SETUP - 0.1);
     assert_eq!(steps(&rig), [""; 0]);

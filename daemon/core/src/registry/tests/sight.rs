@@ -5,7 +5,7 @@ use super::rig::*;
 use crate::effect::{Call, Failure};
 use crate::event::EventKind;
 use crate::identity::ClientId;
-use crate::link::{KernelEvent, Link, LinkCause};
+use crate::link::{KernelMessage, Link, LinkCause};
 use crate::record::RecordState;
 
 /// The ways in which a daemon sees no namespace: without the directory, with an empty one, with files on which nothing is
@@ -57,7 +57,7 @@ fn nothing_is_given_back_where_no_namespace_is_seen_after_kernel_messages_were_l
     for way in WAYS {
         let mut rig = three();
         rig.unseen = Some(way);
-        rig.input(Input::Kernel(KernelEvent::Missed));
+        rig.input(Input::Kernel(KernelMessage::Missed));
         // The leases are due for renewal.
         rig.run_until(1090.0);
         assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0));
@@ -88,7 +88,7 @@ fn a_namespace_that_is_missing_beside_one_that_is_seen_is_gone() {
         rig.live.remove(&3);
         match restarts {
             true => rig.restart(),
-            false => rig.input(Input::Kernel(KernelEvent::Missed)),
+            false => rig.input(Input::Kernel(KernelMessage::Missed)),
         }
         rig.run_until(1001.0);
         assert_eq!((rig.bound(), rig.rows().len(), rig.released()), (1, 1, 2), "restarts: {restarts}");
@@ -148,7 +148,7 @@ fn the_kernels_word_a_del_and_a_gc_count_though_nothing_is_seen() {
     rig.unseen = Some(LinkCause::NoDirectory);
     rig.restart();
     rig.run_until(1001.0);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     let del = rig.del("b");
     rig.request(Call::Collect { network: "lan".to_owned(), keep: Vec::new() });
     rig.run_until(1010.0);

@@ -6,7 +6,7 @@ use super::super::*;
 use super::rig::*;
 use crate::effect::{Failure, StoreCause};
 use crate::grant::policy::Detection;
-use crate::link::KernelEvent;
+use crate::link::KernelMessage;
 use crate::wire::Mac;
 
 #[test]
@@ -46,7 +46,7 @@ fn a_del_ends_though_the_store_stays_full() {
     rig.add("a", 1, "a");
     rig.disk = Disk::Full;
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::NetnsDied { cookie: Cookie(1) }));
+    rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     let del = rig.del("a");
     rig.run_until(1000.0 + 3600.0);
     assert!(rig.answers.contains_key(&del), "no answer in an hour");

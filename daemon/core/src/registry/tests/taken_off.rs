@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use super::rig::*;
 use crate::event::{Event, EventKind};
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
-use crate::link::{KernelEvent, Step};
+use crate::link::{KernelMessage, Step};
 use crate::profile::Profile;
 use crate::record::RecordState;
 
@@ -130,7 +130,7 @@ fn a_kept_address_that_was_taken_off_after_its_lease_stays_off_too() {
     rig.profile = Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() });
     rig.bind();
     rig.run_until(1001.0);
-    rig.input(Input::Kernel(KernelEvent::Missed));
+    rig.input(Input::Kernel(KernelMessage::Missed));
     rig.server = Server::Silent;
     rig.run_until(1150.0);
     assert_eq!(rig.on_link(), [A]);

@@ -13,7 +13,7 @@ use crate::metrics::Snapshot;
 async fn a_monitor_hears_the_loop_and_nothing_else() {
     let mut server = Server::start();
     let stream = server.say("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    let Some(Event::Turned(to)) = server.events.recv().await else { panic!("another question") };
+    let Some(DoorReport::Pinged(to)) = server.events.recv().await else { panic!("another question") };
     to.send(()).unwrap();
     assert_eq!(response(stream).await.status, "HTTP/1.1 200 OK");
 }
@@ -78,20 +78,20 @@ async fn many_who_only_read_have_the_leases_listed_once_and_change_nothing() {
 async fn answer_at_length(server: &mut Server) {
     let long = "x".repeat(1 << 20);
     match server.events.recv().await.unwrap() {
-        Event::Asked { call: Call::List, reply, .. } => {
+        DoorReport::Asked { call: Call::List, reply, .. } => {
             reply.send(Answer::Failed(Failure::Store(StoreCause::Failed(long))));
         }
-        Event::Asked { call: Call::Ranges(RangeCall::List), reply, .. } => {
+        DoorReport::Asked { call: Call::Ranges(RangeCall::List), reply, .. } => {
             let ip = "10.0.0.2".parse().unwrap();
             let range = Range { subnet: "10.0.0.0/24".parse().unwrap(), first: ip, last: ip, gateway: ip };
             let row =
                 RangeRow { network: long, lan: Lan::Network("lan".into()), set: 0, range, size: 1, taken: vec![] };
             reply.send(Answer::Ranges(RangeAnswer::Rows(vec![row])));
         }
-        Event::Asked { call: Call::Status { parent: None }, reply, .. } => {
+        DoorReport::Asked { call: Call::Status { parent: None }, reply, .. } => {
             reply.send(Answer::Failed(Failure::NotReady(long)));
         }
-        Event::Measured(to) => {
+        DoorReport::Measured(to) => {
             let holdings = Holdings { ranges: [(long, (1, 0))].into(), ..Holdings::default() };
             to.send(Box::new(Snapshot { holdings, ..Snapshot::of_nothing() })).unwrap();
         }
@@ -111,7 +111,7 @@ async fn a_reader_that_is_slow_costs_only_its_connection_whatever_it_asked() {
             answer_at_length(&mut server).await;
         }
         let other = server.say("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await;
-        let Some(Event::Turned(to)) = server.events.recv().await else { panic!("another question") };
+        let Some(DoorReport::Pinged(to)) = server.events.recv().await else { panic!("another question") };
         to.send(()).unwrap();
         assert_eq!(response(other).await.status, "HTTP/1.1 200 OK", "beside {path}");
         let mut text = vec![0; 9];

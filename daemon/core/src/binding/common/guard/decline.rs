@@ -26,15 +26,15 @@ impl Common {
     }
 
     /// Records that a write begins which records the loss that a DECLINE waits for.
-    pub(in crate::binding) fn telling_store(&mut self) {
+    pub(in crate::binding) fn recording_loss(&mut self) {
         if let Some(guard) = &mut self.guard {
-            guard.told = guard.decline.is_some();
+            guard.recording = guard.decline.is_some();
         }
     }
 
     /// Sends the DECLINE that waited for this write: the store has recorded the loss, or has failed.
-    pub(in crate::binding) fn store_told(&mut self, cx: &mut Cx<'_>) {
-        if self.guard.as_ref().is_some_and(|guard| guard.told) {
+    pub(in crate::binding) fn loss_recorded(&mut self, cx: &mut Cx<'_>) {
+        if self.guard.as_ref().is_some_and(|guard| guard.recording) {
             self.close_guard(cx);
         }
     }

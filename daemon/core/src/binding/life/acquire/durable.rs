@@ -129,7 +129,7 @@ impl Acquire {
         if let Some(seat) = common.seat_mut(cx) {
             match self.taken_off {
                 true => seat.was_taken_off(),
-                false => seat.is_told(now, t1.map(|t1| t1.saturating_since(now))),
+                false => seat.is_answered(now, t1.map(|t1| t1.saturating_since(now))),
             }
         }
         let mut hold = Hold::new(client, lease);

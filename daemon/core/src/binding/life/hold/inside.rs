@@ -46,7 +46,7 @@ impl Hold {
 
     /// Takes everything of the lease off the interface before the lease is given back. Reports when that is done.
     pub(in crate::binding) fn vacate(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let told = common.answered.into_iter().map(Into::into).collect();
+        let told = common.told.into_iter().map(Into::into).collect();
         let left = [common.grant(&self.last), Grant { addresses: told, ..Grant::default() }];
         if let Some(seat) = common.seat_mut(cx) {
             seat.vacate(left);
@@ -326,7 +326,7 @@ impl Hold {
             self.after.record |= is == Presence::TakenOff;
             return;
         };
-        let is_news = is == Presence::TakenOff && self.rare.get_or_insert_default().tells_removal(now);
+        let is_news = is == Presence::TakenOff && self.rare.get_or_insert_default().reports_removal(now);
         // Whoever took the address off decides about its routes too.
         seat.work_mut().filter(|_| is.is_left()).into_iter().for_each(Work::route_no_more);
         let (attachment, address) = (&common.attachment, lease.address);
@@ -363,7 +363,7 @@ impl Hold {
     /// Handles an address that was seen on the interface: the runtime may have put it there although the lease no longer has
     /// it.
     fn on_outdated(&mut self, common: &Common, there: IpNet, cx: &mut Cx<'_>) {
-        if common.answered.is_none_or(|told| IpNet::V4(told) != there) {
+        if common.told.is_none_or(|told| IpNet::V4(told) != there) {
             return;
         }
         let holding = self.holding(common);

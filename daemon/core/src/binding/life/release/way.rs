@@ -14,7 +14,7 @@ use crate::binding::{Common, Cx, Task, Waiter};
 use crate::conflict::stations::{Action, Question};
 use crate::dhcpv4::form::{Fate, Form};
 use crate::dhcpv4::release as dhcp;
-use crate::dhcpv4::release::ReleaseStep;
+use crate::dhcpv4::release::ReleaseAction;
 use crate::event::EventKind;
 use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets, Target};
 use crate::wire::Mac;
@@ -249,13 +249,13 @@ impl Release {
         }
     }
 
-    pub(super) fn step(&mut self, common: &mut Common, step: ReleaseStep, cx: &mut Cx<'_>) {
+    pub(super) fn step(&mut self, common: &mut Common, step: ReleaseAction, cx: &mut Cx<'_>) {
         match step {
-            ReleaseStep::Wait => {}
-            ReleaseStep::Ask(frame) => common.exchange.send(vec![frame], cx),
-            ReleaseStep::Send { .. } if self.give_way(common, cx) => {}
-            ReleaseStep::Send { .. } if self.crosses_request(common, cx) => {}
-            ReleaseStep::Send { frame, answered } => {
+            ReleaseAction::Wait => {}
+            ReleaseAction::Ask(frame) => common.exchange.send(vec![frame], cx),
+            ReleaseAction::Send { .. } if self.give_way(common, cx) => {}
+            ReleaseAction::Send { .. } if self.crosses_request(common, cx) => {}
+            ReleaseAction::Send { frame, answered } => {
                 let leaving = common.exchange.send_release(common.id, frame, cx).map(Stage::Leaving);
                 self.answered = answered;
                 self.stage = leaving.expect("only open sockets speak");

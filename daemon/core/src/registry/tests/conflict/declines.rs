@@ -312,7 +312,7 @@ fn what_a_station_claims_is_released_from_the_host_where_the_link_went_before_it
             rig.flush();
         }
         rig.live.remove(&1);
-        rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+        rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
         for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
             rig.input(Input::Broken { exchange, cause: LinkCause::NoLink("2".to_owned()) });
         }
@@ -332,7 +332,7 @@ fn so_it_is_where_the_kernel_tells_of_the_link_before_its_sockets_break() {
     let add = rig.add("a", 1, "a");
     rig.claim(NEIGHBOUR, FIRST);
     rig.live.remove(&1);
-    rig.input(Input::Kernel(KernelEvent::LinkGone { cookie: Cookie(1), ifindex: 2 }));
+    rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
     rig.run_until(1010.0);
     assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { .. })));
     assert_eq!(rig.messages(), [1, 3, 7], "a DECLINE would leave over a link that is gone");

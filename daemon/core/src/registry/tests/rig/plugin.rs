@@ -8,9 +8,13 @@ impl Rig {
     pub(in crate::registry::tests) fn configure(&mut self, address: &str) {
         let address: IpNet = address.parse().unwrap();
         self.addresses.push(address);
-        let told = self.stored.values().map(|record| record.lease.grant(&record.profile.policy).told());
+        let told = self.stored.values().map(|record| record.lease.grant(&record.profile.policy).without_late());
         self.routes.extend(told.filter(|grant| grant.has(address.addr())).flat_map(|grant| plan::link_routes(&grant)));
-        self.input(Input::Kernel(KernelEvent::AddressAdded { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+        self.input(Input::Kernel(KernelMessage::AddressAdded {
+            cookie: Cookie(1),
+            ifindex: 2,
+            address: address.addr(),
+        }));
     }
 
     /// The main plugins of all containers put the leased addresses on.
@@ -19,7 +23,7 @@ impl Rig {
         for ((cookie, ifindex), address) in leased.collect::<Vec<_>>() {
             self.addresses.push(address.into());
             let address = address.addr().into();
-            self.input(Input::Kernel(KernelEvent::AddressAdded { cookie, ifindex, address }));
+            self.input(Input::Kernel(KernelMessage::AddressAdded { cookie, ifindex, address }));
         }
     }
 
@@ -40,6 +44,10 @@ impl Rig {
     pub(in crate::registry::tests) fn take_off(&mut self, address: &str) {
         let address: IpNet = address.parse().unwrap();
         self.addresses.retain(|there| *there != address);
-        self.input(Input::Kernel(KernelEvent::AddressGone { cookie: Cookie(1), ifindex: 2, address: address.addr() }));
+        self.input(Input::Kernel(KernelMessage::AddressGone {
+            cookie: Cookie(1),
+            ifindex: 2,
+            address: address.addr(),
+        }));
     }
 }

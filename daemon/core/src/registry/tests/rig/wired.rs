@@ -117,13 +117,13 @@ impl Rig {
     /// Docker moves an endpoint's link into a container's namespace.
     pub(in super::super) fn link_leaves(&mut self, owner: &LinkOwner) {
         self.wired.links.remove(owner).expect("it is there");
-        self.input(Input::Kernel(KernelEvent::OwnLink { owner: owner.clone(), there: false }));
+        self.input(Input::Kernel(KernelMessage::OwnLink { owner: owner.clone(), there: false }));
     }
 
     /// Docker moves an endpoint's link back.
     pub(in super::super) fn link_returns(&mut self, link: OwnLink) {
         let owner = link.owner.clone();
         self.wired.links.insert(owner.clone(), link);
-        self.input(Input::Kernel(KernelEvent::OwnLink { owner, there: true }));
+        self.input(Input::Kernel(KernelMessage::OwnLink { owner, there: true }));
     }
 }

@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(3);
 
 /// A look under way.
 #[derive(Debug)]
-pub(in crate::docker) struct Looking {
+pub(in crate::docker) struct LanInquiry {
     request: Box<PoolRequest>,
     /// When it gives up.
     limit: Instant,
@@ -55,7 +55,7 @@ enum Stage {
     Asking(ExchangeId),
 }
 
-impl Looking {
+impl LanInquiry {
     fn op(&self) -> Option<OpId> {
         match &self.stage {
             Stage::Finding(op) | Stage::Opening(op, _) => Some(*op),
@@ -125,7 +125,7 @@ impl Looking {
     }
 
     fn waits(self) -> Next {
-        Next::Waits(Job::Look(Box::new(self)))
+        Next::Waits(Job::Inquire(Box::new(self)))
     }
 
     pub(super) fn done(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId, outcome: Outcome) -> Next {
