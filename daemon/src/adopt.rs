@@ -64,8 +64,8 @@ struct Cached {
     result: Value,
 }
 
-/// A file in the state directory that exists while containers may still have to be adopted, so that the next daemon
-/// looks for them even if the store already has some. The core leaves those it knows alone.
+/// A file in the state directory that exists while there may be containers to adopt, so that the next daemon looks
+/// for them even if the store already has some. The core leaves those it knows alone.
 #[derive(Debug)]
 pub(crate) struct Unfinished(PathBuf);
 
@@ -83,7 +83,7 @@ impl Unfinished {
     /// Leaves the file for the next daemon, or removes it.
     pub(crate) fn leave(&self, unfinished: bool) {
         let done = match unfinished {
-            true => std::fs::write(&self.0, "containers still have to be adopted from the runtime's cache\n"),
+            true => std::fs::write(&self.0, "there are still containers to adopt from the runtime's cache\n"),
             false if !self.is_left() => Ok(()),
             false => std::fs::remove_file(&self.0),
         };

@@ -1,4 +1,4 @@
-//! The store: every lease on disk before anyone hears of it.
+//! The store: every lease on disk before anyone hears about it.
 //!
 //! One redb file in the state directory, written by one thread. The thread takes all transactions that wait and makes
 //! them durable in one commit (group commit): under load the cost of a flush is shared, and a lone record waits for

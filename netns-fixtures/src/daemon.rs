@@ -115,7 +115,7 @@ impl Home {
         }
     }
 
-    /// Makes its daemons plugins of Docker's, where dockerd looks for them.
+    /// Makes its daemons Docker plugins, where dockerd looks for them.
     pub fn with_docker(&self) -> Result<(), Error> {
         fs::create_dir_all(DOCKER_PLUGINS).doing(|| format!("make {}", DOCKER_PLUGINS))
     }

@@ -13,8 +13,8 @@ use nix::sched::{CloneFlags, setns, unshare};
 use crate::error::{Doing, Error};
 use crate::sandbox::Sandbox;
 
-/// A network namespace with a path, mostly `/run/netns/NAME`, inside its sandbox. It dies with the last clone, unless a
-/// process or a socket still lives in it.
+/// A network namespace with a path, usually `/run/netns/NAME`, inside its sandbox. It dies with the last clone, unless
+/// a process or a socket still lives in it.
 #[derive(Clone, Debug)]
 pub struct Netns {
     inner: Arc<Inner>,

@@ -66,7 +66,7 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.input.take());
-        // It ends with its input; nobody is left to hear of a failure to notice that.
+        // It ends with its input; nobody is left to hear about a failure to notice that.
         let _ = self.child.wait();
     }
 }

@@ -66,7 +66,7 @@ pub fn until_link<T>(
     mut look: impl FnMut() -> Result<Option<T>, Error>,
 ) -> Result<T, Error> {
     let deadline = Instant::now() + limit;
-    let news = netns.run(hear_links).doing(|| format!("hear of the links of {}", netns.name()))?;
+    let news = netns.run(hear_links).doing(|| format!("hear about the links of {}", netns.name()))?;
     loop {
         if let Some(found) = look()? {
             return Ok(found);

@@ -150,7 +150,7 @@ impl Wire {
         let mut body = self.bytes.split_off(head.length);
         body.truncate(head.body);
         let answer = Answer { success: (200..300).contains(&head.status), body };
-        // An error must be in CNI's form: anything else is from something that knows nothing of CNI.
+        // An error must be in CNI's form: anything else is from something that knows nothing about CNI.
         if !answer.success && !is_cni_error(&answer.body) {
             let said: String = String::from_utf8_lossy(&answer.body).trim().chars().take(120).collect();
             return Err(Trouble::NotLeasehold(format!("it answers {} {said:?}", head.status)));

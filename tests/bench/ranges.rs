@@ -1,5 +1,5 @@
-//! Addresses from local ranges: our plugin in the place of host-local, beside the real one. Both keep their files on the same disk;
-//! each of our ADDs is durable too.
+//! Addresses from local ranges: our plugin in host-local's place, beside the real one. Both keep their files on the same disk; each
+//! of our ADDs is durable too.
 
 use std::error::Error;
 use std::fs;

@@ -67,8 +67,8 @@ pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, floors: &Floors, ver
     whole(turns, &format!("sequential, {}", said(links)), verdict);
 }
 
-/// Reports the calls on a bridge. A client without an answer in time asks again: its first DISCOVER was lost, mostly because the
-/// bridge did not forward yet.
+/// Reports the calls on a bridge. A client without an answer in time asks again: its first DISCOVER was lost, usually because
+/// the bridge did not forward yet.
 pub(crate) fn bridge(load: Load, turns: &Pair<Turns>, verdict: &mut Verdict) {
     let (machine, most) = if load == Load::Quiet { ("quiet", 0) } else { ("busy", rounds::SEQUENTIAL / 20) };
     let Pair { ours, theirs } = turns;

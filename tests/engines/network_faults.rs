@@ -1,4 +1,4 @@
-//! A call fails, or dockerd is killed in it. Neither a link nor a lease is left, and the network goes on.
+//! A call fails, or dockerd is killed during it. Neither a link nor a lease is left, and the network goes on.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -146,7 +146,7 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     host.only_links(&before)?;
     host.lab.lan.server.run_command("nft", &["delete", "table", "ip", "wall"], "")?;
 
-    // When the link is there; dockerd may have heard of it or not.
+    // When the link is there; dockerd may have heard about it or not.
     host.docker.kill9()?;
     host.docker.launch(&[])?;
     let docker = &host.docker;

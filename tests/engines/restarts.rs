@@ -1,4 +1,4 @@
-//! dockerd and our daemon end in all ways, and start again: a container has its address on, and nobody else has one.
+//! dockerd and our daemon end in all ways, and start again: a container keeps its address, and nobody else gets it.
 
 use std::net::Ipv4Addr;
 use std::thread;

@@ -1,4 +1,4 @@
-//! A container on two LANs, each with its own server. Docker chooses over which of them its default route leads.
+//! A container on two LANs, each with its own server. Docker chooses which of them its default route uses.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -182,7 +182,7 @@ fn a_default_route_that_has_followed_its_lans_router_is_still_dockers_to_move() 
     host.docker.docker(&["network", "connect", second.network, "web"])?;
     leads_by(&second.default_route())?;
     host.docker.docker(&["network", "disconnect", second.network, "web"])?;
-    // Docker knows of no other.
+    // Docker knows about no other.
     leads_by(&by(Lan::SERVER))
 }
 

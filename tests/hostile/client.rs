@@ -30,7 +30,7 @@ const SERVERS: [Ipv4Addr; 3] =
 /// Lets a client live through a script.
 ///
 /// It sends only over open sockets, and only what the model's judge allows: each message in its form of RFC 2131 table
-/// 5, for what was offered or granted. The judge does not hear of answers that the client refused. A lease is taken and
+/// 5, for what was offered or granted. The judge does not hear about answers that the client refused. A lease is taken and
 /// used only while it lasts. A deadline that has passed is gone once it is served.
 ///
 /// # Panics

@@ -35,7 +35,7 @@ fn a_discover_that_a_bridge_does_not_forward_yet_is_soon_repeated() -> Result<()
         (2, 1, left[1]),
         "the first is lost, and both are of one transaction"
     );
-    // As a message without an answer it would leave again after 0.875 s at the earliest.
+    // Without an answer, it would be sent again after 0.875 s at the earliest.
     assert!(took < Duration::from_millis(875), "{took:?}");
     Ok(())
 }

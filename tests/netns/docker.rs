@@ -227,7 +227,7 @@ fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Erro
     server.wait_until_free()?;
     lab.daemon().wait_until_empty()?;
 
-    // Between the server's word and ours: dockerd sends an empty body then, and gives up.
+    // Between the server's answer and ours: dockerd sends an empty body then, and gives up.
     server.lose_acks()?;
     seen.clear()?;
     let error = thread::scope(|scope| {
@@ -238,7 +238,7 @@ fn a_daemon_killed_in_a_call_or_between_two_leaves_no_lease() -> Result<(), Erro
     })?;
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     lab.daemon().wait_until_empty()?;
-    // The next container with that name gets what only the server knows of, and gives it back when it ends.
+    // The next container with that name gets the lease that only the server knows, and gives it back when it ends.
     lab.lan.server.run_command("nft", &["delete", "table", "ip", "wall"], "")?;
     let [granted] = &server.leases()?[..] else { panic!("{:?}", server.leases()) };
     let db = docker.run(&network, "db", RunPlan::default())?;
@@ -269,7 +269,7 @@ fn a_daemon_killed_while_it_makes_a_pool_or_takes_something_back_goes_on_with_wh
     let network = docker.network_create(&macvlan())?;
     let web = docker.run(&network, "web", RunPlan::default())?;
     docker.leave(&web)?;
-    // The daemon may never hear of this one: what dockerd calls again has no body.
+    // The daemon may never hear about this one: what dockerd calls again has no body.
     let told = json!({ "PoolID": network.pool_id, "Address": web.address.addr() });
     let call = docker.plugin.send("IpamDriver.ReleaseAddress", &told.to_string())?;
     again(&mut lab)?;
@@ -438,7 +438,7 @@ fn a_name_whose_container_ended_while_no_daemon_ran_is_free_for_the_next() -> Re
     lab.daemon().wait_until_empty()
 }
 
-/// No ARP tells of it: a macvlan does not reach its parent's host.
+/// No ARP shows it: a macvlan does not reach its parent's host.
 #[test]
 fn an_address_of_the_host_itself_is_neither_given_back_nor_taken() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! The store is lost under containers of Docker's, which go on: nobody but the daemon ever knew of their leases and networks.
+//! The store is lost under containers of Docker's, which go on: nobody but the daemon ever knew their leases and networks.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::network::NEEDS;
 
-/// What becomes of the store.
+/// What happens to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     /// Its directory is deleted.

@@ -56,7 +56,7 @@ fn a_machine_id_that_another_host_may_have_is_told_by_what_became_of_its_leases(
     let before = found(&lab, &networks)?;
     has(&before, "ok", "machine id: nothing on the LAN suggests");
     has(&before, "ok", "answers; it has 1 lease");
-    // As a server does that gave the address to another client with the same identifier.
+    // Like a server that gave the address to another client with the same identifier.
     server.with(|server| server.config_mut().refuses = true);
     lab.daemon().wait_for_event(" lost ")?;
     server.with(|server| server.config_mut().refuses = false);

@@ -20,8 +20,8 @@ const HELD: usize = 100;
 const PASSING: usize = 4;
 /// How often the daemon is killed.
 const KILLS: usize = 20;
-/// The average number of renewals from one kill to the next: each lease is renewed every five seconds, so that comes to
-/// three seconds, and to a minute in all.
+/// The average number of renewals from one kill to the next: each lease is renewed every five seconds, so this makes
+/// three seconds, and a minute in all.
 const RENEWALS: usize = 60;
 
 #[test]

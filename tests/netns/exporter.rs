@@ -1,4 +1,4 @@
-//! The socket for reading, and the exporter on it: metrics, events and the page, whoever asks and however badly.
+//! The read-only socket, and the exporter on it: metrics, events and the page, even for badly behaved callers.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// Where the exporter listens, in the host's namespace.
 const ADDRESS: &str = "127.0.0.1:9467";
 
-/// Callers that hold on to the socket for reading.
+/// Callers that occupy the read-only socket.
 const CALLERS: usize = 1000;
 
 /// Starts the exporter on a lab's host, before or after its daemon.
@@ -79,7 +79,7 @@ fn the_exporter_shows_what_happens_and_changes_nothing() -> Result<(), CallError
     let _server = ModelServer::start(&lab.lan, Config::new(Lan::SUBNET))?;
     let _exporter = start_exporter(&lab)?;
     let host = lab.lan.host.clone();
-    // An answer counts for a second: of these two the one that is waited for below is given last.
+    // An answer is cached for a second: of these two, the one awaited below comes last.
     assert_eq!(status(&ask(&host, "GET /readyz", "x")), "502");
     assert!(ask(&host, "GET /metrics", "x").1.contains("\nleasehold_up 0\n"));
     lab.start_daemon()?;
@@ -183,10 +183,10 @@ fn prometheus_scrapes_it_and_raises_the_alerts() -> Result<(), CallError> {
     Ok(())
 }
 
-/// Panels that have nothing to show where all is well.
+/// Panels that show nothing if all is well.
 const ABSENT: [&str; 4] = ["The first lease to end", "Refused packets", "Local ranges", "Calls that failed"];
 
-/// Returns the expressions of the dashboard that is shipped, each with its panel's title.
+/// Returns the expressions of the shipped dashboard, each with its panel's title.
 fn dashboard() -> Vec<(String, String)> {
     let text = include_str!("../../daemon/dist/prometheus/dashboard.json");
     let dashboard: Value = serde_json::from_str(text).expect("JSON");
@@ -199,7 +199,7 @@ fn dashboard() -> Vec<(String, String)> {
     targets.map(|(title, expression)| (title.to_owned(), filled(expression.as_str().expect("text")))).collect()
 }
 
-/// Returns a text as a query bears it.
+/// Returns a text encoded for a query.
 fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
@@ -241,7 +241,7 @@ fn a_thousand_readers_keep_no_lease_from_its_renewal() -> Result<(), CallError> 
     Ok(())
 }
 
-/// Connects to the socket for reading, says half a request, or a whole one, and reads nothing.
+/// Connects to the read-only socket, sends half a request, or a whole one, and reads nothing.
 fn call(lab: &Lab, n: usize) -> Option<UnixStream> {
     const ASKED: [&str; 6] =
         ["/v1/bindings", "/v1/ranges", "/v1/events?after=0&wait=60", "/metrics", "/healthz", "/readyz"];
@@ -285,7 +285,7 @@ fn callers_that_say_half_a_request_are_cut_off_by_the_exporter() -> Result<(), C
     let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
     let lab = Lab::without_daemon(&sandbox)?;
     let _exporter = start_exporter(&lab)?;
-    // As many as it serves at once, and some that wait behind them.
+    // As many as it serves at once, and some more in the queue.
     let callers: Vec<_> = (0..200)
         .map(|_| {
             let mut stream = lab.lan.host.run(|| TcpStream::connect(ADDRESS)).expect("the exporter listens");

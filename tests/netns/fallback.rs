@@ -106,7 +106,7 @@ fn a_hundred_containers_of_dockers_start_although_their_server_comes_and_goes() 
     let options = json!({ "parent": Lan::IFNAME, "grace": "0", "fallback": "10.7.200.1-10.7.203.254" });
     let plan = NetworkPlan::new(Driver::Macvlan(Lan::IFNAME.to_owned())).with_subnet(Lan::SUBNET);
     let network = host.docker.network_create(&NetworkPlan { options: options.clone(), ..plan })?;
-    // That of our own driver has the subnet that the server named.
+    // Our own driver's container has the subnet that the server named.
     let own = host.docker.wire(json!({ "parent": Lan::IFNAME }), Some(options))?;
     let docker = &host.docker;
     let running =

@@ -1,5 +1,5 @@
 //! leasehold in the place of host-local: the same configurations and calls, and the same results, files and failures, except for
-//! the differences that are meant.
+//! intended differences.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ const TEXTS: [(&str, Why); 18] = [
     ("ARGS: ", Why::Unreadable),
 ];
 
-/// What each of the two says in its own words.
+/// The wording of each of the two.
 const THEIR_TEXTS: [(&str, Why); 2] =
     [("does not support more than 1 address per family", Why::Version), ("Failed to find address", Why::NotHeld)];
 const OUR_TEXTS: [(&str, Why); 12] = [
@@ -66,7 +66,7 @@ const OUR_TEXTS: [(&str, Why); 12] = [
     ("holds no lease", Why::NotHeld),
     ("no address for a container from", Why::OutOfSubnet),
     ("is not of the family of subnet", Why::ForeignGateway),
-    ("it has to be", Why::Unreadable),
+    ("it must be", Why::Unreadable),
     ("missing", Why::Unreadable),
     ("unknown key", Why::Unreadable),
     ("is not a subnet", Why::Unreadable),
@@ -185,7 +185,7 @@ impl Both<'_> {
     }
 
     /// Waits until both have the same files. Ours follow when the caller has its answer. host-local goes on from what an ADD took
-    /// that failed, and so do we, but no file of ours says so: of those, the ones of the sets count that have just given.
+    /// that failed, and so do we, but no file of ours says so: only the sets that have just given an address count.
     fn compare_files(&self, call: &Call, given: usize) {
         let of = |which| {
             let mut files = self.files(which);
@@ -219,7 +219,7 @@ impl Both<'_> {
     }
 }
 
-/// A result without what says nothing.
+/// A result without its empty fields.
 fn plain(mut result: Value) -> Value {
     if let Some(keys) = result.as_object_mut() {
         keys.retain(|key, value| key != "dns" || *value != json!({}));
@@ -234,7 +234,7 @@ fn config(ipam: Value) -> Value {
     config
 }
 
-/// Puts the addresses of a result in a row, for tables.
+/// Joins the addresses of a result, for tables.
 fn row(outcome: &Outcome) -> String {
     let Ok(result) = outcome else { return format!("{:?}", outcome.as_ref().expect_err("it failed")) };
     let of_list = result["ips"].as_array().into_iter().flatten().map(|ip| &ip["address"]);
@@ -442,7 +442,7 @@ fn these_differences_are_meant() {
     }
 }
 
-/// host-local gives everything back that the container has when a second ADD of it fails. The container is using it.
+/// host-local gives back everything that the container has when its second ADD fails. The container is using it.
 #[test]
 fn an_add_that_fails_gives_back_what_it_took_and_no_more() {
     let Some(ground) = Ground::new() else { return };

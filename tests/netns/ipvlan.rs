@@ -54,7 +54,7 @@ fn on_ipvlan_each_endpoint_has_a_lease_by_the_ethernet_address_of_the_parent() -
     let network = Network::create("leasehold-ipvlan", &json!({"parent": Lan::IFNAME, "grace": "5"}))?;
     assert_eq!(network.gateway, "10.7.0.1/16");
 
-    // Up to 28 nothing tells endpoints apart.
+    // Up to 28 nothing distinguishes endpoints.
     let (one, two) = (network.request("", &Value::Null)?, network.request("", &Value::Null)?);
     assert_ne!(one, two);
     let acks = [one, two].map(|address| seen.wait_for_dhcp(Kind::Ack, DEADLINE, |m| m.yiaddr == address));

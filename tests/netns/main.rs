@@ -1,4 +1,4 @@
-//! Real namespaces, real servers, real packets: they show what the simulation cannot, that the shell is correct.
+//! Real namespaces, real servers, real packets: they show that the shell is correct, which the simulation cannot.
 //!
 //! Every test makes its own LAN. Those that need a missing server or tool say which, and are skipped.
 

@@ -65,7 +65,7 @@ impl Host {
         if call != killed {
             return Ok(false);
         }
-        // Nobody would know of a lease that a server gives at that moment. One that is given back has to hear of it.
+        // Nobody would know about a lease that a server gives at that moment. The server must hear that one is given back.
         let may_give = call == Call::CreateEndpoint;
         if may_give {
             self.server.stop()?;
@@ -156,7 +156,7 @@ fn a_daemon_killed_inside_any_call_is_followed_by_one_that_takes_it_again() -> R
 fn a_daemon_killed_inside_any_call_that_docker_gives_up_leaves_no_link_and_no_lease() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let mut host = Host::new(&sandbox, EngineVersion::V29)?;
-    // If it may have an endpoint that nobody names again, it learns of that only by silence.
+    // If it may have an endpoint that nobody names again, it learns that only from silence.
     let in_silence = |call: &Call| matches!(call, Call::CreateEndpoint | Call::DeleteEndpoint);
     for with_ours in [false, true] {
         for killed in CALLS.into_iter().filter(|call| !in_silence(call)) {
@@ -188,7 +188,7 @@ fn a_daemon_killed_at_any_point_of_an_endpoints_making_leaves_no_link_and_no_lea
     })?;
     host.server.restart(None)?;
 
-    // From here on the lease is durable; nobody knows of one that a server has just given and that is not.
+    // From here on the lease is durable; nobody knows about one that a server has just given and that is not.
     let leased = prepare(&host, "leased")?;
     host.dies_in(Call::CreateEndpoint, &leased.making(), |host| host.lab.daemon().wait_for_event(" acquired "))?;
 
@@ -198,7 +198,7 @@ fn a_daemon_killed_at_any_point_of_an_endpoints_making_leaves_no_link_and_no_lea
         until_link(netns, "the endpoint's link", DEADLINE, || Ok(netns.index(&linked.link_name()).ok().map(drop)))
     })?;
 
-    // Meanwhile there is room for others.
+    // Meanwhile others can be served.
     let web = host.docker.run_wired(&network, "web", None)?;
     host.is_on_lan(&web)?;
     host.docker.stop_wired(&web)?;

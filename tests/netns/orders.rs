@@ -1,4 +1,4 @@
-//! An operator has leases extended and gives them back, by a running daemon, with a real server.
+//! An operator has a running daemon extend leases and give them back, with a real server.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;

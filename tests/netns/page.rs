@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::exporter::start_exporter;
 
-/// What judges accessibility, from npm: tests/run puts it there.
+/// The accessibility checker, from npm: tests/run puts it there.
 const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/npm/node_modules/axe-core/axe.min.js");
 
-/// Has the page show so many made-up leases, in all states, one of ten from a local range.
+/// Makes the page show so many made-up leases, in all states, one in ten from a local range.
 const MANY: &str = "(async count => {
     const states = ['BOUND', 'BOUND', 'BOUND', 'RENEWING', 'REBINDING', 'KEPT', 'SELECTING'];
     const attachment = n => ({door: 'cni', network: `lan${n % 3}`, container: `web-${n}`, ifname: 'net1'});
@@ -37,7 +37,7 @@ fn rows(count: usize) -> String {
     format!("document.querySelectorAll('#rows tr').length === {count}")
 }
 
-/// What the page says of the daemon.
+/// What the page says about the daemon.
 fn daemon_is(said: &str) -> String {
     format!("document.getElementById('daemon')?.textContent.startsWith('{said}')")
 }
@@ -155,7 +155,7 @@ fn the_page_breaks_no_rule_of_accessibility_and_a_thousand_leases_cost_it_little
             }
         }
     }
-    // A second changes only what is seen.
+    // A second changes only what is visible.
     let changed = "(async () => {
         await new Promise(seen => requestAnimationFrame(() => setTimeout(seen)));
         const watch = new MutationObserver(() => {});

@@ -1,4 +1,4 @@
-//! The container's own interface is gone before its DEL, or takes nothing: the RELEASE leaves by the host's link.
+//! The container's own interface is gone before its DEL, or accepts nothing: the RELEASE leaves by the host's link.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The played dockerd itself, with a plugin that only records what it is asked.
+//! The played dockerd itself, with a plugin that only records its calls.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! An ADD that gets no offer says what keeps servers from answering, and the log says what was wrong with an answer.
+//! An ADD without an offer says what keeps servers from answering, and the log says what was wrong with an answer.
 
 use std::net::Ipv4Addr;
 

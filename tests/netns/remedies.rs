@@ -1,4 +1,4 @@
-//! The service as its administrator treats it: stopped, restarted, without its sockets, and each remedy that it prints, tried as it is
+//! The service in its administrator's hands: stopped, restarted, without its sockets, and each remedy that it prints, tried as
 //! printed.
 
 use std::fs;
@@ -30,7 +30,7 @@ impl Host {
         Ok(Self { systemd: Systemd::start(&lan.host, &units)?, lan, log })
     }
 
-    /// Waits until the log has a line with this, and returns the commands of systemctl's in it, each in its words.
+    /// Waits until the log has a line with this, and returns the systemctl commands in it, each split into words.
     fn remedies(&self, line: &str) -> Result<Vec<Vec<String>>, Error> {
         let found = until_found(line, DEADLINE, || {
             let log = fs::read_to_string(&self.log).unwrap_or_default();
@@ -49,7 +49,7 @@ impl Host {
     }
 }
 
-/// Returns what is between backticks and systemctl's, without that word.
+/// Returns the commands in backticks that begin with systemctl, without that word.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let quoted = text.split('`').skip(1).step_by(2);
     let words = quoted.filter_map(|command| command.strip_prefix("systemctl "));

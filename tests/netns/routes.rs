@@ -94,7 +94,7 @@ fn a_second_network_below_cni_1_1_0_has_its_routes_whole_and_leaves_the_default_
     // Multus takes the default route off if another network should have it.
     ip("route del default dev net1")?;
     plugin.check(&container, &lab.config, &result)?;
-    // Nor is another form of it the one that the network asks for.
+    // Another form of it is not the one that the network asks for either.
     ip("route append default via 10.7.0.1 dev net1")?;
     let error = plugin.check(&container, &lab.config, &result).expect_err("it has another metric").cni();
     assert!(error.msg.contains("route 0.0.0.0/0 via 10.7.0.1 metric 500 is not on interface net1"), "{error}");

@@ -1,4 +1,4 @@
-//! Every server of the field, each through the same life of a lease. The witnesses are its lease file and a capture.
+//! Every server in common use, each through the same life of a lease. The witnesses are its lease file and a capture.
 
 use std::time::{Duration, Instant, SystemTime};
 

@@ -27,7 +27,7 @@ const PASSING: usize = 4;
 const CALLERS: usize = 1000;
 /// How long it lasts without `SIEGE`.
 const LASTS: Duration = Duration::from_secs(45);
-/// Half the longest time for which the disk is full. A daemon cannot know what the one before it could not write: both times are
+/// Half the longest time for which the disk is full. A daemon cannot know what its predecessor could not write: both times are
 /// shorter than the ten seconds that remain of a lease at T1.
 const MOST_FULL: Duration = Duration::from_secs(4);
 /// The store's disk: several times what it needs.
@@ -47,7 +47,7 @@ fn a_hundred_leases_outlive_a_siege() -> Result<(), CallError> {
     let macs = members.iter().map(Member::mac).collect();
     let rounds = meanwhile(&mut lab, &passing, come_and_go, |lab| besiege(lab, &server, &macs))?;
     let unread = lab.home().unread_log()?;
-    // Each of its sixteen pages may have had no room for the next line.
+    // Each of its sixteen pages may have lacked room for the next line.
     assert!(unread > 40_000, "only {unread} bytes of log wait to be read");
     assert!(rounds > PASSING, "only {rounds} containers came and went");
 

@@ -27,7 +27,7 @@ fn a_full_disk_refuses_new_leases_and_loses_none() -> Result<(), CallError> {
     let ballast = fill(&lab.home().state_dir());
     let (refused, lucky) = add_until_refused(&lab)?;
     assert_eq!((refused.code, refused.msg.as_str()), (11, "store full"));
-    // Whoever restarted the daemon for this would lose what it holds in memory.
+    // A restart for this would lose what the daemon holds in memory.
     let asked = |path: &str| ask_daemon(&lab.daemon().socket(), &format!("GET {path}"));
     assert_eq!(status(&asked("/healthz")), "200");
     // By then both leases have ended as far as the store knows; in fact they have not.

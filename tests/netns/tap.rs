@@ -17,7 +17,7 @@ fn capture(lab: &Lab, file: &str, whose: &str) -> Result<Process, CallError> {
     Ok(process)
 }
 
-/// Returns a field of each frame that a filter of tshark's lets through.
+/// Returns a field of each frame that a tshark filter lets through.
 fn shown(lab: &Lab, file: &str, filter: &str, field: &str) -> Result<Vec<String>, CallError> {
     let args = ["-r", file, "-Y", filter, "-T", "fields", "-e", field];
     Ok(lab.lan.host.run_command("tshark", &args, "")?.lines().map(str::to_owned).collect())
@@ -42,7 +42,7 @@ fn the_frames_of_one_attachment_or_all_are_written_as_they_come() -> Result<(), 
     let (one, all) = (path("one.pcapng"), path("all.pcapng"));
     let of_one = capture(&lab, &one, "lan/c1/eth0")?;
     let of_all = capture(&lab, &all, "--all")?;
-    // A reader that never reads, and one that says half a request.
+    // A reader that never reads, and one that sends half a request.
     let stalled = UnixStream::connect(lab.daemon().socket()).expect("the daemon listens");
     std::io::Write::write_all(&mut &stalled, b"GET /v1/capture?after=0&wait=60 HTTP/1.1\r\nHost: x\r\n\r\n")
         .expect("the daemon takes it");

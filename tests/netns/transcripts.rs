@@ -10,7 +10,7 @@ use netns_fixtures::{CallError, DEADLINE, Error, Lab, Need, binary, sandbox, unt
 
 const DOCUMENT: &str = "../daemon/docs/operations.md";
 
-/// Runs a command of the operator's. Returns it with what it prints, as at a prompt.
+/// Runs an operator's command. Returns it with its output, as at a prompt.
 fn prompt(lab: &Lab, line: &str) -> Result<String, Error> {
     let mut command = Command::new(binary("leasehold")?);
     let args: Vec<_> = line.split(' ').collect();
@@ -27,7 +27,7 @@ fn prompt(lab: &Lab, line: &str) -> Result<String, Error> {
     Ok(format!("# leasehold {line}\n{text}"))
 }
 
-/// Holds the transcript under a heading of the document to what was printed, or writes it there.
+/// Compares the transcript under a heading of the document with the output, or writes it there.
 fn documented(heading: &str, transcript: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(DOCUMENT);
     let text = fs::read_to_string(&path).expect("the document");
@@ -41,7 +41,7 @@ fn documented(heading: &str, transcript: &str) {
     assert_eq!(shape(kept), shape(transcript), "{heading}: run this test with LEASEHOLD_WRITE=1\n{transcript}");
 }
 
-/// Returns the words of a transcript, line by line, with a sign for each that bears a number.
+/// Returns the words of a transcript, line by line, with a placeholder for each that contains a number.
 fn shape(transcript: &str) -> Vec<Vec<String>> {
     let of_word =
         |word: &str| if word.contains(|c: char| c.is_ascii_digit()) { "#".to_owned() } else { word.to_owned() };

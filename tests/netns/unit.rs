@@ -37,7 +37,7 @@ fn unit(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the text of the service for the daemon that is built here, where Docker's plugins are used.
+/// Returns the text of the service for the daemon that is built here, with Docker's plugins.
 pub(crate) fn service_for_docker() -> Result<String, Error> {
     let setting = "[Service]\nEnvironment=LEASEHOLD_DOCKER_PLUGIN_DIR=/run/docker/plugins";
     Ok(installed_unit(UNITS[0])?.replace("[Service]", setting))
@@ -85,15 +85,15 @@ fn prepare_tries(dir: &Path) -> std::io::Result<()> {
     fs::create_dir_all(dir.join("mount"))?;
     fs::write(dir.join("file"), "")?;
     fs::write(dir.join("others"), "")?;
-    // Neither root's nor readable for root by its mode.
+    // Neither owned by root nor readable for root by its mode.
     std::os::unix::fs::chown(dir.join("others"), Some(1), Some(1))?;
     fs::set_permissions(dir.join("others"), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     let tried = DENIED.map(|command| format!("if ( {command} ) >/dev/null 2>&1; then echo '{command}'; fi\n"));
     fs::write(dir.join("script"), tried.concat() + "unshare --net true && echo end\n")
 }
 
-/// Asks a plugin of Docker's what it is. Fails if there is no socket, or nobody behind it; a caller that is kept waiting panics,
-/// as it would keep dockerd from starting.
+/// Asks a Docker plugin what it is. Fails if there is no socket, or nobody behind it; a caller that is kept waiting panics, as
+/// it would keep dockerd from starting.
 pub(crate) fn capabilities(plugin: &str) -> io::Result<String> {
     let mut caller = UnixStream::connect(format!("/run/docker/plugins/{plugin}.sock"))?;
     caller.set_read_timeout(Some(DEADLINE))?;

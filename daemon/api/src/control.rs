@@ -121,7 +121,7 @@ pub fn net(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| Some(text.parse::<IpAddr>().ok()?.into()))
 }
 
-/// What became of an order, for each lease that was meant, in order of attachment.
+/// The outcome of an order for each selected lease, in order of attachment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Obeyed {
@@ -460,7 +460,7 @@ pub struct Binding {
     /// For how long it has been held up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_held_up: Option<u64>,
-    /// The address that Docker was told. Docker hears of no later one.
+    /// The address that Docker was told. Docker cannot be told about a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub told: Option<Ipv4Net>,

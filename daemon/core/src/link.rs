@@ -348,7 +348,7 @@ pub enum Hears {
 pub struct Sockets {
     /// The client's hardware address in answers: that of its messages, which may differ from the link's.
     pub chaddr: Mac,
-    /// What the packet socket hears of ARP.
+    /// Which ARP the packet socket hears.
     pub arp: Hears,
     /// A UDP socket bound to this address, port 68, takes the kernel's copy of a unicast answer, so that the kernel does not
     /// tell the server that the port is unreachable. If it cannot be bound, the exchange goes on.

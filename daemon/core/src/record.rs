@@ -86,11 +86,11 @@ pub struct Former {
     /// §2.4).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
-    /// Whether the MTU still has to be set: that of the record's lease, or of the first of these if the profile keeps what
+    /// Whether the MTU must still be set: that of the record's lease, or of the first of these if the profile keeps what
     /// changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mtu_due: bool,
-    /// Whether routes of that lease still have to be put on: the main plugin did not get them, or the kernel took them with the
+    /// Whether routes of that lease must still be put on: the main plugin did not get them, or the kernel took them with the
     /// link.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub routes_due: bool,

@@ -225,7 +225,7 @@ fn a_file_whose_removal_is_under_way_was_not_found() {
     let (known, _) = watch::channel(());
     let look = Job::Look { network: "lan".to_owned(), directory: rig.named(), known };
     rig.dirs.jobs.send(look).unwrap();
-    // The core gives the address back before it hears of the look.
+    // The core gives the address back before it hears about the look.
     rig.order("c1", FileChange::Remove);
     assert_eq!(rig.found().files, []);
     rig.until("the file is gone", |rig| rig.read("10.0.0.2").is_none());

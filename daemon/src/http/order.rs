@@ -91,7 +91,7 @@ fn outcome(upshot: &Upshot) -> (Outcome, String) {
         Upshot::Lost(why) => (Outcome::Lost, format!("{why}; the daemon looks for another lease")),
         Upshot::Nothing(state) => (Outcome::Nothing, format!("there is no lease now: {}", state.as_str())),
         Upshot::Local => (Outcome::Recent, "it is from a local range: it never ends, and needs no renewal".to_owned()),
-        Upshot::Leaves => (Outcome::Returned, "it is on its way back to its server".to_owned()),
+        Upshot::Leaves => (Outcome::Returned, "it is being given back to its server".to_owned()),
         Upshot::Lives { interface: true } => (
             Outcome::Lives,
             "its container lives: with force its address is taken off the container's interface first, and nothing else is put there before the next ADD".to_owned(),

@@ -162,7 +162,7 @@ impl Exchange {
     /// disappears by itself.
     async fn end(&self, port: Option<Box<Port>>, mut outbox: Outbox) {
         if let Some(port) = port {
-            // A failed exchange still has to be closed.
+            // A failed exchange must still be closed.
             while outbox.next().await.is_some() {}
             if outbox.is_waited_for() {
                 let removed = self.pool.run(move |_| port.remove()).await;

@@ -158,7 +158,7 @@ pub(crate) enum NetReport {
         /// What the kernel said about it.
         meta: FrameMeta,
     },
-    /// An exchange's socket failed; nothing more comes from it. It still has to be closed.
+    /// An exchange's socket failed; nothing more comes from it. It must still be closed.
     Broken {
         /// The exchange.
         exchange: ExchangeId,

@@ -114,14 +114,14 @@ impl Outbox {
         self.0.queue().waiter.is_some()
     }
 
-    /// Takes no orders any more. Returns who has to be waiter.
+    /// Takes no orders any more. Returns who waits for the end.
     pub(super) fn end(self) -> Option<OpId> {
         let mut queue = self.0.queue();
         queue.abandoned = true;
         queue.waiter.take()
     }
 
-    /// Returns whether no more orders come; those that came still have to be carried out.
+    /// Returns whether no more orders come; those that came must still be carried out.
     pub(super) fn is_closed(&self) -> bool {
         self.0.queue().closed
     }

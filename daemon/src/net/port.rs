@@ -9,7 +9,7 @@
 //! answer ARP for the host's addresses on the whole LAN. It also needs no cleaning up: when the socket closes, even
 //! because the daemon is killed, the kernel ends the namespace, and both ends of the veth, or the macvlan, with it.
 //!
-//! Cleaning up takes the kernel a while, though, and the socket has to be closed first. If somebody waits for its Ethernet
+//! Cleaning up takes the kernel a while, though, and the socket must be closed first. If somebody waits for its Ethernet
 //! address, the port is removed.
 //!
 //! The bridge must not change because of it. A bridge takes on the lowest Ethernet address and the smallest MTU of its

@@ -164,7 +164,7 @@ fn read(socket: &Socket, buffer: &mut [u8], control: &mut [u8]) -> Read {
     let got = match recvmsg::<NetlinkAddr>(socket.as_raw_fd(), &mut parts, Some(control), MsgFlags::MSG_DONTWAIT) {
         Ok(got) => got,
         Err(Errno::EAGAIN) => return Read::Nothing,
-        // Mostly ENOBUFS: the socket's buffer was full when the kernel had something to say.
+        // Usually ENOBUFS: the socket's buffer was full when the kernel sent something.
         Err(errno) => return Read::Lost(errno),
     };
     if got.flags.contains(MsgFlags::MSG_TRUNC) {

@@ -1,8 +1,8 @@
 //! A copy, beside the socket, of what would be lost for good with the store: Docker's leases, pools, networks and endpoints.
 //!
-//! A runtime's cache tells of CNI's containers. Docker tells once, and never again. So each of its records is in a file of its own,
-//! which is read where the store is missing or was set aside. The copy follows the store by a moment, and nothing waits for it. Like
-//! the store, it may be of an earlier boot: each lease says of which it is.
+//! A runtime's cache names CNI's containers. Docker says things once, and never again. So each of its records is in a file of its
+//! own, which is read where the store is missing or was set aside. The copy follows the store by a moment, and nothing waits for
+//! it. Like the store, it may be of an earlier boot: each lease says of which it is.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, OpenOptions};

@@ -179,7 +179,7 @@ async fn files_are_private_and_an_existing_directory_keeps_its_mode() {
     assert_eq!((mode(&made), mode(&given)), (0o700, 0o755));
 }
 
-/// `written.redb` is never made anew. Its records are the first of the core's `recorded.jsonl`, each with an event.
+/// `written.redb` is never rewritten. Its records are the first of the core's `recorded.jsonl`, each with an event.
 #[test]
 fn a_file_of_an_earlier_daemon_is_read_with_all_that_is_in_it() {
     const RECORDS: &str = include_str!("../../core/src/registry/tests/recorded.jsonl");

@@ -1,4 +1,4 @@
-//! Docker's plugin sockets: who finds them, and what is said there.
+//! Docker's plugin sockets: who finds them, and which calls come.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -171,7 +171,7 @@ pub(crate) fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap()
 }
 
-/// What a runtime asks for a container's `eth0` on the network `lan`.
+/// A runtime's request for a container's `eth0` on the network `lan`.
 pub(crate) fn call(command: &str, container: &str, netns: Option<&str>) -> Request {
     Request {
         env: Env {

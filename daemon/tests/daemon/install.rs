@@ -27,7 +27,7 @@ impl Host {
         Some(host)
     }
 
-    /// Has the program come with a plugin of this version.
+    /// Puts a plugin of this version next to the program.
     fn ship(&self, version: &str) {
         fs::write(self.dir.path().join("shipped/dhcp"), shim(version)).unwrap();
     }
@@ -75,7 +75,7 @@ impl Host {
     }
 }
 
-/// Returns what stands for the plugin's program of a version.
+/// Returns the stand-in for the plugin's program of a version.
 fn shim(version: &str) -> String {
     format!("\x7fELF {SHIM_MARK}of another kind {SHIM_MARK}{version}\nmore")
 }
@@ -237,7 +237,7 @@ fn units_are_installed_with_the_program_that_they_start() {
     assert_eq!(host.names("etc/systemd/system"), [""; 0]);
     assert_eq!(host.names("usr/local/bin"), [""; 0]);
 
-    // Those of a package are as good.
+    // A package's units work as well.
     host.write("usr/lib/systemd/system/leasehold.service", "ExecStart=/usr/bin/leasehold daemon");
     host.run(&["install", "--systemd"]);
     assert_eq!(host.names("etc/systemd/system"), [""; 0]);

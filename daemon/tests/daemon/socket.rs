@@ -145,7 +145,7 @@ fn a_spooled_del_is_carried_out_at_the_start() {
     let file = spool::path(&home.socket(), &request);
     fs::write(&file, serde_json::to_vec(&request).unwrap()).unwrap();
     let _daemon = home.start();
-    // The list is requested after the spooled call, so its answer shows that the loop has turned; the file goes right
+    // The list is requested after the spooled call, so its answer shows that the loop has run; the file goes right
     // after.
     assert!(home.list(&[]).status.success());
     let deadline = Instant::now() + PATIENCE;

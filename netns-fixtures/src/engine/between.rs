@@ -1,4 +1,4 @@
-//! A proxy between dockerd and a plugin: passes every call on, except for the one to which a test gives a fault.
+//! A proxy between dockerd and a plugin: passes on every call, except the one that a test makes fail.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -36,7 +36,7 @@ struct Fault {
 /// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The plugin never hears of it, and dockerd gets an error.
+    /// The plugin never hears about it, and dockerd gets an error.
     Refused,
     /// The plugin answers it, and dockerd only reads half of the answer.
     Garbled,

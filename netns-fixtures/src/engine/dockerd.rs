@@ -44,8 +44,8 @@ const CLIENT: &str = "/usr/bin/docker";
 /// Compose, from Debian's `docker-compose`.
 const COMPOSE: &str = "docker-compose";
 
-/// What it may write outside `/run` goes to memory, and it may not write what is the kernel's own. Its data is on a separate
-/// mount, as on any host: for a plugin, runc makes the mount private that its root is on.
+/// What it writes outside `/run` goes to memory, and it may not write to the kernel's own files. Its data is on a separate
+/// mount, as on any host: for a plugin, runc makes the mount that its root is on private.
 const PRIVATE: &str = "
     mount --bind $DIR/data $DIR/data
     mount -t overlay overlay -o lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/work /etc
@@ -187,7 +187,7 @@ impl Dockerd {
     /// Ends it with SIGKILL. Its containers go on.
     pub fn kill9(&mut self) -> Result<(), Error> {
         self.process.take().map_or(Ok(()), Process::kill)?;
-        // Its containerd dies a moment later. A dockerd that finds it dying starts none, and waits for it in vain.
+        // Its containerd dies a moment later. A dockerd that finds it dying starts none, and waits for it forever.
         let gone = "! read pid < /run/docker/containerd/containerd.pid || while kill -0 $pid; do sleep 0.05; done";
         self.host.run_command("timeout", &["30", "sh", "-c", gone], "").map(drop)
     }

@@ -67,7 +67,7 @@ impl Played {
         Ok(network)
     }
 
-    /// Tells the driver of a network.
+    /// Tells the driver about a network.
     pub fn create_wired(&self, network: &WiredNetwork) -> Result<(), Error> {
         self.plugin.call("NetworkDriver.CreateNetwork", &network.body).map(drop)
     }
@@ -180,7 +180,7 @@ impl Played {
         if self.mounts_late() { Ok(()) } else { self.tell_joined(endpoint) }
     }
 
-    /// Tells the driver what it is told of an endpoint that is joined.
+    /// Tells the driver what it hears about an endpoint that is joined.
     fn tell_joined(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let named = endpoint.named();
         self.plugin.call("NetworkDriver.ProgramExternalConnectivity", &named)?;
@@ -225,7 +225,7 @@ impl Played {
         }
     }
 
-    /// Returns an id such as Docker's, whose first letters tell it from all others.
+    /// Returns an id like Docker's, whose first letters are unique.
     fn wire_id(&self) -> String {
         format!("{:012x}{:052x}", self.host().sandbox().number(), 0)
     }

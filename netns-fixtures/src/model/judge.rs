@@ -1,4 +1,4 @@
-//! The judge: checks what clients send against RFC 2131, with the memory that takes.
+//! The judge: checks what clients send against RFC 2131, with the necessary memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -45,7 +45,7 @@ struct Exchange {
 #[derive(Debug, Default)]
 struct Client {
     latest: Option<u32>,
-    /// What its last REQUESTs in SELECTING asked for: each may be granted before the client hears of it.
+    /// What its last REQUESTs in SELECTING asked for: each may be granted before the client hears about it.
     selected: VecDeque<(Ipv4Addr, Ipv4Addr)>,
     list: Option<Vec<u8>>,
 }

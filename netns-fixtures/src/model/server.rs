@@ -31,7 +31,7 @@ pub struct Handled {
     pub event: Event,
     /// The answer, if there is one.
     pub reply: Option<Reply>,
-    /// What comes just before it, through a relay.
+    /// What is sent just before it, through a relay.
     pub relayed: Option<Reply>,
 }
 

@@ -1,5 +1,5 @@
-//! ISC's dhcpd. Its leases may last seconds. It does not extend one that is renewed in the first quarter of its time
-//! (`dhcp-cache-threshold`).
+//! ISC's dhcpd. Its leases may last seconds. It does not extend a lease that is renewed in the first quarter of its
+//! time (`dhcp-cache-threshold`).
 
 use std::fmt::Write;
 use std::process::Command;

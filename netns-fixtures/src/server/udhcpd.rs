@@ -1,5 +1,5 @@
-//! busybox's udhcpd, the server of small devices. It knows clients by their hardware address alone, and does not answer
-//! a RENEW or REBIND of an unknown lease.
+//! busybox's udhcpd, the server of small devices. It recognises clients only by their hardware address, and does not
+//! answer a RENEW or REBIND of an unknown lease.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;

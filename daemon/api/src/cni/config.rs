@@ -284,10 +284,10 @@ mod tests {
         assert_eq!(config.args_ips().expect("a list of strings"), ["10.0.0.5"]);
         assert_eq!(config.runtime_config().expect("an object").ips, ["10.0.0.6/24"]);
         let table = [
-            (r#"{"args": {"cni": {"ips": "10.0.0.5"}}}"#, "args.cni.ips: it has to be a list, not a string"),
-            (r#"{"args": {"cni": {"ips": [5]}}}"#, "args.cni.ips[0]: it has to be a string, not a number"),
-            (r#"{"runtimeConfig": {"ips": {}}}"#, "runtimeConfig.ips: it has to be a list, not an object"),
-            (r#"{"runtimeConfig": {"mac": 2}}"#, "runtimeConfig.mac: it has to be a string, not a number"),
+            (r#"{"args": {"cni": {"ips": "10.0.0.5"}}}"#, "args.cni.ips: it must be a list, not a string"),
+            (r#"{"args": {"cni": {"ips": [5]}}}"#, "args.cni.ips[0]: it must be a string, not a number"),
+            (r#"{"runtimeConfig": {"ips": {}}}"#, "runtimeConfig.ips: it must be a list, not an object"),
+            (r#"{"runtimeConfig": {"mac": 2}}"#, "runtimeConfig.mac: it must be a string, not a number"),
         ];
         for (text, fault) in table {
             let config = read(text);
@@ -312,7 +312,7 @@ mod tests {
             ("{}".into(), Err("cni.dev/valid-attachments: missing")),
             (
                 r#"{"cni.dev/valid-attachments": {}}"#.into(),
-                Err("cni.dev/valid-attachments: it has to be a list, not an object"),
+                Err("cni.dev/valid-attachments: it must be a list, not an object"),
             ),
             (
                 r#"{"cni.dev/attachments": [{"containerID": "a"}]}"#.into(),

@@ -81,7 +81,7 @@ pub struct Ipam {
     pub grace: Option<u32>,
     /// `conflictDetection`.
     pub conflict_detection: ConflictDetection,
-    /// `ipPreferred`: whether an address other than the requested one will do.
+    /// `ipPreferred`: whether to take an address other than the requested one.
     pub ip_preferred: bool,
     /// `onChange` is `keep`: a changed lease leaves the interface as it is.
     pub keep_on_change: bool,
@@ -96,7 +96,7 @@ pub struct Ipam {
 pub struct Fallback {
     /// `ranges`, as host-local has them.
     pub sets: Vec<Vec<Range>>,
-    /// `after`: for how many seconds servers have to be silent.
+    /// `after`: how many seconds servers must be silent.
     pub after: Option<u32>,
 }
 

@@ -323,7 +323,7 @@ mod tests {
         );
         assert_eq!(
             object.read("servers", text).unwrap_err().to_string(),
-            "ipam.servers: it has to be a string, not an object"
+            "ipam.servers: it must be a string, not an object"
         );
         assert_eq!(
             object.only(&["servers", "rates"]).unwrap_err().to_string(),

@@ -21,7 +21,7 @@ pub struct Status {
     pub sockets: Vec<String>,
     /// Where leases are kept.
     pub store: Store,
-    /// How many leases there are, those included that are looked for or on their way back.
+    /// How many leases there are, including those being acquired or given back.
     pub leases: Leases,
     /// The servers of leases, by LAN.
     pub servers: Vec<Server>,

@@ -164,7 +164,7 @@ impl Common {
         }
     }
 
-    /// Returns whether the binding's record still has to be written.
+    /// Returns whether the binding's record must still be written.
     pub(crate) fn record_is_due(&self) -> bool {
         self.persistence.is_due()
     }

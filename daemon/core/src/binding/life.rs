@@ -27,7 +27,7 @@ pub(crate) enum Life {
     Acquiring(Box<Acquire>),
     /// A lease is held, or looked for again.
     Held(Box<Hold>),
-    /// The lease is on its way back.
+    /// The lease is being given back.
     Releasing(Box<Release>),
 }
 

@@ -1,8 +1,8 @@
 //! Docker, as a user of the registry: its pools, and what its network driver makes.
 //!
 //! A lease is acquired by an ADD, and given back by its address. `pools` are those of the IPAM driver; `networks` and `endpoints`
-//! are those of the network driver, and `strays` sees which links of theirs there are. What each call waits for is in `jobs`.
-//! `desk` joins this with the registry.
+//! are those of the network driver, and `strays` sees which of their links exist. What each call waits for is in `jobs`. `desk`
+//! joins this with the registry.
 
 mod desk;
 mod endpoints;

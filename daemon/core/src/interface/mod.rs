@@ -77,7 +77,7 @@ impl Interfaces {
         let interface = self.all.entry(at).or_default();
         interface.mac = link.mac();
         if let Err(place) = interface.place(id) {
-            // Mostly there is one.
+            // Usually there is one.
             interface.seats.reserve_exact(1);
             interface.seats.insert(place, Seat::new(id));
         }

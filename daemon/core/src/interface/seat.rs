@@ -38,7 +38,7 @@ pub(crate) struct Seat {
     work: Option<Box<Work>>,
 }
 
-// What is known of it.
+// What is known about it.
 impl Seat {
     pub(super) fn new(binding: BindingId) -> Self {
         let (presence, given, work) = (Presence::default(), None, None);
@@ -207,7 +207,7 @@ impl Seat {
     }
 }
 
-// What became of the lease.
+// What happened to the lease.
 impl Seat {
     /// Takes over what a record says: if it keeps an earlier address, the last one was never there. The work waits for a look at
     /// the interface.

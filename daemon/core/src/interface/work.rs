@@ -150,7 +150,7 @@ enum Stage {
 
 // What it may carry.
 impl Work {
-    /// Returns work that goes on where a restart cut it short, once the interface has been looked at.
+    /// Returns work that a restart interrupted, to continue once the interface has been inspected.
     pub(crate) fn recovered(former: Former) -> Self {
         Self { former, stage: Stage::Unseen, ..Self::default() }
     }
@@ -209,7 +209,7 @@ impl Work {
         self.stirred |= matches!(self.stage, Stage::Applying { .. });
     }
 
-    /// Records that the MTU still has to be set.
+    /// Records that the MTU must still be set.
     pub(crate) fn size_later(&mut self) {
         self.former.mtu_due = true;
     }
@@ -221,7 +221,7 @@ impl Work {
         self.route_later();
     }
 
-    /// Records that no routes have to be put on.
+    /// Records that no routes must be put on.
     pub(crate) fn route_no_more(&mut self) {
         self.former.routes_due = false;
     }

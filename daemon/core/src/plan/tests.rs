@@ -238,7 +238,7 @@ fn routes_of_other_tables_and_families_are_left_to_the_main_plugin() {
     };
     let gone = steps(&from(&[lease("192.0.2.50/24", &["0.0.0.0/0 192.0.2.1"])]), None, &policy);
     let expected = ["-10.1.0.0/16 via 192.0.2.9 metric 7", "-10.1.0.0/16 via 192.0.2.9", "-192.0.2.50/24"];
-    assert_eq!(gone, expected, "a main plugin may not have known of metrics");
+    assert_eq!(gone, expected, "a main plugin may not have known about metrics");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::time::Now;
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// The containers that still have to be adopted, and those that could not be.
+/// The containers that must still be adopted, and those that could not be.
 #[derive(Debug, Default)]
 pub(super) struct Adoptions {
     pending: BTreeMap<Attachment, Adoption>,

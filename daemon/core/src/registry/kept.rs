@@ -28,8 +28,8 @@ impl Registry {
             of_bindings("holders", holders),
             of_bindings("attachments", self.slots.len()),
             of_bindings("bindings with a link of their own", seats),
-            of_bindings("bindings on their way back", leaving),
-            of_bindings("identities on their way back", identities),
+            of_bindings("bindings being given back", leaving),
+            of_bindings("identities being given back", identities),
             of_bindings("claims on addresses", claims),
             of_bindings(
                 "deadlines",

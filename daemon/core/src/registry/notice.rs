@@ -7,13 +7,13 @@ use crate::link::own::LinkOwner;
 /// What concerns a door above.
 #[derive(Debug)]
 pub(crate) enum Notice {
-    /// An effect of theirs is over.
+    /// One of their effects is over.
     Done(OpId, Outcome),
-    /// An ADD of theirs is answered.
+    /// One of their ADDs is answered.
     Answered {
         /// The ADD.
         id: RequestId,
-        /// For whom it was.
+        /// The one it was for.
         attachment: Attachment,
         /// The answer.
         answer: Answer,

@@ -41,7 +41,7 @@ pub(super) struct Source<'a> {
     pub(super) parent: &'a str,
     /// The subnet that Docker knows; 0.0.0.0/0 is everything.
     pub(super) subnet: Ipv4Net,
-    /// The pool that the address has to belong to.
+    /// The pool that the address must belong to.
     pub(super) pool: Option<PoolId>,
     /// Whether all of the LAN's clients have their parent's Ethernet address.
     pub(super) shared: bool,

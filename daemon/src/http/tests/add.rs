@@ -321,7 +321,7 @@ fn what_is_wrong_with_one_container_is_said() {
         ("", "IP=10.0.0.1,224.0.0.1", 4, "CNI_ARGS: IP=\"224.0.0.1\" is not a host address"),
         (r#", "args": {"cni": {"ips": ["x"]}}"#, "", 7, "args.cni.ips: \"x\" is not a host address"),
         (r#", "runtimeConfig": {"ips": ["0.0.0.0"]}"#, "", 7, "runtimeConfig.ips: \"0.0.0.0\" is not a host address"),
-        (r#", "runtimeConfig": {"ips": [7]}"#, "", 7, "runtimeConfig.ips[0]: it has to be a string, not a number"),
+        (r#", "runtimeConfig": {"ips": [7]}"#, "", 7, "runtimeConfig.ips[0]: it must be a string, not a number"),
         (r#", "runtimeConfig": {"mac": "02:00"}"#, "", 7, "runtimeConfig.mac: \"02:00\" is not an Ethernet address"),
         (r#", "runtimeConfig": {"mac": "01:00:00:00:00:00"}"#, "", 7, "runtimeConfig.mac: "),
         (r#", "runtimeConfig": {"mac": "00:00:00:00:00:00"}"#, "", 7, "runtimeConfig.mac: "),
@@ -341,7 +341,7 @@ fn what_is_wrong_with_the_network_is_said_by_its_key() {
         "x".repeat(250)
     );
     let table: [(&str, &str); 20] = [
-        (r#"{"timeout": "30"}"#, "ipam.timeout: it has to be a number, not a string"),
+        (r#"{"timeout": "30"}"#, "ipam.timeout: it must be a number, not a string"),
         (r#"{"clientId": "pod"}"#, "ipam.clientId: pod needs K8S_POD_NAMESPACE in CNI_ARGS"),
         (r#"{"clientId": "duid"}"#, "ipam.clientId: duid needs the host's /etc/machine-id"),
         (r#"{"clientId": "text:prod-a/{pod}"}"#, "ipam.clientId: {pod} needs K8S_POD_NAME in CNI_ARGS"),

@@ -1,4 +1,4 @@
-//! Everything that a caller sends is understood or refused, in few words.
+//! Everything that a caller sends is understood or refused, in a few words.
 
 use leasehold_api::cni::{Env, IPAM_KEYS, Request, Version};
 use proptest::prelude::*;

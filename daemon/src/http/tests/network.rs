@@ -135,7 +135,7 @@ fn what_needs_no_memory_is_answered_at_once_whatever_is_said() {
         }
     }
     assert_eq!(Method::at("/NetworkDriver.Dance"), None);
-    // By the other name, that of our network driver too, the core hears of it: a dockerd has started.
+    // Under the other name, that of our network driver, the call also reaches the core: a dockerd has started.
     let manifest = r#"{"Implements":["IpamDriver","NetworkDriver"]}"#;
     let activated = with_host(true, |host| Asked::parse(Method::Activate, b"", host));
     assert_eq!(activated, Ok(Asked::Told(manifest.to_owned())));
@@ -322,7 +322,7 @@ fn a_network_that_docker_would_number_itself_is_refused_unless_that_is_meant() {
 #[test]
 fn an_endpoint_without_an_address_gets_a_lease() {
     let net = network(r#"{"parent":"eth0","vlan":"10","timeout":"9","hostname":"h"}"#);
-    // Nothing is known of it: 20.10 to 29 with the null driver.
+    // Nothing is known about it: 20.10 to 29 with the null driver.
     for interface in ["{}", "null", r#"{"Address":"","AddressIPv6":"","MacAddress":""}"#] {
         let (add, mac) = leased(of(&net, interface, "{}"));
         assert_eq!(mac, Mac([2, 1, 2, 3, 4, 5]));

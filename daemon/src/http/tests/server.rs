@@ -451,7 +451,7 @@ async fn whoever_waits_at_a_socket_of_dockers_that_ends_is_served_and_nobody_aft
     UnixStream::connect(control).await.unwrap();
 }
 
-/// A call of dockerd's, as it is on the wire.
+/// A call from dockerd, as it is on the wire.
 fn docker_call(method: &str, body: &str) -> String {
     format!("POST /IpamDriver.{method} HTTP/1.1\r\nHost: \r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }

@@ -21,7 +21,7 @@ impl Spool {
         Self { _directory: directory, socket }
     }
 
-    /// What a starting daemon knows of it.
+    /// What a starting daemon knows about it.
     fn calls(&self) -> Calls {
         Calls::new(self.socket.clone())
     }

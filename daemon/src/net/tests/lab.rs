@@ -346,7 +346,7 @@ impl Netns {
 /// Returns another descriptor of this file, with the next free number from `number` on.
 fn file_at(number: i32, file: &File) -> OwnedFd {
     let copy = fcntl(file, FcntlArg::F_DUPFD_CLOEXEC(number)).unwrap();
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows of it.
+    // SAFETY: the kernel has just made this descriptor, and nobody else knows about it.
     unsafe { OwnedFd::from_raw_fd(copy) }
 }
 

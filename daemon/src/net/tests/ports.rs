@@ -1,4 +1,4 @@
-//! Exchanges over a bridge or a parent of macvlans, each by its own port; and in a VLAN of a link.
+//! Exchanges over a bridge or a parent of macvlans, each through its own port; and in a link's VLAN.
 
 use std::process::Command;
 

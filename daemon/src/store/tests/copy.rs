@@ -1,4 +1,4 @@
-//! The store is lost, and with it nothing that nobody else remembers.
+//! The store is lost, but nothing that only it remembered.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ struct Host {
     run: TempDir,
 }
 
-/// All that a store is opened with but for its leases of CNI's.
+/// Everything a store is opened with, except CNI's leases.
 #[derive(Debug, PartialEq)]
 struct Found {
     id: u64,
@@ -122,7 +122,7 @@ fn told() -> Vec<DoorRecord> {
     told.iter().map(DockerRecord::kept).collect()
 }
 
-/// Returns changes after which a store holds two leases of Docker's, one of CNI's, and what Docker told.
+/// Returns changes after which a store holds two Docker leases, one CNI lease, and what Docker said.
 pub(super) fn life() -> Vec<Change> {
     let told = told().into_iter().map(|record| Change::PutDoor(Box::new(record)));
     [put_dockers(1), put(2, 2), put_dockers(3)].into_iter().chain(told).collect()

@@ -8,7 +8,7 @@ use redb::{ReadableDatabase, ReadableTableMetadata};
 use super::copy::life;
 use super::*;
 
-/// Returns changes of every kind that a store keeps, but for a removal.
+/// Returns changes of every kind that a store keeps, except a removal.
 fn everything() -> Vec<Change> {
     const RECORDS: &str = include_str!("../../../core/src/registry/tests/recorded.jsonl");
     let recorded = RECORDS.lines().skip(112).take(4).map(|line| serde_json::from_str(line).unwrap());
@@ -45,7 +45,7 @@ fn written(dir: &TempDir) {
     store.close();
 }
 
-/// `0.1.0.redb` is what [`written`] made with that release. It is never made anew.
+/// `0.1.0.redb` is what [`written`] made with that release. It is never rewritten.
 #[test]
 fn all_that_an_earlier_release_wrote_is_read() {
     let [earlier, today] = [(); 2].map(|()| TempDir::new().unwrap());

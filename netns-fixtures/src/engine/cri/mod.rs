@@ -134,7 +134,7 @@ impl Cri {
         serde_json::from_str(&said).map_err(|_| Error::Unreadable { what: "an answer of the CRI", text: said })
     }
 
-    /// Returns what the CRI is told of a pod as a whole. A pod that is made again is another attempt.
+    /// Returns what the CRI is told about a pod as a whole. A pod that is made again is another attempt.
     pub fn pod(&self, name: &str, attempt: u32) -> Value {
         json!({
             "metadata": { "name": name, "uid": format!("uid-of-{name}"), "namespace": "default", "attempt": attempt },

@@ -84,7 +84,7 @@ fn before_0_3_0_there_is_one_set_of_a_family() {
 #[test]
 fn what_is_refused_is_named() {
     let table = [
-        (json!([]), "ipam: it has to be an object, not a list"),
+        (json!([]), "ipam: it must be an object, not a list"),
         (json!({"subnet": ""}), "ipam.subnet: \"\" is not a subnet, such as 10.0.0.0/8"),
         (json!({"subnet": "10.0.0.0"}), "ipam.subnet: \"10.0.0.0\" is not a subnet, such as 10.0.0.0/8"),
         (
@@ -92,9 +92,9 @@ fn what_is_refused_is_named() {
             "ipam.subnet: \"::ffff:10.0.0.0/120\" is not a subnet, such as 10.0.0.0/8",
         ),
         (json!({"subnet": "10.0.0.0/8", "rangeEnd": "ten"}), "ipam.rangeEnd: \"ten\" is not an IP address"),
-        (json!({"ranges": {}}), "ipam.ranges: it has to be a list, not an object"),
-        (json!({"ranges": [{}]}), "ipam.ranges[0]: it has to be a list, not an object"),
-        (json!({"ranges": [[], [[]]]}), "ipam.ranges[1][0]: it has to be an object, not a list"),
+        (json!({"ranges": {}}), "ipam.ranges: it must be a list, not an object"),
+        (json!({"ranges": [{}]}), "ipam.ranges[0]: it must be a list, not an object"),
+        (json!({"ranges": [[], [[]]]}), "ipam.ranges[1][0]: it must be an object, not a list"),
         (json!({"ranges": [[{}]]}), "ipam.ranges[0][0].subnet: missing"),
         (json!({"ranges": [vec![json!({}); 257]]}), "ipam.ranges[0]: more than 256 entries"),
         (json!({"routes": [{}]}), "ipam.routes[0].dst: missing"),
@@ -103,12 +103,12 @@ fn what_is_refused_is_named() {
             json!({"conflictDetection": "strict"}),
             "ipam.conflictDetection: \"strict\" is not off: addresses of local ranges are not probed",
         ),
-        (json!({"dataDir": 1}), "ipam.dataDir: it has to be a string, not a number"),
+        (json!({"dataDir": 1}), "ipam.dataDir: it must be a string, not a number"),
     ];
     for (ipam, fault) in table {
         assert_eq!(parse(json!({"ipam": ipam})), Err(fault.to_owned()), "{ipam}");
     }
     let runtime = json!({"ipam": {}, "runtimeConfig": {"ipRanges": [[{"subnet": 1}]]}});
-    let fault = "runtimeConfig.ipRanges[0][0].subnet: it has to be a string, not a number";
+    let fault = "runtimeConfig.ipRanges[0][0].subnet: it must be a string, not a number";
     assert_eq!(parse(runtime), Err(fault.to_owned()));
 }

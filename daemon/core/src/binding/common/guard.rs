@@ -336,7 +336,7 @@ impl Common {
 
     /// Goes on as far as possible now. Returns what it found out; there may be more to find out.
     pub(in crate::binding) fn watch(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
-        // A window that has heard of a conflict is kept until somebody can act on it.
+        // A window that has heard a conflict is kept until somebody can act on it.
         while let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) {
             let can_send = match guard.way {
                 Way::Own { at } if guard.exchange.is_closed() && cx.now.boot >= at => return self.open_guard(cx),
@@ -474,7 +474,8 @@ impl Common {
         cx.interfaces.has_inside(cookie, mac)
     }
 
-    /// Returns whether this is the Ethernet address of an interface on its way out, which had the address under watch before.
+    /// Returns whether this is the Ethernet address of an interface that is about to disappear, and that had the address
+    /// under watch before.
     fn has_departed(&self, mac: Mac, cx: &Cx<'_>) -> bool {
         let Some(address) = self.guard.as_ref().map(|guard| guard.window.address()) else { return false };
         cx.departed.had(&self.identity.lan, address, mac, cx.now.boot)

@@ -12,7 +12,7 @@ use crate::outbox::Stake;
 const STAYS_OFF: &str = "not put on the interface: the previous address was not there either";
 
 impl Common {
-    /// Notes an event about a lease. It is written with the binding's record, if that has to be written.
+    /// Notes an event about a lease. It is written with the binding's record, if that must be written.
     pub(in crate::binding) fn note(&self, kind: EventKind, lease: &Lease, cause: impl fmt::Display, cx: &mut Cx<'_>) {
         cx.out.note(self.id, self.event(kind, lease, cause, cx), Stake::Nothing);
     }

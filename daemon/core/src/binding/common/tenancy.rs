@@ -10,7 +10,7 @@
 //! it would refuse the holder's next renewal.
 //!
 //! In the second case, two servers share a pool without knowing of each other. The second never hears what the holder says to
-//! its own server, and would offer the address for ever: it has to be told. The DECLINE bears its server identifier, so that no
+//! its own server, and would offer the address for ever: it must be told. The DECLINE bears its server identifier, so that no
 //! other server obeys it (RFC 2131 §4.3.3), and our chaddr and client identifier, so that it concerns our lease there. If the
 //! holder has lost the address by the time of the ACK, the ADD keeps it. In a pair that shares its leases both servers would
 //! obey; but such a pair does not offer what it has leased.

@@ -38,7 +38,7 @@ pub(in crate::docker) struct LanInquiry {
     inquiry: Option<Box<Inquiry>>,
     /// The LAN's link, once it is found.
     link: Option<Link>,
-    /// Whether asking from a macvlan beside that link is possible, or under way.
+    /// Whether asking from a macvlan next to that link is possible, or under way.
     beside: Beside,
 }
 

@@ -1,4 +1,4 @@
-//! Adoption: containers that ran before are taken over, sooner or later.
+//! Adoption: containers that already ran are taken over, sooner or later.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! An address that the daemon puts on is announced, whatever is looked for besides.
+//! An address that the daemon puts on is announced, with or without conflict detection.
 
 use std::net::Ipv4Addr;
 
@@ -29,7 +29,7 @@ fn changing(detection: Detection) -> Rig {
 }
 
 impl Rig {
-    /// The kernel tells of the address that was put on; returns how often it is announced, and probed for, in ten seconds.
+    /// The kernel reports the address that was put on; returns how often it is announced, and probed for, in ten seconds.
     fn appeared(&mut self) -> (usize, usize) {
         assert_eq!(self.on_link(), ["192.0.2.77/24"]);
         let appeared = KernelMessage::AddressAdded { cookie: Cookie(1), ifindex: 2, address: OTHER.into() };

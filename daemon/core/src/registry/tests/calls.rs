@@ -138,7 +138,7 @@ fn carrier_that_comes_while_the_look_is_on_its_way_is_not_missed() {
     rig.carrier = false;
     rig.hold_looks = true;
     let add = rig.add("a", 1, "a");
-    // The worker has looked: no carrier. Then the kernel tells of carrier, then the outcome comes in.
+    // The worker has looked: no carrier. Then the kernel reports carrier, then the outcome comes in.
     rig.carrier = true;
     rig.tell_carrier(true);
     rig.hold_looks = false;

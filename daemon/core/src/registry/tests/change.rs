@@ -1,4 +1,4 @@
-//! A lease that brings something else than before: to the store first, then to the interface.
+//! A lease that changes: it is stored first, then put on the interface.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! CHECK while the daemon itself changes what it looks for.
+//! CHECK while the daemon itself changes the interface.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

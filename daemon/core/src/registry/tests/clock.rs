@@ -1,5 +1,5 @@
-//! A wall clock that jumps. Within a boot only the times in records and events come from it, deadlines never do; but set forward
-//! it may say that the boot clock stood still.
+//! A wall clock that jumps. Within a boot only the times in records and events come from it, never deadlines; but if it is set
+//! forward, the boot clock may have stood still.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn a_wall_clock_that_is_set_forward_has_leases_confirmed_for_the_boot_clock_may_
     }
 }
 
-/// When the only lease began, by its record and by the clocks as they are.
+/// When the only lease began, by its record and by the clocks now.
 fn since(rig: &Rig) -> [Duration; 2] {
     let record = rig.only_record();
     let age = rig.now().boot.saturating_since(record.lease.start);
@@ -131,8 +131,8 @@ fn a_restart_goes_on_where_leases_stood_whatever_the_wall_clock_did() {
     }
 }
 
-/// A record of the boot before, which began 900 s after it, as the next boot sees it 30 s after its own begin, `later`
-/// seconds after the lease's begin by the wall clock.
+/// A record of the previous boot, whose lease began 900 s after that boot, as the next boot sees it 30 s after its own
+/// start, `later` seconds after the lease's start by the wall clock.
 fn after_a_reboot(later: i64) -> Record {
     let mut record = record("a", "before", 900.0);
     let wall = Duration::from_secs(record.since.since_epoch().as_secs().saturating_add_signed(later));
@@ -153,7 +153,7 @@ fn a_wall_clock_that_went_back_over_a_reboot_makes_a_lease_no_older() {
 #[test]
 fn time_that_passed_by_the_wall_clock_over_a_reboot_counts() {
     let ends = |later| after_a_reboot(later).lease.expires().unwrap().since_boot();
-    // 40,000 s: as many are left of them, from 30 s after the boot on.
+    // 40,000 s remain, counted from 30 s after the boot.
     assert_eq!(ends(10), Duration::from_secs(40_020));
     assert_eq!(ends(HOUR), Duration::from_secs(40_030 - 3600));
     assert_eq!(ends(39_000), Duration::from_secs(1030));

@@ -1,4 +1,4 @@
-//! Conflict detection over a whole life: what is sent, what is heard, what a caller is told, what the store holds.
+//! Conflict detection over a whole life: what is sent, what is heard, what a caller hears, what the store holds.
 
 mod control;
 mod declines;

@@ -1,4 +1,4 @@
-//! What Docker asks for: pools, addresses that are reserved, and leases that come back by the address that it was told.
+//! What Docker asks for: pools, reserved addresses, and leases, which it gives back by the address that it was told.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -103,7 +103,7 @@ impl Rig {
         }
     }
 
-    /// Returns what Docker was told of the only binding, and what that has leased.
+    /// Returns what Docker was told about the only binding, and what that has leased.
     fn believed(&mut self) -> (Option<String>, Option<Ipv4Addr>) {
         let rows = self.rows();
         let [Row { told, tenure, .. }] = &rows[..] else { panic!("{rows:?}") };

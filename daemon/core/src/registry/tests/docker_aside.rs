@@ -1,4 +1,4 @@
-//! A server in a macvlan beside those of Docker's containers: what the LAN's link sends does not reach it.
+//! A server in a macvlan beside those of Docker's containers: frames from the LAN's link do not reach it.
 
 use std::net::Ipv4Addr;
 
@@ -105,7 +105,7 @@ fn a_macvlan_that_does_not_go_is_waited_for_no_longer_than_the_add() {
 
 #[test]
 fn a_caller_that_goes_meanwhile_leaves_no_lease() {
-    // While it asks, while the store writes, and while the macvlan is on its way out.
+    // While it asks, while the store writes, and while the macvlan is being removed.
     for at in 0..3 {
         let mut rig = rig();
         match at {

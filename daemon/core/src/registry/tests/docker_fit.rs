@@ -1,4 +1,4 @@
-//! Which addresses an endpoint of Docker's may have: those of its pool that are not reserved, and the one of `--ip`.
+//! Which addresses a Docker endpoint may have: those of its pool that are not reserved, and the one of `--ip`.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,5 @@
-//! What an endpoint is to have, and somebody else holds: its name, by a container that is gone or not, and an address of the host's.
+//! What an endpoint should have although somebody else holds it: its name, by a container that is gone or not, and one of the
+//! host's addresses.
 
 use std::net::Ipv4Addr;
 

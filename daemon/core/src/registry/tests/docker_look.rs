@@ -1,4 +1,4 @@
-//! RequestPool of a pool that is not known: what a server offers is looked at, and not taken.
+//! RequestPool of an unknown pool: a server's offer is read, and not taken.
 
 use std::net::Ipv4Addr;
 
@@ -13,7 +13,7 @@ use crate::profile::Profile;
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 const OFFERS_ROUTER: [u8; 6] = [3, 4, 192, 0, 2, 254];
 
-/// A rig whose server tells of a router.
+/// A rig whose server names a router.
 fn rig() -> Rig {
     let mut rig = Rig::new(8);
     rig.options = OFFERS_ROUTER.to_vec();

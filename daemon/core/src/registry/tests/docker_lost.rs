@@ -1,4 +1,4 @@
-//! The store is lost. The next one begins with what was copied of it.
+//! The store is lost. The next one begins with its copy.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +12,7 @@ use crate::link::KernelMessage;
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
 impl Rig {
-    /// Loses the store but for what is copied of it, and starts the next daemon. What Docker told is copied as it is.
+    /// Loses the store except for its copy, and starts the next daemon. Docker's own facts are copied unchanged.
     fn loses_its_store(&mut self) {
         let records = std::mem::take(&mut self.stored).into_iter();
         let puts = records.map(|(id, record)| Change::Put(id, Box::new(record)));

@@ -1,4 +1,4 @@
-//! A silent server while dockerd starts its containers, one after the other: it waits for all, and tries none again.
+//! A silent server while dockerd starts its containers, one after the other: it waits for each, and retries none.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::record::RecordState;
 /// What the server gives first.
 const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 
-/// A lease that is kept for its identity since 1000 s, and a server that says nothing any more.
+/// A lease that has been kept for its identity since 1000 s, and a server that no longer answers.
 fn kept(lease: u32) -> Rig {
     let mut rig = Rig::new(8);
     (rig.lease, rig.profile.grace) = (lease, Some(60));
@@ -84,7 +84,7 @@ fn a_lease_whose_address_was_reserved_meanwhile_is_not_answered_in_silence() {
     }
 }
 
-/// dockerd starts its containers one after the other, and is not up before the last of them.
+/// dockerd starts its containers one after the other, and is up only after the last of them.
 #[test]
 fn a_host_without_a_server_has_ten_containers_that_are_known_within_a_minute() {
     let mut rig = Rig::new(8);
@@ -184,7 +184,7 @@ fn a_lease_that_nobody_confirmed_is_lost_by_a_nak_and_by_its_end() {
     assert!(rig.events.iter().any(|event| event.kind == EventKind::Expired));
 }
 
-/// The LAN is known to be silent, so that no ADD has more than four seconds; and what is asked from beside takes a moment to go.
+/// The LAN is known to be silent, so no ADD has more than four seconds; and the macvlan for asking takes a moment to go.
 #[test]
 fn a_lease_that_is_still_good_is_answered_when_the_macvlan_has_gone_that_it_was_asked_for_from() {
     let mut rig = Rig::new(8);

@@ -1,4 +1,4 @@
-//! Callers that want an address and no change of the interface: the address never comes there.
+//! Callers that want an address and an unchanged interface: the address never appears there.
 
 use std::net::Ipv4Addr;
 
@@ -101,7 +101,7 @@ fn a_check_takes_it_for_no_fault() {
     assert_eq!(rig.check_of(), Answer::Checked);
     rig.restart();
     assert_eq!(rig.check_of(), Answer::Checked);
-    // What was there and is gone is one.
+    // An address that was there and is gone is one.
     rig.configure(A);
     assert_eq!(rig.check_of(), Answer::Checked);
     rig.take_off(A);

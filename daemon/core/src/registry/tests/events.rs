@@ -236,7 +236,7 @@ fn events_that_the_store_never_takes_are_bounded_and_counted() {
     rig.add("a", 1, "a");
     rig.disk = Disk::Full;
     let mut at = 1050.5;
-    // Each renewal says something new, or the last would stand for all.
+    // Each renewal reports something new; otherwise the last would replace all.
     let mut other = Some("192.0.2.53".parse().unwrap());
     while rig.reg.events_dropped() == 0 {
         at += 50.0;
@@ -303,7 +303,7 @@ fn renewals_that_the_store_does_not_take_push_out_no_other_event() {
     rig.lease = 20;
     rig.add("a", 1, "a");
     rig.disk = Disk::Full;
-    // More renewals than there are places for events that wait.
+    // More renewals than the queue of events holds.
     for minutes in 1..=200 {
         rig.run_until(1000.0 + f64::from(minutes) * 60.0);
     }

@@ -198,7 +198,7 @@ fn a_second_add_and_a_check_find_it_and_a_restart_sends_nothing() {
     let sent = rig.sent.len();
     rig.restart();
     assert_eq!((rig.sent.len(), rig.state("a")), (sent, vec!["BOUND"]));
-    // What is given after a restart does not collide with what was given before.
+    // Addresses given after a restart do not collide with those given before.
     let add = rig.add("b", 2, "b");
     rig.run_until(rig.at() + 29.0);
     assert_ne!(rig.given(add), "192.0.2.201/24");
@@ -315,7 +315,7 @@ fn a_daemon_killed_at_any_moment_gives_no_address_twice_and_leaves_none_behind()
             rig.run_until(1000.0 + f64::from(step) / 2.0);
             rig.disk = disk;
             rig.run_until(1000.5 + f64::from(step) / 2.0);
-            // What the next daemon finds is what was durable; its callers ask again.
+            // The next daemon finds what was durable; its callers ask again.
             rig.disk = Disk::Good;
             rig.restart();
             let adds = [rig.add("a", 1, "a"), rig.add("b", 2, "b")];

@@ -75,7 +75,7 @@ fn a_lease_whose_identity_can_return_goes_back_after_its_grace() {
 fn an_identity_that_returns_within_its_grace_gets_its_address_back() {
     let mut rig = kept();
     rig.run_until(1050.0);
-    // What another client would get.
+    // The address that another client would get.
     let add = rig.add("b", 2, "pod");
     assert!(matches!(&rig.answers[&add], Answer::Leased { tenures } if tenures[0].ip().to_string() == "192.0.2.50"));
     assert_eq!(rig.sent, [(3, "0.0.0.0".parse().unwrap())], "INIT-REBOOT");
@@ -296,7 +296,7 @@ fn leases_that_are_kept_on_another_lan_make_no_room() {
     assert_eq!(rig.state("a"), ["KEPT"]);
 }
 
-/// The lease of [`kept`] has gone back.
+/// The lease of [`kept`] has been given back.
 fn gone() -> Rig {
     let mut rig = kept();
     rig.run_until(1100.0);

@@ -20,7 +20,7 @@ const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 const SHARED: Mac = Mac([2, 0, 0, 0, 7, 7]);
 const OTHER_SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
-/// A server that knows clients by chaddr alone, and interfaces that have one Ethernet address (ipvlan).
+/// A server that knows clients by chaddr alone, and interfaces that share one Ethernet address (ipvlan).
 fn by_chaddr() -> Rig {
     let mut rig = Rig::new(8);
     (rig.by_chaddr, rig.mac, rig.lease) = (true, Some(SHARED), 3600);

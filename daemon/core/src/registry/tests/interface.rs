@@ -1,4 +1,4 @@
-//! Looks at an interface and changes of it that end later than what they are about.
+//! Looks at an interface, and changes of it, that end after their binding or interface is gone.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -138,7 +138,7 @@ fn what_an_add_takes_off_in_its_place_was_taken_off_by_nobody_else() {
     assert_eq!(rig.removals(), 0);
 }
 
-/// The lease was refused, and its address is to go; that is being done for a long time.
+/// The lease was refused, and the removal of its address takes a long time.
 fn slowly_cleared() -> Rig {
     let mut rig = bound();
     rig.server = Server::Naks;

@@ -21,7 +21,7 @@ fn an_address_that_is_put_on_again_behind_its_removal_comes_off() {
     let mut rig = refused();
     let (op, target, steps) = rig.changes.pop_front().unwrap();
     let outcome = rig.change(&target, steps);
-    // A slow main plugin. The news come before the daemon hears of its own change.
+    // A slow main plugin. The kernel's reports come before the daemon hears about its own change.
     rig.configure(A);
     rig.hold_changes = false;
     rig.input(Input::Done { op, outcome });

@@ -1,4 +1,4 @@
-//! No lease stays at its server when its binding is gone: each way on which one could.
+//! No lease stays at its server when its binding is gone: every way it could.
 
 use super::super::*;
 use super::rig::*;
@@ -51,7 +51,7 @@ fn what_a_refused_add_owes_is_tried_until_the_lease_ends_and_over_a_restart() {
     rig.disk = Disk::Slow;
     rig.add("a", 1, "a");
     rig.break_sockets();
-    // Neither from inside nor from the host is there a way now.
+    // Now no way leads out, neither from inside nor from the host.
     rig.live.remove(&1);
     rig.blind = Some(LinkCause::NoLink("br0".into()));
     rig.disk = Disk::Good;
@@ -215,7 +215,7 @@ fn a_del_of_what_waits_for_its_turn_is_answered_at_once() {
     rig.disk = Disk::Slow;
     let add = rig.add("late", 297, "late");
     rig.input(Input::HungUp(RequestId(add)));
-    // It is durable, but not that it is to go back.
+    // The lease is durable, its pending release is not.
     let (op, changes) = rig.slow.pop_front().unwrap();
     rig.disk = Disk::Full;
     rig.written(op, changes);

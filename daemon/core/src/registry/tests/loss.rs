@@ -1,4 +1,4 @@
-//! A lease that ends or is refused: the interface loses it, the link stays, and another is looked for, patiently.
+//! A lease that ends or is refused: the interface loses it, the link stays, and the daemon patiently looks for another.
 
 use std::net::Ipv4Addr;
 
@@ -268,7 +268,7 @@ fn a_del_gives_back_a_permit_or_the_wish_for_one() {
 fn carrier_that_comes_back_after_the_end_of_the_lease_confirms_nothing() {
     let mut rig = bound(Profile::default());
     rig.tell_carrier(false);
-    // The host sleeps, and hears of the link before it looks at the clock.
+    // The host sleeps, and hears about the link before it looks at the clock.
     rig.at = Duration::from_secs(1150);
     rig.server = Server::Silent;
     rig.tell_carrier(true);

@@ -1,4 +1,4 @@
-//! A lease whose mask changes before Docker puts its address on: Docker knows the first mask alone.
+//! A lease whose mask changes before Docker puts its address on: Docker only knows the first mask.
 
 use super::networks::{LEASED, OWN, endpoint, with_network};
 use super::rig::*;
@@ -9,7 +9,8 @@ use crate::profile::Profile;
 /// The same address with its later mask.
 const LATER: &str = "192.0.2.50/25";
 
-/// An endpoint whose lease has had another mask since Docker was told of it, and whose link is on its way into its container.
+/// An endpoint whose lease has had another mask since Docker was told about it, and whose link is being moved into its
+/// container.
 fn masked_anew(on_change: OnChange) -> Rig {
     let mut rig = with_network();
     rig.profile = Profile::from(Policy { on_change, suppress_default_route: true, ..Policy::default() });

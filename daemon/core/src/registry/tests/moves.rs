@@ -1,4 +1,4 @@
-//! A binding of Docker's, which moves from the LAN's link onto its interface when that is found, and back when that goes.
+//! A Docker binding, which moves from the LAN's link onto its interface when that is found, and back when the interface goes.
 
 mod identity;
 
@@ -14,10 +14,10 @@ use crate::link::{KernelMessage, Link, Place, Step};
 use crate::profile::Profile;
 use crate::wire::Mac;
 
-/// That of the interface that is looked for.
+/// The Ethernet address of the interface to find.
 const OWN: Mac = Mac([2, 0, 0, 0, 5, 5]);
 const OTHER: Mac = Mac([2, 0, 0, 0, 6, 6]);
-/// What the server gives, with the mask that it says.
+/// The address that the server gives, with its mask.
 const LEASED: &str = "192.0.2.50/24";
 
 fn endpoint(mac: Mac) -> Attachment {
@@ -37,7 +37,7 @@ impl Rig {
         assert_eq!(self.answers[&del], Answer::Deleted);
     }
 
-    /// An interface with that address is put into a namespace; of one that is not known the kernel tells by a number.
+    /// Puts an interface with that address into a namespace; the kernel reports an unknown namespace by a number.
     fn put_inside(&mut self, netns: u64, mac: Mac) {
         self.inside.insert(mac, netns);
         self.input(Input::Kernel(KernelMessage::Appeared { number: netns as i32, mac }));
@@ -208,7 +208,7 @@ fn routes_that_changed_while_the_interface_was_not_known_take_the_place_of_those
     rig.put_inside(1, OWN);
     rig.configure(LEASED);
     rig.run_until(1040.0);
-    // It was out of sight, with all that it has.
+    // The namespace was out of sight, with everything in it.
     rig.inside.remove(&OWN);
     rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
     rig.options = by(101);
@@ -446,7 +446,7 @@ fn a_lease_that_is_looked_for_is_looked_for_on_at_the_next_place() {
     rig.run_until(1020.0);
     rig.server = Server::Silent;
     rig.run_until(1101.0);
-    // Who has the only permit, and asks for it again and again.
+    // The holder of the only permit, which asks for it again and again.
     let other = rig.add("c", 3, "c");
     rig.run_until(1125.0);
     assert_eq!(rig.rows().iter().filter(|row| row.tenure.is_none()).count(), 2);
@@ -488,7 +488,7 @@ fn a_lease_that_is_asked_for_again_is_not_given_back_for_the_interface_that_went
     assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
     rig.run_until(left + 65.0);
     assert_eq!((rig.rows().len(), rig.sends(7), rig.told(EventKind::OrphanFound)), (1, 0, 0));
-    // Nor is it kept for ever where none comes.
+    // It is not kept for ever either if none comes.
     rig.run_until(left + 700.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (0, 1));
 }

@@ -1,4 +1,4 @@
-//! The MTU that comes with an ADD: set before the answer if it can be, else afterwards, over restarts too.
+//! The MTU that comes with an ADD: set before the answer if possible, else afterwards, even after a restart.
 
 use super::super::*;
 use super::networks::{LEASED, OWN, endpoint, id, network};
@@ -15,7 +15,7 @@ const A: &str = "192.0.2.50/24";
 const SMALL: [u8; 4] = [26, 2, 0x05, 0x78]; // 1400
 const LARGE: [u8; 4] = [26, 2, 0x23, 0x28]; // 9000
 
-/// An ADD that waits for the store; all that comes after that is still to come.
+/// An ADD that waits for the store; everything after that is still to come.
 fn adding(options: [u8; 4], on_change: OnChange) -> Rig {
     let mut rig = Rig::new(8);
     rig.profile = Profile::from(Policy { on_change, ..Policy::default() });
@@ -26,7 +26,7 @@ fn adding(options: [u8; 4], on_change: OnChange) -> Rig {
     rig
 }
 
-/// An ADD that was answered though its MTU could not be set, nor can it be the next `faults` times.
+/// An ADD that was answered although its MTU could not be set; the next `faults` attempts fail too.
 fn unsized_add(faults: usize) -> Rig {
     let mut rig = adding(SMALL, OnChange::Apply);
     rig.faults = std::iter::repeat_n((0, LinkCause::TimedOut), faults + 1).collect();

@@ -1,4 +1,4 @@
-//! Docker's networks whose driver is this one, and their endpoints: what is kept, which links are made, and that none is left.
+//! Networks with our driver, and their endpoints: what is kept, which links are made, and that none is left.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -332,7 +332,7 @@ fn the_end_of_an_endpoint_is_answered_when_its_link_is_gone() {
     assert!(rig.is_done(again) && rig.sends(7) == 1 && rig.stored.is_empty());
 }
 
-/// As after live-restore, where the lease has changed since.
+/// As after live-restore, if the lease has changed since.
 #[test]
 fn the_address_of_an_endpoint_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_goes_back() {
     let mut rig = with_endpoint();

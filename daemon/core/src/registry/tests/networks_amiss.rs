@@ -1,4 +1,4 @@
-//! Networks whose two drivers, ours both, were told different things.
+//! Networks with both of our drivers, which were told different things.
 
 use super::networks::{LEASED, OWN, endpoint, id, network};
 use super::rig::*;

@@ -1,4 +1,4 @@
-//! Endpoints that dockerd lost and makes anew.
+//! Endpoints that dockerd lost and creates again.
 
 use super::networks::{LEASED, OWN, endpoint, id, with_endpoint};
 use super::rig::*;
@@ -28,7 +28,7 @@ fn an_endpoint_that_dockerd_lost_is_made_anew_with_its_address() {
         assert_eq!(record.address.to_string(), LEASED);
         assert_eq!(rig.wired.endpoints.keys().collect::<Vec<_>>(), [&id("e2")]);
         assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
-        // What is said of the first one comes late, and has nothing to do with the lease.
+        // Calls about the first one come late, and do not concern the lease.
         let delete = rig.delete_endpoint("e1");
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert!(rig.is_done(delete));

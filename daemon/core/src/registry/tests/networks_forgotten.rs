@@ -1,4 +1,4 @@
-//! Networks that Docker does not know: their call broke when all was done. It never says which networks it has.
+//! Networks that Docker does not know: their call broke after everything was done. It never says which networks it has.
 
 use super::networks::{OWN, id, in_vlan, network};
 use super::rig::*;
@@ -53,7 +53,7 @@ fn a_network_of_which_docker_has_said_something_since_is_kept() {
         let create = rig.create(network("n1"));
         match says {
             true => _ = rig.create_endpoint("e1", OWN),
-            // Of two calls one may have been heard.
+            // One of two calls may have been heard.
             false => _ = rig.create(network("n1")),
         }
         hangs_up(&mut rig, create);

@@ -1,4 +1,4 @@
-//! Links of Docker's networks that are there, or are not, without the core having been told so in time.
+//! Links of Docker's networks that exist, or do not, without the core having heard about that in time.
 
 use std::net::Ipv4Addr;
 
@@ -18,7 +18,7 @@ fn vlan() -> LinkOwner {
     LinkOwner::Vlan { on: "br0".into(), vlan: 10 }
 }
 
-/// The kernel has made a link and told of it, and whoever asked for it has waited for too long.
+/// The kernel has made a link and reported it, and whoever asked for it has waited for too long.
 fn made_late(rig: &mut Rig, owner: LinkOwner) {
     let (op, _) = rig.wired.held.pop_front().expect("the link is being made");
     rig.wired.hold = false;
@@ -58,7 +58,7 @@ fn the_links_are_listed_again_when_that_failed() {
     let (op, _) = rig.wired.held.pop_front().expect("the links are being listed");
     rig.wired.hold = false;
     rig.input(Input::Done { op, outcome: Outcome::OwnLinks(Err(LinkCause::TimedOut)) });
-    assert!(!rig.wired.links.is_empty(), "nothing is known of it");
+    assert!(!rig.wired.links.is_empty(), "nothing is known about it");
     rig.run_until(rig.at.as_secs_f64() + 2.0);
     assert!(rig.wired.links.is_empty());
 }
@@ -84,7 +84,7 @@ fn the_link_of_a_vlan_that_is_gone_is_made_anew_for_an_endpoint() {
     let mut rig = Rig::new(8);
     rig.bridge = false;
     rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
-    // The host has rebooted: dockerd does not tell of the network again.
+    // The host has rebooted: dockerd does not describe the network again.
     rig.wired.links.clear();
     rig.restart();
     rig.create_endpoint("e1", OWN);

@@ -1,4 +1,4 @@
-//! Nothing is left of a network, an endpoint, its link and its lease, whatever fails at whichever step of their lives.
+//! Nothing is left of a network, an endpoint, its link and its lease, whatever fails at any step of their lives.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::link::{KernelMessage, Place};
 /// What goes wrong, once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
-    /// The daemon is killed before what it had written is durable.
+    /// The daemon is killed before its write is durable.
     Crash,
-    /// The daemon is killed when that is durable, and has not heard of it.
+    /// The daemon is killed when its write is durable, before it hears about that.
     LateCrash,
     /// dockerd is killed, or gives up.
     HangUp,
@@ -38,7 +38,7 @@ impl Life {
     fn new(fault: Fault, left: usize, shared: bool) -> Self {
         let mut rig = Rig::new(8);
         rig.bridge = false;
-        // Of ipvlans nobody knows which interface is whose.
+        // Nobody knows which ipvlan is whose.
         rig.profile.on_parent = shared;
         Self { rig, fault: Some(fault), left, request: 0, links: BTreeMap::new() }
     }
@@ -130,7 +130,7 @@ impl Life {
         self.pump();
     }
 
-    /// Lives through it all. `forgets`: dockerd says nothing of the endpoint's end.
+    /// Runs the whole life. `forgets`: dockerd does not report the endpoint's end.
     fn live(&mut self, forgets: bool) {
         self.call(NetworkCall::Create(Box::new(in_vlan("n1"))));
         self.hold(true);
@@ -145,7 +145,7 @@ impl Life {
         }
         self.run(100.0);
         self.call(NetworkCall::Delete(id("n1")));
-        // What a failed call has left dockerd asks for once more, when the user does.
+        // dockerd requests again what a failed call left, when the user does.
         self.call(NetworkCall::Delete(id("n1")));
         self.hold(false);
         self.rig.flush();
@@ -174,7 +174,7 @@ fn vlan() -> LinkOwner {
 #[test]
 fn nothing_is_left_whatever_fails_at_whichever_step() {
     for fault in [Fault::Crash, Fault::LateCrash, Fault::HangUp, Fault::Refusal] {
-        // dockerd says nothing of the endpoint's end, or there is an ipvlan in its container, of which nothing else does.
+        // dockerd does not report the endpoint's end, or an ipvlan is in its container, whose end nothing else reports.
         for (forgets, shared) in [(false, false), (true, false), (false, true)] {
             let mut struck = 0;
             for step in 0.. {
@@ -199,7 +199,7 @@ fn nothing_is_left_whatever_fails_at_whichever_step() {
 
 #[test]
 fn an_address_for_our_own_network_driver_without_an_endpoint_is_given_up_after_a_minute_and_any_other_after_ten() {
-    // Docker's own drivers take no pool that is all there is, and ours is asked for an endpoint at once.
+    // Docker's own drivers refuse a pool of all addresses, and ours is asked for an endpoint at once.
     for (pool, until) in [("0.0.0.0/0;;grace=0", 1070.0), ("192.0.2.0/24;;parent=br0", 1600.0)] {
         let mut rig = Rig::new(8);
         rig.lease = 10_000;

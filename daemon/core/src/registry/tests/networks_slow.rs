@@ -56,7 +56,7 @@ fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
     }
 }
 
-/// A host that slept meanwhile has Docker go on where it was.
+/// On a host that slept meanwhile, Docker continues where it was.
 #[test]
 fn a_join_lets_the_wait_for_a_container_begin_anew() {
     let mut rig = with_network();
@@ -70,7 +70,7 @@ fn a_join_lets_the_wait_for_a_container_begin_anew() {
     assert_eq!((rig.wired.links.len(), rig.wired.endpoints.len(), rig.sends(7)), (0, 0, 1));
 }
 
-/// dockerd was killed after the first had its container, and has forgotten it: that is nowhere any more.
+/// dockerd was killed after the first link had its container, and has forgotten it: the link is nowhere any more.
 #[test]
 fn a_forgotten_endpoint_does_not_hurry_the_container_that_is_to_have_its_lease() {
     let mut rig = with_network();
@@ -84,7 +84,7 @@ fn a_forgotten_endpoint_does_not_hurry_the_container_that_is_to_have_its_lease()
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
 }
 
-/// It starts none of the containers that the one before it was about to.
+/// It starts none of the containers that the previous one was about to start.
 #[test]
 fn a_dockerd_that_starts_leaves_a_minute_to_what_waits_for_a_container() {
     for told in [false, true] {
@@ -122,7 +122,7 @@ fn a_stray_link_goes_at_once_for_a_new_endpoint_with_its_ethernet_address() {
     }
 }
 
-/// The container was where the daemon could not look, until Docker took its link back for a moment.
+/// The daemon could not see the container until Docker took its link back for a moment.
 #[test]
 fn a_link_that_comes_back_during_the_last_search_keeps_its_lease() {
     let mut rig = with_network();

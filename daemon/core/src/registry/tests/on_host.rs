@@ -11,7 +11,7 @@ use crate::link::{KernelMessage, Link, Place, Step};
 use crate::profile::Profile;
 use crate::wire::Mac;
 
-/// That of the interface that is not there.
+/// The Ethernet address of the missing interface.
 pub(super) const OWN: Mac = Mac([2, 0, 0, 0, 5, 5]);
 /// An MTU, and a route onto the link (RFC 3442).
 const OPTIONS: [u8; 14] = [26, 2, 0x05, 0x78, 121, 8, 24, 198, 51, 100, 0, 0, 0, 0];
@@ -29,7 +29,7 @@ impl Rig {
     }
 }
 
-/// A rig that would not have its links changed.
+/// A rig whose links must not be changed.
 fn untouchable() -> Rig {
     let mut rig = Rig::new(8);
     rig.options = OPTIONS.to_vec();
@@ -78,7 +78,7 @@ fn a_bridge_without_carrier_is_not_waited_for_and_any_other_link_is() {
         rig.run_until(1005.5);
         assert_eq!(rig.answers.contains_key(&add), bridge);
         rig.carrier = true;
-        // Of a link of the host the kernel's news are not told.
+        // The kernel's reports about a link of the host are not passed on.
         rig.run_until(1007.0);
         assert!(matches!(rig.answers[&add], Answer::Leased { .. }) && is_untouched(&rig));
         let wakes = rig.run_until(1040.0);

@@ -26,7 +26,7 @@ impl Rig {
         self.order(Verb::Release { force }, which)
     }
 
-    /// Returns what became of an order, with the containers.
+    /// Returns the outcome of an order, with the containers.
     fn upshots(&self, order: u64) -> Vec<(String, Upshot)> {
         let Some(Answer::Obeyed(obeyed)) = self.answers.get(&order) else { panic!("{:?}", self.answers.get(&order)) };
         let of = |Obeyed { attachment, upshot, .. }: &Obeyed| (container(attachment), upshot.clone());

@@ -18,7 +18,7 @@ use crate::range::{NoAddress, Said, Sets};
 use crate::record::{RangeChange, RangeRecord};
 use crate::time::WallTime;
 
-/// The registry of a host that has networks with local ranges alone.
+/// The registry of a host whose networks have only local ranges.
 struct Host {
     reg: Core,
     boot: &'static str,
@@ -169,7 +169,7 @@ impl Host {
         self.request(Call::Ranges(RangeCall::Add(Box::new(add))))
     }
 
-    /// Has an address given, and returns it, or why there is none.
+    /// Requests an address, and returns it, or why there is none.
     fn given(&mut self, add: RangeAdd) -> Result<String, Failure> {
         let id = self.ask(add);
         self.answer(id)
@@ -291,7 +291,7 @@ fn a_second_add_fails_while_the_namespace_of_the_first_lives() {
         assert!(matches!(again, Err(Failure::NoAddress { none: NoAddress::Duplicate { .. }, .. })), "{again:?}");
         assert!(host.check("a"));
     }
-    // Its path is gone, and no kernel has said so yet.
+    // Its path is gone, and the kernel has not reported that yet.
     host.live.remove(&path(1));
     assert_eq!(host.given(add("a", 2, &SMALL)), Ok("10.0.0.3/29".into()));
     assert_eq!(host.filed(), ["10.0.0.3 a"]);
@@ -407,7 +407,7 @@ fn a_daemon_that_sees_no_namespace_gives_nothing_back() {
     );
 }
 
-/// Somebody unmounts the directory of the namespaces under a daemon that has seen them: nothing tells that one ended.
+/// Somebody unmounts the directory of the namespaces under a daemon that has seen them: nothing shows that one ended.
 #[test]
 fn a_daemon_that_sees_no_namespace_any_more_gives_nothing_back() {
     let mut host = Host::new();
@@ -423,7 +423,7 @@ fn a_daemon_that_sees_no_namespace_any_more_gives_nothing_back() {
     assert_eq!(["a", "b"].map(|container| host.check(container)), [true, false]);
 }
 
-/// A shim asks the next daemon again if the one before it was killed before its answer.
+/// A shim asks the next daemon again if the previous one was killed before its answer.
 #[test]
 fn an_add_that_was_not_answered_is_answered_by_the_next_daemon() {
     let mut host = Host::new();

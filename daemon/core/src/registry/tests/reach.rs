@@ -1,4 +1,4 @@
-//! By which way the RELEASE of a lease whose link is gone reaches its server, and what is said where it may not have.
+//! How the RELEASE of a lease whose link is gone reaches its server, and what is reported if it may not have.
 
 use super::super::*;
 use super::rig::*;
@@ -21,7 +21,7 @@ fn dead(mut rig: Rig, vlan: u16) -> Rig {
     rig
 }
 
-/// Whether the exchanges that were opened on the host's link are by ports of their own, with their VLANs.
+/// Whether the exchanges opened on the host's link use their own ports, with their VLANs.
 fn ports(rig: &Rig) -> Vec<(u16, bool)> {
     let on_host = |link: &Link| match link {
         Link::Parent { vlan, port, .. } => Some((*vlan, *port)),
@@ -40,7 +40,7 @@ fn a_release_from_the_host_leaves_by_a_port_where_one_can_be_made() {
         (0, true, false, true),
         (7, true, false, true),
         (0, false, false, true),
-        // No macvlan hears what bears a tag.
+        // No macvlan hears tagged frames.
         (7, false, false, false),
         // The parent of ipvlans has the Ethernet address itself.
         (0, false, true, false),
@@ -56,7 +56,7 @@ fn a_release_from_the_host_leaves_by_a_port_where_one_can_be_made() {
 
 #[test]
 fn for_the_ethernet_address_of_a_bridge_a_release_leaves_from_the_bridge_itself() {
-    // What is sent to that address comes out at no port.
+    // Frames to that address leave by no port.
     for (grace, by_port) in [(None, false), (Some(0), true)] {
         let mut rig = Rig::new(8);
         (rig.bridge, rig.mac) = (true, Some(Mac([2, 0, 0, 0, 0, 99])));
@@ -256,7 +256,7 @@ fn the_containers_own_link_on_its_way_out_is_no_other_station() {
             rig.stations.remove(&address);
         }
         rig.run_until(1020.0);
-        // What stays is another host's, which has the same Ethernet address.
+        // The remaining link is another host's, which has the same Ethernet address.
         assert_eq!((rig.releases(), rig.rows().len()), (usize::from(goes), 0), "goes: {goes}");
     }
 }

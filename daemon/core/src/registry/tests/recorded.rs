@@ -1,6 +1,7 @@
-//! What an earlier daemon wrote: `recorded.jsonl` has a store's records, one a line, as the daemon of their day spelled them.
+//! Records of earlier daemons: `recorded.jsonl` has a store's records, one per line, as the daemons of their time spelled
+//! them.
 //!
-//! The lines are never written anew. A daemon that spells a record in another way adds lines, and still reads these.
+//! The lines are never rewritten. A daemon that spells a record differently adds lines, and still reads these.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +53,7 @@ fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
             RecordState::Releasing if record.kept.is_some() => {
                 assert_eq!(state, Some(BindingState::Kept), "{}", record.attachment);
             }
-            // It may have gone back already.
+            // It may have been given back already.
             RecordState::Releasing => assert!(matches!(state, None | Some(BindingState::Releasing)), "{state:?}"),
             RecordState::Past => assert_eq!(state, None, "{}", record.attachment),
         }

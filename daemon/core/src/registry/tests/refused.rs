@@ -1,4 +1,4 @@
-//! A DEL that the store refuses leaves all as it was before it, not the lease alone.
+//! A DEL that the store refuses leaves everything as it was, not only the lease.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! What is left of a lease, and of what was heard about it, where two things happen at once.
+//! What remains of a lease, and of what was heard about it, if two things happen at once.
 
 use std::net::Ipv4Addr;
 
@@ -201,7 +201,7 @@ fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
     let add = rig.add("a", 1, "a");
     assert!(
         !matches!(rig.answers.get(&add), Some(Answer::Leased { tenures }) if tenures[0].ip() == FIRST),
-        "nobody may hear of what was refused"
+        "nobody may hear about what was refused"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What is published of leases: their name servers, as long as they are held.
+//! Published facts about leases: their name servers, while they are held.
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ fn rig() -> Rig {
     rig
 }
 
-/// Returns what was published since it was last asked.
+/// Returns what was published since the last call.
 fn published(rig: &mut Rig) -> Vec<(String, Option<Dns>)> {
     std::mem::take(&mut rig.published)
 }

@@ -133,7 +133,7 @@ fn blocked(a: &str) -> (Rig, u64) {
     rig.del("c");
     rig.del("a");
     rig.sent.clear();
-    // What it is asked to confirm it refuses.
+    // It refuses to confirm the address.
     rig.server = Server::Naks;
     let mut call = rig.call("b", 2, "pod");
     call.wanted = Some(Wanted { address: ADDRESS, preferred: false });

@@ -1,5 +1,5 @@
-//! A registry with a whole fake shell around it: a disk that is good, full or slow, a server that answers, is silent,
-//! refuses or never acknowledges, looks that can be held back. Effects are carried out at once; a request that is answered
+//! A registry with a complete fake shell around it: a disk that is good, full or slow; a server that answers, is silent,
+//! refuses or never acknowledges; looks that can be held back. Effects are carried out at once; a request that is answered
 //! twice panics.
 
 mod plugin;
@@ -56,17 +56,18 @@ pub(super) struct Rig {
     /// The only clients that it answers, by chaddr, where it does not answer all.
     pub(super) known: Option<Vec<Mac>>,
     pub(super) give: Ipv4Addr,
-    /// Who has what, as far as the server remembers. Where another client has what it would give, it gives the next one.
+    /// Who has which address, as far as the server remembers. If another client has the address it would give, it gives the
+    /// next one.
     pub(super) granted: BTreeMap<Ipv4Addr, Vec<u8>>,
     /// The server knows clients by chaddr alone.
     pub(super) by_chaddr: bool,
-    /// It gives everybody the same.
+    /// It gives everybody the same address.
     pub(super) one_for_all: bool,
-    /// What it keeps for one client, by chaddr, and offers again after a DECLINE.
+    /// The address that it keeps for one client, by chaddr, and offers again after a DECLINE.
     pub(super) reserved: Option<(Mac, Ipv4Addr)>,
-    /// What it says its identifier is, where it was not asked by that.
+    /// The identifier that it states when it was not addressed by it.
     pub(super) server_id: Ipv4Addr,
-    /// To whom the last DECLINE was, by server identifier.
+    /// The server identifier in the last DECLINE.
     pub(super) declined_to: Option<Ipv4Addr>,
     pub(super) lease: u32,
     /// What a survey finds; `None`: it takes too long.
@@ -87,23 +88,23 @@ pub(super) struct Rig {
     pub(super) addresses: Vec<IpNet>,
     /// The routes over the interface: those of the daemon, and what a test puts there.
     pub(super) routes: Vec<LinkRoute>,
-    /// The steps that were taken, but for setting links up.
+    /// The steps that were taken, except setting links up.
     pub(super) steps: Vec<Step>,
     /// The next changes of a link fail with these after so many steps.
     pub(super) faults: VecDeque<(usize, LinkCause)>,
     /// No macvlan can be made as a port of the host's link, for this reason.
     pub(super) no_port: Option<LinkCause>,
-    /// The next RELEASEs are not taken by their link, for these reasons.
+    /// Links do not accept the next RELEASEs, for these reasons.
     pub(super) unsent: VecDeque<LinkCause>,
-    /// A link that takes a RELEASE does not say so.
+    /// A link that accepts a RELEASE does not report that.
     pub(super) hold_sends: bool,
     /// Looks fail with this.
     pub(super) blind: Option<LinkCause>,
-    /// What a namespace that is none of these looks like.
+    /// What any other namespace looks like.
     pub(super) missing: fn(PathBuf) -> LinkCause,
-    /// No namespace is seen, at whatever path: what that looks like.
+    /// What a look shows if no namespace is visible at any path.
     pub(super) unseen: Option<fn(PathBuf) -> LinkCause>,
-    /// The end of the mask that the server says.
+    /// The last octet of the server's subnet mask.
     pub(super) mask: [u8; 2],
     /// Options that the server adds to what it always says, as bytes.
     pub(super) options: Vec<u8>,
@@ -114,7 +115,7 @@ pub(super) struct Rig {
     /// Changes of known links are held back before their first step.
     pub(super) hold_changes: bool,
     pub(super) changes: VecDeque<(OpId, Target, Vec<Step>)>,
-    /// Where the interfaces are that are looked for, by the cookies of their namespaces.
+    /// Where the wanted interfaces are, by the cookies of their namespaces.
     pub(super) inside: BTreeMap<Mac, u64>,
     /// Some namespaces cannot be looked through.
     pub(super) sees_part: bool,
@@ -126,7 +127,7 @@ pub(super) struct Rig {
     pub(super) looks: VecDeque<(OpId, Outcome)>,
     pub(super) live: BTreeSet<u64>,
     pub(super) stored: BTreeMap<BindingId, Record>,
-    /// What is kept of Docker's, and the links that were made for it.
+    /// Docker's records, and the links that were made for it.
     pub(super) wired: Wired,
     pub(super) slow: VecDeque<(OpId, Vec<Change>)>,
     pub(super) persists: Vec<Vec<Change>>,
@@ -134,11 +135,11 @@ pub(super) struct Rig {
     pub(super) answers: BTreeMap<u64, Answer>,
     pub(super) open: BTreeMap<ExchangeId, Sockets>,
     pub(super) opened: Vec<Link>,
-    /// Links that were made for exchanges stay for a while. Those that there are: `ports`.
+    /// Links that were made for exchanges stay for a while. The current ones: `ports`.
     pub(super) hold_closes: bool,
     pub(super) closes: Vec<(OpId, ExchangeId)>,
     pub(super) ports: BTreeSet<ExchangeId>,
-    /// The server is in a macvlan: what the host's link sends does not reach it.
+    /// The server is in a macvlan: frames from the host's link do not reach it.
     pub(super) beside: bool,
     pub(super) sent: Vec<(u8, Ipv4Addr)>,
     /// Each DISCOVER, and over which exchange.
@@ -153,9 +154,9 @@ pub(super) struct Rig {
     pub(super) max_size: Option<u16>,
     /// ARP requests, by sender and target.
     pub(super) asked: Vec<(Ipv4Addr, Ipv4Addr)>,
-    /// The container's interface has another Ethernet address by now: what is sent to the one of before is another host's.
+    /// The container's interface has another Ethernet address by now: frames to the previous one are another host's.
     pub(super) readdressed: bool,
-    /// The Ethernet addresses that these bore as sender.
+    /// Their sender Ethernet addresses.
     pub(super) asked_from: Vec<Mac>,
     /// Who answers ARP for which address; for [`ANY`]: for all others.
     pub(super) stations: BTreeMap<Ipv4Addr, Mac>,
@@ -279,7 +280,7 @@ impl Rig {
         })
     }
 
-    /// Returns an ADD of Docker's.
+    /// Returns an ADD from Docker.
     pub(super) fn docker_call(&self, attachment: Attachment, id: &str) -> Box<Add> {
         let mut add = self.call("", 1, id);
         add.profile.wants = pool::wants(attachment.network().parse().ok().as_ref());
@@ -295,7 +296,7 @@ impl Rig {
     pub(super) fn del(&mut self, who: &str) -> u64 {
         self.request(Call::Del { attachment: attachment(who), grace: None })
     }
-    /// Lets the time come that the core waits for; returns how often it woke.
+    /// Advances to the time that the core waits for; returns how often it woke.
     pub(super) fn run_until(&mut self, seconds: f64) -> u32 {
         let end = Duration::from_secs_f64(seconds);
         let mut wakes = 0;
@@ -390,7 +391,7 @@ impl Rig {
         }
         Outcome::Applied { taken, result: fault.map_or_else(|| self.look(target), Err) }
     }
-    /// Makes changes durable, of which nobody is told yet.
+    /// Makes changes durable that nobody is told about yet.
     pub(super) fn store(&mut self, changes: Vec<Change>) {
         for change in changes {
             match change {
@@ -513,7 +514,7 @@ impl Rig {
             self.input(Input::Frame { exchange, bytes: &arp.encode(), meta: FrameMeta::default() });
         }
     }
-    /// Lets a frame out, unless it is a RELEASE that its link does not take.
+    /// Sends a frame, unless it is a RELEASE that its link does not accept.
     fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, bytes: &[u8], over: Option<u32>) {
         let refused = op.and_then(|_| self.unsent.pop_front());
         if refused.is_none() {
@@ -525,7 +526,7 @@ impl Rig {
         }
     }
 
-    /// The kernel tells whether the interface has carrier; what a look shows is [`Rig::carrier`].
+    /// the kernel reports whether the interface has carrier; what a look shows is [`Rig::carrier`].
     pub(super) fn tell_carrier(&mut self, up: bool) {
         self.input(Input::Kernel(KernelMessage::Carrier { cookie: Cookie(1), ifindex: 2, up }));
     }

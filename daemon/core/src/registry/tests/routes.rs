@@ -1,5 +1,5 @@
-//! Routes that are put on when the address is there and the link is up: those that the main plugin is not told of, and those
-//! that the kernel took with the link.
+//! Routes that are put on when the address is there and the link is up: those that the main plugin does not get, and those
+//! that the kernel removed with the link.
 
 use super::super::*;
 use super::rig::*;

@@ -1,4 +1,4 @@
-//! Routes of which a result below CNI 1.1.0 cannot say all, and those that somebody removes when a container is set up.
+//! Routes that a result below CNI 1.1.0 cannot describe in full, and routes that somebody removes when a container is set up.
 
 use super::rig::*;
 use crate::effect::{Call, Failure};
@@ -126,7 +126,7 @@ fn what_was_removed_when_the_container_was_set_up_is_not_put_back() {
                 |step: &&Step| matches!(step, Step::AddRoute(route) if route.destination.prefix_len() == 0);
             assert_eq!(rig.steps.iter().find(is_default), None, "with the next lease");
             assert_eq!(lacks(check(&mut rig)), None);
-            // The next ADD begins anew.
+            // The next ADD begins again.
             rig.del("a");
             rig.addresses.clear();
             rig.bind();

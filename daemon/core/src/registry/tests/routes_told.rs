@@ -1,4 +1,5 @@
-//! Interfaces that Docker sets up: what its lease gives one beside the address and the router is put on once Docker is through.
+//! Interfaces that Docker sets up: what a lease gives one besides the address and the router is put on once Docker has
+//! finished.
 
 use super::networks::{LEASED, OWN, endpoint, id, with_network};
 use super::rig::*;
@@ -126,7 +127,7 @@ fn a_lease_that_changed_before_its_interface_came_gives_it_what_it_says_by_then(
     rig.wait(SETUP - 0.1);
     assert_eq!(steps(&rig), [""; 0]);
     rig.wait(0.2);
-    // Whether it is there from before is not known: taking off what is not there is success.
+    // Whether it was there before is unknown: removing a missing route is a success.
     assert_eq!(steps(&rig), ["+198.51.102.0/24", "-198.51.101.0/24", "192.0.2.1 > 192.0.2.2"]);
     rig.wait(5.0);
     assert_eq!(rig.only_record().former, None);

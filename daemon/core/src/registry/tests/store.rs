@@ -178,7 +178,7 @@ fn what_an_earlier_boot_had_is_asked_for_on_the_lan_before_it_is_given_back() {
     for is_anothers in [false, true] {
         let mut rig = Rig::new(8);
         rig.live.clear();
-        // It may have been given back beside a full disk, and the word of that went with the boot.
+        // It may have been given back while the disk was full, and the note of that was lost at the reboot.
         rig.stored = [(BindingId(1), record("a", "before", 900.0))].into();
         if is_anothers {
             rig.stations.insert(address, Mac([2, 0, 0, 0, 9, 9]));

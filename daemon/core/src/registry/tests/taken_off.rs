@@ -1,4 +1,4 @@
-//! An address that somebody took off the interface stays off, over later leases too.
+//! An address that somebody took off the interface stays off, even with later leases.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! A RELEASE that its link does not take is no RELEASE: it goes another way, or later.
+//! A RELEASE that its link does not accept does not count: it is sent another way, or later.
 
 use super::super::*;
 use super::rig::*;
@@ -11,7 +11,7 @@ fn refused() -> LinkCause {
     LinkCause::refused("send", "no buffer space available")
 }
 
-/// A lease whose next RELEASEs are not taken by their links.
+/// A lease whose next RELEASEs are not accepted by their links.
 fn bound(unsent: impl IntoIterator<Item = LinkCause>) -> Rig {
     let mut rig = Rig::new(8);
     rig.bind();

@@ -1,4 +1,4 @@
-//! GC, STATUS, adoption, and what a profile changes in the life of a lease.
+//! GC, STATUS, adoption, and the effects of a profile on the life of a lease.
 
 use std::time::Duration;
 

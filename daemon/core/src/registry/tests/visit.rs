@@ -10,7 +10,7 @@ use crate::profile::Profile;
 use crate::wire::Mac;
 
 impl Rig {
-    /// Carries such a visit out, or holds its outcome back as that of a look.
+    /// Makes such a visit, or holds its outcome back like that of a look.
     pub(super) fn prepare(
         &mut self,
         op: OpId,
@@ -189,7 +189,7 @@ fn where_carrier_came_during_an_add_its_first_message_is_repeated_soon_under_one
         let repeats = was_down || waits;
         assert_eq!(kinds(&mut rig, 1000.1), [1]);
         assert_eq!(kinds(&mut rig, 1000.3), if repeats { vec![1, 1] } else { vec![1] });
-        // From there on it is as if that had been the first.
+        // From there on, everything is as if that had been the first.
         assert_eq!(kinds(&mut rig, 1001.5).len(), if repeats { 3 } else { 2 });
         assert_eq!(kinds(&mut rig, 1002.7).len(), if repeats { 3 } else { 2 });
         let xids: std::collections::BTreeSet<_> = rig.discovers.iter().map(|(_, frame)| &frame[46..50]).collect();

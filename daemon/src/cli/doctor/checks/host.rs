@@ -61,7 +61,7 @@ pub(in crate::cli::doctor) fn neighbours(neighbours: &Neighbours) -> Option<Find
 
 pub(in crate::cli::doctor) fn clock(clock: &Clock) -> Finding {
     let Some((path, ahead)) = clock.ahead.as_ref().filter(|(_, ahead)| *ahead > SKEW) else {
-        return Finding::ok("clock", "no file of leasehold's is newer than it");
+        return Finding::ok("clock", "none of leasehold's files is newer than it");
     };
     let found = format!("{} is {} s newer than it", path.display(), ahead.as_secs());
     Finding::warning("clock", found, "set it (timedatectl set-ntp true): after a reboot, leases are timed by it")

@@ -1,4 +1,4 @@
-//! What monitors are told: whether the loop turns, and whether an ADD could be recorded; what the socket for reading is for.
+//! What monitors hear: whether the loop runs, and whether an ADD could be recorded; what the read-only socket is for.
 
 use leasehold_core::effect::{RangeAnswer, RangeCall, RangeRow};
 use leasehold_core::identity::Lan;

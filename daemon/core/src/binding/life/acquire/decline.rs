@@ -56,7 +56,7 @@ impl Acquire {
         self.persist(common, Want::Gone, cx);
     }
 
-    /// Goes on after a DECLINE, if another address will do. No permit is needed: the sockets are open.
+    /// Goes on after a DECLINE, if another address is acceptable. No permit is needed: the sockets are open.
     pub(super) fn declined(&mut self, common: &mut Common, lease: &Lease, by: Mac, cx: &mut Cx<'_>) -> Next {
         // If no server granted it, none must be told.
         if !lease.source.is_asked() {

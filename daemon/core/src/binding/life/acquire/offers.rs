@@ -2,10 +2,10 @@
 //!
 //! | what a server would have it take | then |
 //! |---|---|
-//! | another address than the only one that will do | the client waits for that one; if it is kept, it goes back first |
+//! | another address than the only acceptable one | the client waits for that one; if it is kept, it is given back first |
 //! | an address that its limits do not allow: outside the pool, or reserved | refused, twice; then the ADD fails |
 //! | an address that another attachment has | refused, and the holder renews; nine times, or once if both share an Ethernet address |
-//! | the same, from a server that cannot hear of the holder | requested, and declined with its ACK |
+//! | the same, from a server that cannot learn about the holder | requested, and declined after its ACK |
 //! | an address that a station was heard using before it could be declined | the same |
 //! | anything, while new addresses on the LAN are paused | refused until then, or the ADD fails |
 //! | the offer of a server that has failed this ADD | the client waits a moment for another's |

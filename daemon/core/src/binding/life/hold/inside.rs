@@ -186,7 +186,7 @@ impl Hold {
     }
 }
 
-// What is seen there, and heard of it.
+// What is seen and heard there.
 impl Hold {
     /// Goes on after the interface was found gone for good. A lease that is older than its interface outlives it.
     pub(super) fn on_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {

@@ -1,4 +1,4 @@
-//! Who claims the leased address is asked for one that nobody can have, before anything comes of it.
+//! A station that claims the leased address is asked for one that nobody can have before its claim has any effect.
 
 use super::*;
 use crate::effect::Call;
@@ -6,7 +6,8 @@ use crate::effect::Call;
 const PROXY: Mac = Mac([2, 0, 0, 0, 8, 8]);
 
 impl Rig {
-    /// Returns the addresses that nobody can have and that were asked for, beside the subnet here, which is such a net itself.
+    /// Returns the addresses that nobody can have and that were asked for, apart from the subnet here, which is such a net
+    /// itself.
     fn controls(&self) -> Vec<Ipv4Addr> {
         let nets = [[203, 0, 113], [198, 51, 100]];
         let is_one = |(sender, target): &&(Ipv4Addr, Ipv4Addr)| {

@@ -1,10 +1,10 @@
-//! What is declined, and when: never another address than the one in conflict, never later than the lease is given up,
-//! never before the store knows.
+//! What is declined, and when: only the address in conflict, never after the lease is given up, never before the store
+//! has recorded the loss.
 
 use super::*;
 use crate::effect::RequestId;
 
-/// A client that takes a lease in two messages, which was offered FIRST in vain and looks on.
+/// A client that takes a lease in two messages, which was offered FIRST in vain and keeps looking.
 fn rig_after_an_offer_in_vain() -> (Rig, u64) {
     let mut rig = rig(Detection::Optimistic);
     Arc::make_mut(&mut rig.profile.client).rapid_commit = true;

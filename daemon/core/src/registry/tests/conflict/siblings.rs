@@ -1,5 +1,5 @@
-//! What a macvlan broadcasts the kernel copies for each of its siblings. So they are asked, and told, once; what is repeated
-//! for the sake of the wire leaves by the link that they are on.
+//! The kernel copies a macvlan's broadcast for each of its siblings. So they get each message once; repeats, which are for
+//! the wire, leave over their parent link.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn asked(answers: impl FnOnce(&mut Rig)) -> Rig {
     let mut rig = crowded(Detection::Optimistic);
     answers(&mut rig);
     rig.add("a", 1, "a");
-    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)], "nothing is known of it yet");
+    assert_eq!(rig.wired.sent_over, [(1, INSIDE), (3, INSIDE)], "nothing is known about it yet");
     let question = rig.asked.iter().position(|asked| *asked == (Ipv4Addr::UNSPECIFIED, SERVER));
     assert_eq!(question.map(|at| rig.wired.asked_over[at]), Some(WIRE));
     rig.wired.sent_over.clear();

@@ -1,4 +1,4 @@
-//! Who has an identity whose lease has not found its interface.
+//! Who holds an identity whose lease has not found its interface.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn an_identity_is_not_given_away_before_its_interface_was_looked_for_everywhere(
     for (is_there, sees_part) in [(true, false), (false, true)] {
         let mut rig = leased();
         rig.sees_part = sees_part;
-        // Of its coming nothing was heard.
+        // The daemon never heard that it came.
         rig.inside.extend(is_there.then_some((OWN, 1)));
         let next = rig.add_endpoint(OTHER, "a");
         let Answer::Failed(Failure::Held { holder, .. }) = &rig.answers[&next] else {

@@ -4,7 +4,7 @@ use super::*;
 use crate::plan;
 
 impl Rig {
-    /// Puts the leased address on the interface, and the routes that it is told of, as the main plugin does after an ADD.
+    /// Puts the leased address on the interface, and the routes that it was given, as the main plugin does after an ADD.
     pub(in crate::registry::tests) fn configure(&mut self, address: &str) {
         let address: IpNet = address.parse().unwrap();
         self.addresses.push(address);

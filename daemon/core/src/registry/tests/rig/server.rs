@@ -144,7 +144,7 @@ impl Rig {
         self.reg.handle(self.now(), Input::Frame { exchange, bytes: &reply, meta });
     }
 
-    /// Returns what the server knows the client of a message by.
+    /// Returns how the server identifies the client of a message.
     fn client_of(&self, message: &[u8]) -> Vec<u8> {
         let mut options = &message[240..];
         while let [code, len, rest @ ..] = options {

@@ -33,11 +33,11 @@ pub(in crate::registry::tests) enum Server {
     OffersOnly,
     /// Answers DISCOVER with an ACK.
     Commits,
-    /// Answers only what bears the broadcast flag.
+    /// Answers only messages with the broadcast flag.
     AnswersFlag,
 }
 
-/// Returns what the tests call an attachment by.
+/// Returns the tests' name for an attachment.
 pub(in crate::registry::tests) fn container(attachment: &Attachment) -> String {
     attachment.container().expect("CNI's").to_owned()
 }

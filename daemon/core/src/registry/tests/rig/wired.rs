@@ -1,4 +1,4 @@
-//! What the store holds of Docker's, and the links in the host's namespace that were made for it.
+//! Docker's records in the store, and the links in the host's namespace that were made for it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,11 +16,11 @@ pub(in super::super) struct Wired {
     pub(in super::super) pools: BTreeMap<PoolId, PoolRecord>,
     pub(in super::super) networks: BTreeMap<DoorId, NetworkRecord>,
     pub(in super::super) endpoints: BTreeMap<DoorId, EndpointRecord>,
-    /// What the store holds that cannot be read.
+    /// The unreadable records of the store.
     pub(in super::super) unread: Vec<DockerKey>,
     /// The links in the host's namespace.
     pub(in super::super) links: BTreeMap<LinkOwner, OwnLink>,
-    /// The owners of those that a daemon was killed over before it had named them: no list has them.
+    /// The owners of links that a killed daemon had not named yet: no list has them.
     pub(in super::super) unnamed: BTreeSet<LinkOwner>,
     /// Those that daemons with another store made.
     pub(in super::super) strangers: Vec<String>,
