@@ -11,7 +11,7 @@ use crate::wire::frame::Arp;
 
 /// One RELEASE under way, over open sockets.
 #[derive(Debug)]
-pub struct Release {
+pub struct ReleaseExchange {
     sender: Sender,
     lease: Lease,
     resolver: Option<Resolver>,
@@ -20,7 +20,7 @@ pub struct Release {
     xid: u32,
 }
 
-/// What a [`Release`] wants next.
+/// What a [`ReleaseExchange`] wants next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReleaseAction {
     /// Send this frame, an ARP request, and wait.
@@ -36,7 +36,7 @@ pub enum ReleaseAction {
     },
 }
 
-impl Release {
+impl ReleaseExchange {
     /// Begins to give `lease` back. `asker`: the Ethernet address that hears ARP answers.
     pub fn new(sender: Sender, asker: Mac, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
         let resolver = lease.next_hop().map(|hop| Resolver::new((asker, lease.ip()), hop, now));

@@ -196,10 +196,7 @@ fn what_is_refused_is_named() {
         (json!({"fallback": []}), "ipam.fallback: it must be an object, not a list"),
         (json!({"fallback": {"range": []}}), "ipam.fallback.range: unknown key: did you mean ranges?"),
         (json!({"fallback": {"ranges": [[{}]]}}), "ipam.fallback.ranges[0][0].subnet: missing"),
-        (
-            json!({"fallback": {"ranges": [], "after": "20"}}),
-            "ipam.fallback.after: it must be a number, not a string",
-        ),
+        (json!({"fallback": {"ranges": [], "after": "20"}}), "ipam.fallback.after: it must be a number, not a string"),
         (json!({"client_id": "mac"}), "ipam.client_id: unknown key: did you mean clientId?"),
         (
             json!({"suppressDefaultRoutes": true}),

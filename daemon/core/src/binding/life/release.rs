@@ -70,10 +70,10 @@ pub(crate) struct Release {
     held_up: Option<Box<(Instant, String)>>,
     /// How often no way was found. The first pause is two seconds already.
     backoff: Backoff,
-    /// Whether a waiting DEL was told.
-    told: bool,
-    /// When a DEL is told at the latest.
-    tell_by: Option<Instant>,
+    /// Whether a waiting DEL was answered.
+    del_answered: bool,
+    /// When a DEL is answered at the latest.
+    answer_by: Option<Instant>,
     /// How it was held, until the store knows of a DEL.
     held: Option<Life>,
     /// How it stood before the lease that was probed for then.
@@ -131,7 +131,7 @@ enum Stage {
     /// The LAN is asked whether another station has the address.
     Asking(Box<Question>),
     /// The server's hardware address is being looked up.
-    Sending(Box<dhcp::Release>),
+    Sending(Box<dhcp::ReleaseExchange>),
     /// The RELEASE is on its way out.
     Leaving(OpId),
     /// The store is told to forget it.
@@ -161,8 +161,8 @@ impl Release {
             answered: false,
             held_up: None,
             backoff: Backoff::of_two(),
-            told: false,
-            tell_by: None,
+            del_answered: false,
+            answer_by: None,
             held: None,
             probing: None,
         }
@@ -228,7 +228,7 @@ impl Release {
         let why = if link_gone { Leave::LinkGone } else { Leave::Resumed };
         let stage = Stage::Waiting(Some(kept.unwrap_or(now)));
         let tried = kept.is_none_or(|kept| kept <= now);
-        Self { stage, tried, told: true, is_stale: link_gone, ..Self::new(lease, owed, why).kept(kept) }
+        Self { stage, tried, del_answered: true, is_stale: link_gone, ..Self::new(lease, owed, why).kept(kept) }
     }
 
     /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
@@ -249,15 +249,15 @@ impl Release {
     /// its container after a reboot is from now on kept like any other after its DEL.
     pub(in crate::binding) fn hurry(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let kept = common.grace_from(cx.now.boot);
-        let told = std::mem::replace(&mut self.told, false);
+        let del_answered = std::mem::replace(&mut self.del_answered, false);
         match self.stage {
             Stage::Waiting(Some(_)) => {
                 self.stage = Stage::Marking;
                 self.kept = kept.filter(|_| self.owed == Owed::Leased);
                 self.persist(common, Want::Releasing, cx);
             }
-            _ if told => self.tell(common, cx),
-            Stage::Waiting(None) => self.tell(common, cx),
+            _ if del_answered => self.answer_del(common, cx),
+            Stage::Waiting(None) => self.answer_del(common, cx),
             Stage::Marking
             | Stage::Paused { .. }
             | Stage::Queued(_)
@@ -272,7 +272,7 @@ impl Release {
 
     /// Has the record of a lease that waits to be given back written again: what is under way is soon over.
     pub(in crate::binding) fn record_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        if self.told && matches!(self.stage, Stage::Waiting(_)) {
+        if self.del_answered && matches!(self.stage, Stage::Waiting(_)) {
             self.persist(common, Want::Releasing, cx);
         }
     }
@@ -298,7 +298,7 @@ impl Release {
 
     fn begin(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.why == Leave::Undone {
-            self.tell(common, cx);
+            self.answer_del(common, cx);
             return self.forget(common, cx);
         }
         if self.owed.is_nothing() {
@@ -314,8 +314,8 @@ impl Release {
     /// Goes on as the clock says.
     fn go_on(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let over = self.lease.expired(cx.now.boot);
-        if self.tell_by.is_some_and(|at| cx.now.boot >= at) {
-            self.tell(common, cx);
+        if self.answer_by.is_some_and(|at| cx.now.boot >= at) {
+            self.answer_del(common, cx);
         }
         match &mut self.stage {
             Stage::Marking | Stage::Forgetting => {}
@@ -337,8 +337,8 @@ impl Release {
                 self.asked(common, turn, cx);
             }
             Stage::Sending(sending) => {
-                let step = sending.on_clock(cx.now.boot);
-                self.step(common, step, cx);
+                let action = sending.on_clock(cx.now.boot);
+                self.act(common, action, cx);
             }
             Stage::Paused { .. }
             | Stage::Waiting(_)
@@ -353,19 +353,19 @@ impl Release {
     fn noted(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         match self.stage {
             Stage::Marking => {
-                self.tell_by = Some(cx.now.boot + PATIENCE);
+                self.answer_by = Some(cx.now.boot + PATIENCE);
                 self.held = None;
                 common.has_done(cx);
                 self.stage = Stage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
                 // Docker waits for no more than that.
                 if self.kept.is_some() || self.why == Leave::Released {
-                    self.tell(common, cx);
+                    self.answer_del(common, cx);
                 }
                 // The store may have taken longer than the lease lasts.
                 self.go_on(common, cx);
             }
             Stage::Forgetting => {
-                self.tell(common, cx);
+                self.answer_del(common, cx);
                 cx.out.report(common.id, Report::Over);
             }
             Stage::Paused { .. }
@@ -381,7 +381,7 @@ impl Release {
 
     /// Handles a DEL that the store cannot record: it fails, and the binding is held as before. Everything else is tried again.
     fn not_noted(&mut self, common: &mut Common, cause: StoreCause, cx: &mut Cx<'_>) -> Next {
-        if self.told {
+        if self.del_answered {
             common.persist_later(&cause, cx);
             return SAME;
         }
@@ -422,8 +422,8 @@ impl Release {
     }
 
     /// Lets a waiting DEL be answered.
-    fn tell(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        if !std::mem::replace(&mut self.told, true) {
+    fn answer_del(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+        if !std::mem::replace(&mut self.del_answered, true) {
             cx.out.report(common.id, Report::GivenBack);
         }
     }
@@ -483,8 +483,8 @@ impl Living for Release {
             Stage::Asking(question) => Some((question.deadline(), Why::Release)),
             Stage::Sending(release) => release.deadline().map(|at| (at, Why::Release)),
         };
-        let tell = self.tell_by.filter(|_| !self.told).map(|at| (at, Why::Call));
-        [own, ends, tell].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let answer = self.answer_by.filter(|_| !self.del_answered).map(|at| (at, Why::Call));
+        [own, ends, answer].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     fn record(&self, common: &Common, cx: &Cx<'_>) -> Option<Record> {

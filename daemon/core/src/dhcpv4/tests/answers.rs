@@ -9,7 +9,7 @@ use ipnet::Ipv4Net;
 
 use super::super::accept::Refusal;
 use super::super::lease::{Lease, Route};
-use super::super::release::{Release, ReleaseAction};
+use super::super::release::{ReleaseAction, ReleaseExchange};
 use super::super::timing::Timer;
 use super::super::{Loss, Refused, StateName, Verdict};
 use super::script::{ACK, Bench, LEASED, NAK, OFFER, Reply, SERVER, SERVER_MAC, Sent, at, lease, plain, sent};
@@ -222,7 +222,7 @@ fn the_try_before_may_be_answered_while_the_next_looks_for_the_server() {
 fn a_server_behind_a_router_is_never_reached_by_ethernet_broadcast() {
     let routes = vec![Route { destination: Ipv4Net::default(), via: Some(SERVER) }];
     let far = Lease { server: Ipv4Addr::new(198, 51, 100, 1), routes, ..lease() };
-    let mut release = Release::new(plain(), plain().station, far, at(0.0), &mut Rng::with_seed(1));
+    let mut release = ReleaseExchange::new(plain(), plain().station, far, at(0.0), &mut Rng::with_seed(1));
     let mut now = at(0.0);
     let frame = loop {
         match release.on_clock(now) {

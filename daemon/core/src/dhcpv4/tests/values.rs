@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::super::lease::{Lease, Route};
-use super::super::release::{Release, ReleaseAction};
+use super::super::release::{ReleaseAction, ReleaseExchange};
 use super::super::timing;
 use super::super::{Client, Verdict};
 use super::answers::won;
@@ -203,7 +203,7 @@ fn what_is_for_the_server_goes_by_the_longest_prefix_as_the_kernel_would_send_it
         let rng = || Rng::with_seed(7);
         let mut renewing = Bench::new(Client::resume(plain(), Arc::new(lease.clone()), at(0.0), rng()));
         assert_eq!(asked(&renewing.clock(at(500.0)).frames), hop, "RENEW to {server} by {routes:?}");
-        let mut release = Release::new(plain(), plain().station, lease, at(0.0), &mut rng());
+        let mut release = ReleaseExchange::new(plain(), plain().station, lease, at(0.0), &mut rng());
         let ReleaseAction::Ask(frame) = release.on_clock(at(0.0)) else { panic!("sent without ARP") };
         assert_eq!(asked(&[frame]), hop, "RELEASE to {server} by {routes:?}");
     }

@@ -10,7 +10,7 @@ impl Release {
     pub(super) fn try_release(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.is_held_over(common, cx) {
             self.stage = Stage::Paused { marked: true };
-            return self.tell(common, cx);
+            return self.answer_del(common, cx);
         }
         if self.owed == Owed::Left {
             self.note_leave(common, EventKind::Released, LEFT, cx);
@@ -30,7 +30,7 @@ impl Release {
         (self.stage, self.tried) = (Stage::Queued(None), true);
         if self.link_gone {
             // No caller waits for this.
-            self.tell(common, cx);
+            self.answer_del(common, cx);
         }
         cx.out.report(common.id, Report::WantsTurn);
     }
@@ -44,7 +44,7 @@ impl Release {
             return self.go(common, cx);
         }
         self.stage = Stage::Queued(Some(at));
-        self.tell(common, cx);
+        self.answer_del(common, cx);
     }
 
     /// Stops: another binding has taken the identity over.
@@ -63,7 +63,7 @@ impl Release {
                     cx.out.forget(op);
                 }
                 common.exchange.close(cx);
-                self.tell(common, cx);
+                self.answer_del(common, cx);
             }
             // It leaves before the other binding asks for anything.
             Stage::Leaving(_) => self.released(common, cx),

@@ -117,7 +117,7 @@ impl Release {
     /// Looks for the host's link that is the LAN, if the LAN is such a link.
     fn find_parent(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         // Nothing that a caller waits for: its link is gone already, or has the address no more.
-        self.tell(common, cx);
+        self.answer_del(common, cx);
         let parent = common.identity.lan.parent().map(str::to_owned);
         match parent {
             Some(ifname) => {
@@ -195,7 +195,7 @@ impl Release {
         if !self.may_be_anothers(common) || self.seen && self.way == Way::Inside {
             return self.send(common, cx);
         }
-        self.tell(common, cx);
+        self.answer_del(common, cx);
         let own = Some(common.link.mac()).filter(|_| !self.link_gone);
         let mut question = Question::new(self.lease.address, asker, own, cx.now.boot);
         let turn = question.on_clock(cx.now.boot);
@@ -230,27 +230,27 @@ impl Release {
             self.held_up = None;
         }
         let lease = self.lease.clone();
-        let sending = dhcp::Release::new(sender, asker, lease, cx.now.boot, cx.rng);
+        let sending = dhcp::ReleaseExchange::new(sender, asker, lease, cx.now.boot, cx.rng);
         let is_elsewhere = common.presence(cx.interfaces).is_left();
         let mut sending = if is_elsewhere { sending.without_arp() } else { sending };
-        let step = sending.on_clock(cx.now.boot);
+        let action = sending.on_clock(cx.now.boot);
         self.stage = Stage::Sending(Box::new(sending));
-        self.step(common, step, cx);
+        self.act(common, action, cx);
     }
 
     pub(super) fn take_in(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) {
         match (&mut self.stage, frame) {
             (Stage::Asking(question), Frame::Arp(arp)) => question.on_arp(arp),
             (Stage::Sending(sending), Frame::Arp(arp)) => {
-                let step = sending.on_arp(arp);
-                self.step(common, step, cx);
+                let action = sending.on_arp(arp);
+                self.act(common, action, cx);
             }
             _ => {}
         }
     }
 
-    pub(super) fn step(&mut self, common: &mut Common, step: ReleaseAction, cx: &mut Cx<'_>) {
-        match step {
+    pub(super) fn act(&mut self, common: &mut Common, action: ReleaseAction, cx: &mut Cx<'_>) {
+        match action {
             ReleaseAction::Wait => {}
             ReleaseAction::Ask(frame) => common.exchange.send(vec![frame], cx),
             ReleaseAction::Send { .. } if self.give_way(common, cx) => {}
@@ -269,7 +269,7 @@ impl Release {
         let crosses = common.is_asked_for(self.lease.ip(), cx);
         if crosses {
             common.exchange.close(cx);
-            self.tell(common, cx);
+            self.answer_del(common, cx);
             self.stage = Stage::Waiting(Some(cx.now.boot + CROSSING));
         }
         crosses
@@ -292,7 +292,7 @@ impl Release {
         tracing::info!(attachment = %common.attachment, %address, %server, answered_arp, "lease released");
         let cause = self.cause();
         self.note_leave(common, EventKind::Released, cause, cx);
-        self.tell(common, cx);
+        self.answer_del(common, cx);
         self.forget(common, cx);
     }
 
@@ -343,7 +343,7 @@ impl Release {
                 self.find_parent(common, cx);
             }
             // Nothing that a caller waits for any more.
-            Stage::Queued(_) => self.tell(common, cx),
+            Stage::Queued(_) => self.answer_del(common, cx),
             // Whether the link took the RELEASE before it went is about to be known.
             Stage::Leaving(_) => {}
             Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Forgetting => {}
