@@ -1,4 +1,4 @@
-//! The kernel: namespaces with their links and addresses, and its news of them.
+//! The kernel: namespaces with their links and addresses, and its messages about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -55,7 +55,7 @@ pub(crate) struct Applied {
     pub(crate) raised: bool,
     /// The addresses before the first step and after each.
     pub(crate) addresses: Vec<Vec<Ipv4Net>>,
-    /// The kernel's news of it.
+    /// The kernel's messages about it.
     pub(crate) told: Vec<KernelMessage>,
 }
 
@@ -107,7 +107,7 @@ impl Kernel {
 
     /// Puts a link into a namespace.
     pub(crate) fn put(&mut self, cookie: Cookie, wire: Wire) -> Option<At> {
-        // An index that says nothing about the namespace, as with macvlan links moved in from the host.
+        // An index that is unrelated to the namespace, as with macvlan links moved in from the host.
         let space = self.spaces.get_mut(&cookie)?;
         let ifindex = 2 + ((cookie.0 + 1 + space.puts) % 5) as u32;
         space.puts += 1;
@@ -212,7 +212,7 @@ impl Kernel {
         }
     }
 
-    /// Looks at a link. From then on the daemon hears of its namespace.
+    /// Looks at a link. From then on the daemon hears about its namespace.
     pub(crate) fn inspect(&mut self, target: &Target) -> Result<LinkView, LinkCause> {
         let at = self.find(target)?;
         self.watched.insert(at.0);
@@ -318,7 +318,7 @@ impl Kernel {
         let own = Own { owner: link.owner.clone(), store, on: link.on.clone(), came: now, moved: false };
         if let Some(there) = host.links.values().find(|wire| wire.ifname == name) {
             let is_own = there.own.as_ref().is_some_and(|there| (&there.owner, there.store) == (&own.owner, store));
-            // A VLAN's link of another store will do, though somebody else made it.
+            // A VLAN's link of another store serves too, though somebody else made it.
             let will_do = is_own || matches!(link.owner, LinkOwner::Vlan { .. });
             return if will_do { Ok(false) } else { Err(LinkCause::refused("make a link", "it is another's name")) };
         }
@@ -397,7 +397,7 @@ impl Kernel {
         }
     }
 
-    /// Counts one socket less in a namespace, which may then die.
+    /// Counts one socket fewer in a namespace, which may then die.
     pub(crate) fn let_go(&mut self, cookie: Cookie) -> Option<KernelMessage> {
         let space = self.spaces.get_mut(&cookie)?;
         space.sockets -= 1;
@@ -418,7 +418,7 @@ impl Kernel {
         self.spaces.get(&cookie).is_some_and(|space| space.doomed)
     }
 
-    /// Returns whether the daemon hears of a namespace.
+    /// Returns whether the daemon hears about a namespace.
     pub(crate) fn is_watched(&self, cookie: Cookie) -> bool {
         self.watched.contains(&cookie)
     }

@@ -134,7 +134,7 @@ fn survey(from: u64, count: u64) {
     assert!(broken.is_empty(), "rules are broken");
 }
 
-/// What does not happen in a thousand seeds is not tested.
+/// Anything that does not happen in a thousand seeds is not tested.
 fn must_have_happened(stats: &Stats) {
     for kind in EffectKind::ALL {
         for after in [false, true] {
@@ -279,7 +279,7 @@ fn a_seed_runs_the_same_each_time() {
 /// An omitted duty, and the rules that this breaks.
 type Case = (Mutation, fn(&Rule) -> bool);
 
-/// Seeds that show an omitted duty which few seeds need. If they no longer do, take any other that shows it.
+/// Seeds that reveal an omitted duty which few seeds reveal. If they no longer do, take any other that shows it.
 const KNOWN: [(Mutation, u64); 4] = [
     (Mutation::GraceForgotten, 1846),
     (Mutation::FormerForgotten, 2731),

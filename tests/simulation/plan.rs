@@ -53,7 +53,7 @@ impl EffectKind {
     const WIRED: [Self; 4] = [Self::Make, Self::Unmake, Self::Persist, Self::Reply];
 }
 
-/// What joins the containers of our own network driver to their LAN.
+/// How the containers of our own network driver join their LAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wires {
     /// Macvlans of the host's link.
@@ -72,12 +72,12 @@ pub(crate) const VLAN: u16 = 10;
 /// The server identifier of a rogue that the networks' configuration denies.
 pub(crate) const ROGUE: Ipv4Addr = Ipv4Addr::new(192, 168, 66, 1);
 
-/// A server that nobody wants.
+/// An unwanted server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rogue {
     /// The networks' configuration denies it. It is authoritative, with another subnet.
     Denied,
-    /// What it says is not to be believed.
+    /// Its answers must not be believed.
     Nonsense,
     /// It is authoritative, with another subnet, and refuses whatever it hears. It has nothing to offer.
     Refuses,
@@ -107,13 +107,13 @@ pub(crate) struct Plan {
     pub(crate) clusters: usize,
     /// Servers per LAN.
     pub(crate) servers: usize,
-    /// Whether two servers share a pool without knowing of each other.
+    /// Whether two servers share a pool without knowing each other.
     pub(crate) overlap: bool,
     /// How the servers know their clients.
     pub(crate) knows: Knows,
     /// Whether the containers are on ipvlans: all on a LAN have the Ethernet address of the host's link.
     pub(crate) ipvlan: bool,
-    /// A server that nobody wants.
+    /// An unwanted server.
     pub(crate) rogue: Option<Rogue>,
     /// Whether a server offers at once, and never acknowledges.
     pub(crate) deaf: bool,
@@ -155,7 +155,7 @@ pub(crate) struct Plan {
     pub(crate) storms: Option<Duration>,
     /// How often, roughly, a server gets another configuration: another pool, subnet, mask, or other options.
     pub(crate) renumbers: Option<Duration>,
-    /// What the networks want done when a lease changes, and when it ends.
+    /// The networks' policies for a lease that changes, and for one that ends.
     pub(crate) on_change: OnChange,
     pub(crate) on_expiry: OnExpiry,
     /// Neighbours that use an address of a server's pool without asking: the server, and which address of its pool.
@@ -341,7 +341,7 @@ impl Plan {
         self.docker = rng.u32(..6) == 0 && !self.ipvlan && self.knows == Knows::ClientId;
         if self.docker {
             self.promiscuous = true;
-            // A container whose interface is nowhere loses its identity to anybody who asks for it.
+            // A container whose interface is nowhere loses its identity to whoever asks for it.
             self.sharers = 1;
         }
         self
@@ -480,16 +480,16 @@ impl Plan {
             // The third message is the first that is answered.
             (self.flag_only, 4),
             (self.detection == Detection::Strict, 7),
-            // Who claims the address is asked for one that nobody can have.
+            // Whoever claims the address is asked for one that nobody can have.
             (!self.squatters.is_empty() || self.claimer > 0, 1),
         ];
         let seconds = seconds.iter().filter(|(is_so, _)| *is_so).map(|(_, seconds)| seconds).sum();
         self.offer_delay + Duration::from_secs(seconds)
     }
 
-    /// Returns within what time an ADD has its lease where nothing goes wrong: by its first try, and by one for each address that is in
-    /// use, after servers were silent about the address that it remembers. A crowd waits for its turns, and finds that another has what
-    /// it was offered.
+    /// Returns how soon an ADD has its lease if nothing goes wrong: after its first try, and one for each address in use, after
+    /// servers were silent about the address that it remembers. A crowd waits for its turns, and finds that another has what it was
+    /// offered.
     pub(crate) fn needs(&self) -> Duration {
         const CARRIER: Duration = Duration::from_secs(2);
         const PERMITS: u32 = 32;

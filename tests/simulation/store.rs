@@ -24,9 +24,9 @@ pub(crate) struct Store {
     pub(crate) busy: bool,
     /// Which store it is: a damaged one is set aside for another.
     pub(crate) number: u32,
-    /// What the file holds of bindings whose end is kept beside the socket.
+    /// The file's records of bindings whose end is kept beside the socket.
     beside: BTreeMap<BindingId, Option<Record>>,
-    /// Bound records that a commit replaced by others, as long as the daemon has not heard of it.
+    /// Bound records that a commit replaced by others, while the daemon has not heard about it.
     replaced: BTreeMap<OpId, Vec<Record>>,
 }
 
@@ -87,7 +87,7 @@ impl Store {
         count
     }
 
-    /// Loses the file: what was copied of it is in the next one. Returns how many bindings are lost, and how many are not.
+    /// Loses the file: its copy is in the next one. Returns how many bindings are lost, and how many are not.
     pub(crate) fn lose(&mut self) -> (usize, usize) {
         self.beside.clear();
         let before = std::mem::take(&mut self.durable);
@@ -111,7 +111,7 @@ impl Store {
     }
 
     /// Returns whether an event from `first` on, the last about its attachment, reports a lease other than the store's record.
-    /// By the time an extension is written, its lease may be on its way back, or gone; a new lease may not.
+    /// By the time an extension is written, its lease may be being released, or gone; a new lease may not.
     fn runs_ahead(&self, event: &Event, first: usize) -> bool {
         let new = matches!(event.kind, EventKind::Acquired | EventKind::Adopted | EventKind::Changed);
         let extended = matches!(event.kind, EventKind::Renewed | EventKind::Rebound);

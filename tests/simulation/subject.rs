@@ -1,4 +1,4 @@
-//! The core under test, as it is or with one of its duties omitted.
+//! The core under test, unchanged or with one of its duties omitted.
 //!
 //! A mutation sits between the core and the world: the core has no switches for tests. Each does what a core without that duty
 //! would do, seen from outside.
@@ -47,13 +47,13 @@ pub(crate) enum Mutation {
     RecordKept,
     /// An interface is changed for a lease while that is on its way to the store.
     ApplyBeforePersist,
-    /// What a lost lease left on its interface stays there.
+    /// Remains of a lost lease on its interface stay there.
     ExpiryIgnored,
-    /// What an interface carries of an earlier lease is not recorded, and the next daemon forgets it.
+    /// The remains of an earlier lease on an interface are not recorded, and the next daemon forgets them.
     FormerForgotten,
-    /// An interface is left as it was when its lease changes.
+    /// An interface is left unchanged when its lease changes.
     ChangeIgnored,
-    /// A server is believed whatever the network's configuration says about it.
+    /// A server is believed even if the network's configuration denies it.
     RogueBelieved,
     /// A NAK counts as if the lease's own server had sent it.
     ForeignNakObeyed,
@@ -69,11 +69,11 @@ pub(crate) enum Mutation {
     GraceForgotten,
     /// A station that answers for an address that is about to be given back is not heard.
     ElsewhereUnheard,
-    /// STATUS is answered whatever was found.
+    /// STATUS is answered with success whatever was found.
     StatusBlind,
     /// A RELEASE from the host leaves from the host's link itself.
     PortForgotten,
-    /// What is not seen is believed to be gone.
+    /// A namespace that is not seen is believed to be gone.
     BlindnessBelieved,
     /// It is not recorded that somebody took an address off.
     RemovalForgotten,
@@ -111,13 +111,13 @@ pub(crate) struct Subject {
     cut: BTreeMap<OpId, usize>,
     /// Frames that the mutation sends once more.
     echoes: u32,
-    /// RELEASEs that are held back, with what follows them.
+    /// RELEASEs that are held back, with the effects that follow them.
     held: BTreeMap<ExchangeId, (Ipv4Addr, Vec<Effect>)>,
     /// The server identifiers of the last ACKs, by hardware address.
     servers: BTreeMap<[u8; 6], Ipv4Addr>,
     /// Who answered ARP last, by exchange.
     claimants: BTreeMap<ExchangeId, [u8; 6]>,
-    /// The LANs that a mutation hides, by those that it names instead.
+    /// The LANs that a mutation hides, by the names that it uses instead.
     lans: BTreeMap<Lan, Lan>,
     /// Questions for addresses that nobody can have, which a mutation answers itself.
     controls: VecDeque<(ExchangeId, Arp)>,
@@ -501,7 +501,7 @@ fn kind_of(frame: &[u8]) -> Option<Kind> {
     message_of(frame)?.kind()
 }
 
-/// Returns how a client with this identifier calls itself.
+/// Returns the name that a client with this identifier uses.
 pub(crate) fn key_of(client_id: &ClientId) -> ClientKey {
     ClientKey::Id(client_id.as_bytes().to_vec())
 }
@@ -524,7 +524,7 @@ pub(crate) fn container(attachment: &Attachment) -> &str {
     }
 }
 
-/// Returns the IPv4 address of which a caller is told, and the server that granted it.
+/// Returns the IPv4 address that a caller is told, and the server that granted it.
 pub(crate) fn granted(tenures: &[Tenure]) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let tenure = tenures.iter().find(|tenure| tenure.v4().is_some())?;
     match tenure.by.server()? {

@@ -11,7 +11,7 @@ use netns_fixtures::model::{ClientKey, Message, Purpose, code};
 const SECOND: u64 = 1_000_000;
 /// Clocks are read to the microsecond; computed times may be off by one.
 const GRAIN: u64 = 2;
-/// A client that has lost its lease, and is refused again and again, asks no more often than this in a minute.
+/// A client that has lost its lease, and is refused again and again, asks at most this often per minute.
 const MOST_DISCOVERS: usize = 30;
 /// When the first message of an ADD whose link has just come up is repeated; the two count as one.
 const SOON: u64 = SECOND / 5;
@@ -30,7 +30,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Returns what an ACK to a REQUEST sent at `start` says; `None` for a lease without end.
+    /// Returns the times in an ACK to a REQUEST sent at `start`; `None` for a lease without end.
     pub(crate) fn of(ack: &Message, start: u64) -> Option<Self> {
         let seconds = ack.number(code::LEASE_TIME).filter(|seconds| *seconds != u32::MAX)?;
         let lease = u64::from(seconds) * SECOND;
@@ -46,9 +46,9 @@ impl Times {
 /// What a client said last, and what it knows.
 #[derive(Debug, Default)]
 struct Client {
-    /// The last two leases: an ACK that comes at the turn of a phase may not have counted.
+    /// The last two leases: an ACK that comes between two phases may not have counted.
     leases: VecDeque<Times>,
-    /// When it heard of the last one.
+    /// When it heard about the last one.
     heard: u64,
     /// When it last asked all servers for a lease that it has, if it has said nothing else since.
     claimed: Option<u64>,
@@ -69,7 +69,7 @@ pub(crate) type Asked = (u32, Option<Ipv4Addr>);
 #[derive(Debug, Default)]
 pub(crate) struct Timing {
     clients: BTreeMap<(usize, ClientKey), Client>,
-    /// Since when nothing goes wrong any more.
+    /// Since when nothing has gone wrong.
     healed: Option<u64>,
     /// When the host last awoke: what was due before is said then.
     awoke: u64,
@@ -91,7 +91,7 @@ impl Timing {
         self.awoke = now;
     }
 
-    /// Records that a client knows of a lease: by an ACK that it hears, or by its record.
+    /// Records that a client knows a lease: from an ACK that it hears, or from its record.
     pub(crate) fn knows(&mut self, now: u64, who: (usize, ClientKey), times: Times) {
         let client = self.clients.entry(who).or_default();
         if client.leases.back() != Some(&times) {

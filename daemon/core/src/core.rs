@@ -1,7 +1,7 @@
 //! The core's face: the registry, and Docker, which leases through it.
 //!
-//! What comes in is passed on to the one or the other. Docker hears from here what the registry has for it ([`Notice`]), one step
-//! after the other; the registry knows nothing of Docker.
+//! It passes input on to one or the other. It hands Docker the registry's notices ([`Notice`]), one after the other; the registry
+//! knows nothing about Docker.
 
 use std::sync::Arc;
 
@@ -66,8 +66,8 @@ impl Core {
         self.settle(now);
     }
 
-    /// Goes on as the clock says: to be called when the time of [`Core::poll_timeout`] has come, and now and then else, so that a
-    /// wall clock that was set is soon noticed.
+    /// Goes on as the clock says. To be called when the time of [`Core::poll_timeout`] has come, and now and then in between, so
+    /// that a wall clock that was set is soon noticed.
     pub fn handle_timeout(&mut self, now: Now) {
         self.registry.read_clocks(now);
         let (leases, mut docker) = (self.registry.due(now.boot), self.docker.due(now.boot).into_iter().peekable());
@@ -107,18 +107,18 @@ impl Core {
         self.registry.holdings(now)
     }
 
-    /// Returns how many events were dropped because the store did not take them.
+    /// Returns how many events were dropped because the store did not accept them.
     pub fn events_dropped(&self) -> u64 {
         self.registry.events_dropped()
     }
 
-    /// Returns how many containers a daemon that came now would have to adopt: those that are still to be, and those whose
-    /// lease no record tells of.
+    /// Returns how many containers a daemon that started now would have to adopt: those not adopted yet, and those whose
+    /// lease has no record.
     pub fn adopting(&self) -> usize {
         self.registry.adopting()
     }
 
-    /// Returns how many inputs bore an id that was no longer known. They come late, and are dropped.
+    /// Returns how many inputs bore an id that was no longer known. They came late, and were dropped.
     pub fn unknown_ids(&self) -> u64 {
         self.registry.unknown_ids()
     }
@@ -159,7 +159,7 @@ impl Core {
         self.tell(now);
     }
 
-    /// Carries out what follows from the input at hand, until nothing more does.
+    /// Carries out what follows from the current input, until nothing more does.
     fn settle(&mut self, now: Now) {
         self.tell(now);
         while self.registry.go_on(now) {

@@ -144,8 +144,8 @@ mod tests {
                 "bridge br0 runs the spanning tree protocol, which blocks eth0 for its first 30s: set `timeout`",
             ),
             (lately, Survey { port_delay, ..BRIDGE }, "bridge br0 runs"),
-            (lately, NOTHING, "came up only 12s before: if its switch port"),
-            (lately, Survey { port_delay, macvlan: true, ..BRIDGE }, "came up only 12s before"),
+            (lately, NOTHING, "came up only 12s earlier: if its switch port"),
+            (lately, Survey { port_delay, macvlan: true, ..BRIDGE }, "came up only 12s earlier"),
         ] {
             let found = reasons(up_for, survey.clone());
             assert!(found.contains(expected) && found.contains("`timeout`"), "{survey:?}: {found}");
@@ -161,8 +161,8 @@ mod tests {
             (NOTHING, &[]),
             (Survey { carrier: Some(false), received: Some(10), ..NOTHING }, &["eth0 has lost its carrier"]),
             (Survey { received: Some(10), ..NOTHING }, &["not one frame came in on eth0"]),
-            (Survey { received: Some(11), ..NOTHING }, &["one frame of others came in"]),
-            (Survey { received: Some(52), ..NOTHING }, &["42 frames of others came in"]),
+            (Survey { received: Some(11), ..NOTHING }, &["one frame from another station came in"]),
+            (Survey { received: Some(52), ..NOTHING }, &["42 frames from other stations came in"]),
             (Survey { bridge_nf, forward_drop: Some(true), ..BRIDGE }, &["FORWARD drops by policy: set that to 0"]),
             (Survey { bridge_nf, ..BRIDGE }, &["does its chain FORWARD let it through?"]),
             (Survey { bridge_nf, forward_drop: Some(false), ..BRIDGE }, &[]),

@@ -113,7 +113,7 @@ impl Effects {
             Effect::Hear { exchange, .. } => self.unopened(*exchange, "Hear"),
             Effect::Close { op, exchange } => {
                 let known = self.exchanges.remove(exchange).is_some();
-                // A Close recalls an Open that is under way, and nobody may hear of frames that were still to be sent.
+                // A Close recalls an Open that is under way, and nobody may be told about frames that were still to be sent.
                 self.under_way.retain(|_, under| !matches!(under, Under::Send(id) if id == exchange));
                 self.under_way.values_mut().for_each(|under| under.recall(*exchange));
                 let found = op.and_then(|op| self.begin(op, Under::Close));

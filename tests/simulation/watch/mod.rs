@@ -12,7 +12,7 @@ use crate::plan::EffectKind;
 /// Which rule was broken. Numbers are those of the design's invariants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// 1: a caller heard of a lease that was not durable.
+    /// 1: a caller was told a lease that was not durable.
     NotDurable,
     /// 2: two Persists, two Opens or two Applies of one binding are under way.
     Two(EffectKind),
@@ -30,7 +30,7 @@ pub(crate) enum Rule {
     DeclineUnderHolder,
     /// 4: a RELEASE while another host has the address under the same identity.
     ReleaseElsewhere,
-    /// A lease whose identity can return went back too early, or is kept too long.
+    /// A lease whose identity can return was given back too early, or is kept too long.
     Grace,
     /// A frame for sockets that are not open, or were closed.
     SendUnopened,
@@ -88,7 +88,7 @@ pub(crate) enum Rule {
     LeaseLost,
     /// An attachment that is gone still holds a lease.
     Orphan,
-    /// The server was not told in time that a lease came back.
+    /// The server was not told in time that a lease was given back.
     NotReleased,
     /// A call failed though nothing was wrong.
     Failed,
@@ -98,7 +98,7 @@ pub(crate) enum Rule {
     Unfit,
     /// A link that was made for Docker is there without its endpoint, or is missing.
     Wired,
-    /// Something is left when all is gone.
+    /// Something is left after the end of everything.
     Residue,
     /// Callers never finish.
     Unsettled,

@@ -1,4 +1,4 @@
-//! One runtime as its daemon sees it: what it asks for, what it was told, what it is doing.
+//! One runtime as its daemon sees it: its requests, the answers it got, its current activity.
 
 use std::fmt::Debug;
 use std::net::Ipv4Addr;
@@ -73,7 +73,7 @@ pub(super) trait Door: Sync {
     fn answered(&self, _world: &mut World, _index: usize, _asked: &Asked, _answer: Option<Answer>) {}
 }
 
-/// What is asked through a door about a LAN, now and then.
+/// An occasional request through a door about a LAN.
 pub(super) trait Errand: Debug + Sync {
     /// Plans the first time.
     fn begins(&self, world: &mut World, lan: usize);
@@ -137,7 +137,7 @@ pub(crate) struct Actor {
     pub(crate) told: Option<Lease>,
     /// When.
     pub(crate) told_at: Micros,
-    /// Whether the world, not the daemon, may have cost it its lease.
+    /// Whether it may have lost its lease because of the world, not the daemon.
     pub(crate) excused: bool,
     /// Set if the store was lost while it lived: whether its adoption must succeed.
     pub(crate) stranded: Option<bool>,
@@ -370,7 +370,7 @@ impl Actor {
         lease
     }
 
-    /// Returns a leased address as its runtime is told of it.
+    /// Returns a leased address as its runtime is told it.
     pub(crate) fn address_as_told(&self, address: Ipv4Net) -> Ipv4Net {
         let is_pools = self.docker && self.form != Some(Form::Leased);
         let of_pool = || Ipv4Net::new(address.addr(), DOCKER_PREFIX).expect("it is a prefix length");

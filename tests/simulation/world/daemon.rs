@@ -65,8 +65,8 @@ impl World {
         self.feed(Input::Start { boot, records, doors, spooled, adoptees });
     }
 
-    /// Excuses attachments whose record says that their lease has ended: the last daemon died with an extension that a full disk
-    /// had kept out of it, and the next one has to look for a lease anew.
+    /// Excuses attachments whose record says that their lease has ended: the last daemon died with an extension that it could
+    /// not record on a full disk, and the next one must acquire a lease anew.
     fn excuse_outdated(&mut self) {
         let now = self.clock().boot;
         let ended = self.store.durable.values().filter(|record| record.lease.expired(now));
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Forgets the extensions that the last daemon had heard of but could not write: this one knows only what the store has. A
+    /// Forgets the extensions that the last daemon had received but could not write: this one knows only what the store has. A
     /// daemon that sees no namespace until such a lease has ended cannot learn more, and considers it lost.
     fn forget_unwritten(&mut self) {
         let boot = BootId(format!("boot-{}", self.clocks.boot));
@@ -272,7 +272,7 @@ impl World {
         self.schedule(effect);
     }
 
-    /// Judges an answer, and notes what it changes.
+    /// Judges an answer, and records what it changes.
     fn replies(&mut self, id: RequestId, answer: &Answer) {
         let netns = self.calls.namespace_of(id);
         let found = self.calls.reply(id, answer, &self.store);
@@ -298,7 +298,7 @@ impl World {
         self.show(&Seen::Fed);
     }
 
-    /// Tells the core of a frame.
+    /// Tells the core about a frame.
     pub(super) fn frame(&mut self, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let Some(sock) = self.socks.get(&exchange).filter(|sock| sock.open_at.is_some()) else { return };
         self.trace.line(self.now, || format!("> {exchange:?} {}", Brief(bytes)));
@@ -315,7 +315,7 @@ impl World {
         self.feed(Input::Frame { exchange, bytes, meta });
     }
 
-    /// Tells the core of a socket's failure.
+    /// Tells the core about a socket's failure.
     pub(super) fn broken(&mut self, exchange: ExchangeId, cause: LinkCause) {
         if self.socks.get(&exchange).is_some_and(|sock| sock.open_at.is_some()) {
             self.note(|| format!("> {exchange:?} broken: {cause}"));

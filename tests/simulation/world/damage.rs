@@ -1,4 +1,4 @@
-//! A store that is set aside: the daemon starts with what was copied of it, which is Docker's, and adopts what else runs.
+//! A store that is set aside: the daemon starts with its copy, which holds Docker's records, and adopts the other containers.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl World {
         let plan = &self.plan;
         let sure = !plan.may_lapse() && plan.store_faults == 0 && plan.store_full.is_none() && self.crashes.is_empty();
         for actor in self.actors.iter_mut().filter(|actor| actor.phase == Phase::Live && !actor.docker) {
-            // Without its address on the interface nothing shows that it runs, and its runtime knows nothing of an address that
+            // Without its address on the interface nothing shows that it runs, and its runtime does not know an address that
             // came after its ADD.
             let told = actor.told.as_ref().map(|told| told.address);
             let known = |record: &Record| record.state == RecordState::Bound && Some(record.lease.address) == told;
@@ -58,8 +58,8 @@ impl World {
         true
     }
 
-    /// The host reboots before a start finds the store damaged: what was copied of it is lost too. What bears the alias of the store
-    /// that was set aside is a stranger's.
+    /// The host reboots before a start finds the store damaged: its copy is lost too. Links with the alias of the store that was
+    /// set aside are a stranger's.
     pub(super) fn copy_is_lost(&mut self) {
         self.store.durable.clear();
         self.store.docker.clear();
@@ -73,7 +73,7 @@ impl World {
         self.leave_all(Excuse::StoreLost, true);
     }
 
-    /// Returns the containers that run with an address, for a daemon that knows of no lease.
+    /// Returns the containers that run with an address, for a daemon that knows no lease.
     pub(super) fn adoptees(&self) -> Vec<Adoptee> {
         if self.store.durable.values().any(|record| record.attachment.container().is_some()) {
             return Vec::new();

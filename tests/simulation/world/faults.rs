@@ -112,7 +112,7 @@ impl World {
         match what {
             "pool" => {
                 let subnet = Ipv4Net::new(config.routers[0], 22).expect("22 is a prefix length");
-                // There has to be room for all.
+                // There must be room for all.
                 let first = 10 + draw % 8 * 90;
                 config.pool = (at(subnet, first), at(subnet, first + 330));
             }
@@ -210,7 +210,7 @@ impl World {
             7 => set(&mut message, code::CLIENT_ID, Some(b"\0somebody else".to_vec())),
             8 => message.xid ^= 1,
             9 => most = payload.len() / 2,
-            // An ACK to what was no REQUEST, or an OFFER to one.
+            // An ACK to a message other than a REQUEST, or an OFFER to a REQUEST.
             _ => {
                 let kind = if message.kind() == Some(Kind::Offer) { Kind::Ack } else { Kind::Offer };
                 set(&mut message, code::TYPE, Some(vec![kind as u8]));

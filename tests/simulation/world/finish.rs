@@ -28,13 +28,13 @@ const EXCHANGE: u64 = 10 * SECOND;
 const ROUNDS: u32 = 30;
 /// How soon its server knows that something was given back: a RELEASE is tried again after at most nine minutes.
 const RELEASED: u64 = 1200 * SECOND;
-/// Clients that heard something within a minute of a new configuration at their server may have heard the old one.
+/// Clients that heard their server within a minute of its new configuration may have heard the old one.
 const MINUTE: u64 = 60 * SECOND;
-/// Who has no lease asks for one in this.
+/// A client without a lease asks for one within this time.
 const LATELY: u64 = 900 * SECOND;
 
 impl World {
-    /// Lets everything happen, ends the faults, waits for quiet, looks, ends all, and looks again.
+    /// Runs everything, ends the faults, waits for quiet, checks, ends all, and checks again.
     pub(super) fn live(&mut self) {
         let active = self.plan.active.as_micros() as u64;
         if !self.until(active, |_| false) {
@@ -86,7 +86,7 @@ impl World {
             if self.spool.is_empty() {
                 return true;
             }
-            // The next start takes up what is left in the spool.
+            // The next start reads what is left in the spool.
             self.crash();
         }
         self.fail(Rule::Unsettled, format!("the spool keeps {:?}", self.spool));
@@ -185,11 +185,11 @@ impl World {
             return self.fail(Rule::LeaseLost, lost("the daemon's lease has ended"));
         }
         // A lease without end is never renewed, so its holder cannot know that the server forgot it, or has since given another
-        // address to a client that it does not tell apart.
+        // address to a client that it does not distinguish.
         let forgotten = self.plan.lease == u32::MAX && (actor.excused || self.has_another(row, rows));
         let Some(Identity { client_id, chaddr, .. }) = &row.identity else { return };
         if !forgotten && !self.is_granted(actor.lan, address.addr(), client_id, *chaddr) {
-            return self.fail(Rule::LeaseLost, lost(&format!("no server knows of {address}")));
+            return self.fail(Rule::LeaseLost, lost(&format!("no server knows {address}")));
         }
         let same = actor.address_as_told(address) == actor.address_as_told(told.address);
         if !same && !actor.excused {
@@ -204,8 +204,8 @@ impl World {
         let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address.into()] };
         let answer = self.inquire(check);
         let kept = self.keeps_another_mask(index, told.address);
-        // One of an earlier lease that the kernel refused to take off is in the way of the route of this one, for good. What a
-        // container lacked that was adopted, somebody may have removed.
+        // A route of an earlier lease that the kernel refused to remove permanently blocks this lease's route. If an adopted
+        // container lacked something, somebody may have removed it.
         let may_lack = self.links_fail || self.actors[index].stranded.is_some();
         let lacks_route = matches!(answer, Some(Answer::Failed(Failure::NoRoute { .. }))) && may_lack;
         if matches!(answer, Some(Answer::Checked)) != (same && !kept) && !lacks_route {
@@ -235,7 +235,7 @@ impl World {
             let is_held = is_held || others().any(|other| carries(other, address));
             is_held || self.is_elsewhere(actor.lan, address) || self.is_claimed(actor.lan, address)
         };
-        // One that acknowledges nothing offers what nobody ever has.
+        // A server that acknowledges nothing offers addresses that nobody ever has.
         let servers = || self.segments[actor.lan].honest().iter().filter_map(|station| station.server());
         let is_given = |address: &Ipv4Addr| {
             !servers().any(|server| {
@@ -247,7 +247,8 @@ impl World {
         offers.peek().is_some() && offers.all(is_anothers)
     }
 
-    /// Returns whether another attachment, which servers do not tell apart from this one, has what they would give to this one.
+    /// Returns whether another attachment, which servers do not distinguish from this one, has the address that they would give
+    /// to this one.
     fn has_another(&self, row: &Row, rows: &[Row]) -> bool {
         let known = |row: &Row| {
             let Identity { lan, client_id, chaddr } = row.identity.as_ref()?;
@@ -274,7 +275,7 @@ impl World {
         let actor = &self.actors[index];
         let told = actor.told.as_ref();
         let lapsed = told.is_some_and(|lease| self.has_lapsed(actor.lan, lease.ip(), &actor.client_id));
-        // What is told while all servers are silent was granted long before.
+        // A lease told while all servers are silent was granted long before.
         let said = told.map_or(actor.told_at, |lease| actor.told_at.min(self.world_time(lease.start)));
         let changed = self.segments[actor.lan].changed.is_some_and(|changed| changed + MINUTE > said);
         self.actors[index].excused |= lapsed && self.may_lapse || changed;
@@ -311,7 +312,7 @@ impl World {
         self.breach.is_none()
     }
 
-    /// Checks that the core keeps only what its bindings need. A renewal may begin at any moment, and then be half done.
+    /// Checks that the core keeps only what its bindings need. A renewal may begin at any moment, and be half done.
     fn examine_kept(&mut self, bindings: usize) {
         let rests = self.effects.under_way() == 0 && self.effects.open_exchanges() == 0;
         let Some(daemon) = self.daemon.as_ref().filter(|_| rests) else { return };
@@ -383,7 +384,7 @@ impl World {
         }
     }
 
-    /// Takes in the findings of an audit or an inquiry.
+    /// Records the findings of an audit or an inquiry.
     pub(super) fn found(&mut self, id: RequestId, role: &Role, answer: Answer) {
         if *role == Role::Inquiry {
             self.findings.insert(id, answer);

@@ -20,7 +20,7 @@ use crate::subject::key_of;
 /// Stations on other hosts.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
-    /// Those that have a client's address, and since when.
+    /// The stations that have a client's address, and since when.
     pub(super) there: BTreeMap<(usize, Ipv4Addr), (Mac, Micros)>,
     /// The addresses that ever were on another host: they are not given back once found there.
     ever: BTreeSet<(usize, Ipv4Addr)>,

@@ -57,7 +57,7 @@ impl World {
         let told = routes_of(lease, self.plan.metric).into_iter().filter(is_told).map(Step::AddRoute);
         let joined = self.actors.iter().find(|actor| docker && actor.at == Some(at)).map(|actor| actor.routes.clone());
         let told = told.chain(joined.into_iter().flatten().map(Step::AddRoute)).collect::<Vec<_>>();
-        // Docker's gateway is that of the network. Nobody can tell the daemon what it was before.
+        // Docker's gateway is the network's. Nobody can tell the daemon what it was before.
         let chosen = self.actors.iter().find(|actor| docker && actor.at == Some(at));
         let router = chosen.and_then(|actor| self.record_of(actor)).and_then(|record| record.lease.gateway);
         let default = router.map(|router| Step::AddRoute(default_by(router)));
@@ -112,7 +112,7 @@ impl World {
     /// Records what the daemon reports in `events`: it puts no address on an interface any more where somebody took one off.
     pub(super) fn note_removals(&mut self, events: &[Event]) {
         for event in events.iter().filter(|event| event.kind == EventKind::AddressRemoved) {
-            // The store may hear of it only after the next ADD has put the address back. A wall clock that jumps orders nothing.
+            // The store may record it only after the next ADD has put the address back. A wall clock that jumps gives no order.
             let is_off = |actor: &&mut Actor| actor.phase == Phase::Live && actor.attachment == event.attachment;
             for actor in self.actors.iter_mut().filter(is_off) {
                 actor.stays_off |= event.wall > actor.plugged && self.plan.wall_jumps.is_none();

@@ -1,7 +1,7 @@
 //! What servers have granted, and who has to give it back: no lease stays at a server without a holder, except for these causes.
 //!
 //! A grant is entered under the name that its client uses. A server that knows its clients in another way has one lease for all
-//! that it does not tell apart: whichever of them holds the address has it.
+//! clients that it does not distinguish: whichever of them holds the address has it.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -53,7 +53,7 @@ pub(super) struct Unnamed {
     by_another: bool,
 }
 
-/// What clients and servers have said, as far as it counts.
+/// The relevant messages of clients and servers.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// How a client speaks; `None` once it has given back or ended.
@@ -217,7 +217,7 @@ impl World {
         known.flat_map(|(lan, address, key)| servers(lan).map(move |id| (lan, id, address, key.clone()))).collect()
     }
 
-    /// Returns how servers know a client that calls itself so.
+    /// Returns how servers identify a client of this name.
     pub(super) fn known_as(&self, client_id: &ClientId, mac: Mac) -> ClientKey {
         self.plan.knows.key(key_of(client_id), mac.0)
     }
@@ -230,7 +230,7 @@ impl World {
         lease.is_some_and(|lease| lease.name != *client)
     }
 
-    /// Returns why a lease may stay at its server, for any of the clients that the server does not tell apart.
+    /// Returns why a lease may stay at its server, for any of the clients that the server does not distinguish.
     fn excuse_of(&self, grant: &Grant) -> Option<Excuse> {
         let (lan, server, address, _) = grant;
         let mut of_address = self.ledger.left.iter().filter(|((l, s, a, _), _)| (l, s, a) == (lan, server, address));
@@ -254,7 +254,7 @@ impl World {
         let mut left = self.grants(|_, _, _| true);
         left.retain(|grant| !unwritten_only || !self.is_written(grant));
         self.ledger.left.extend(left.into_iter().map(|grant| (grant, excuse)));
-        // What is still on its way belongs to nobody any more.
+        // Messages still on their way belong to nobody any more.
         if unwritten_only {
             self.ledger.speaking.values_mut().for_each(|said| *said = None);
         }
@@ -290,7 +290,7 @@ impl World {
                 continue;
             }
             let (lan, server, address, client) = grant;
-            // Servers that share a pool without knowing of each other: nothing is given back while another client has it.
+            // Servers that share a pool without knowing each other: nothing is given back while another client has it.
             let of_another = |(l, a, key): &(usize, Ipv4Addr, Option<ClientKey>)| {
                 (l, a) == (lan, address) && key.as_ref().is_some_and(|key| key != client)
             };
@@ -303,7 +303,7 @@ impl World {
     }
 }
 
-/// Returns whether a binding is on its way back, or kept in case its container returns.
+/// Returns whether a binding is being released, or kept in case its container returns.
 pub(super) fn is_leaving(row: &Row) -> bool {
     matches!(row.state, BindingState::Kept | BindingState::Releasing)
 }

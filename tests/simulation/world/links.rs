@@ -25,7 +25,7 @@ impl World {
             self.digest.own(self.now, true, &link.owner.ifname());
             self.tell_own(link.owner.clone(), self.store.number, true);
         }
-        // What takes too long is done all the same.
+        // An operation that takes too long is carried out nevertheless.
         match fate {
             Fate::TimedOut => (LIMIT, Err(LinkCause::TimedOut)),
             Fate::Done | Fate::Refused => (0, made.map(drop)),

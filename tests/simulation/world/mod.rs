@@ -162,7 +162,7 @@ pub(crate) struct World {
     sequence: u32,
     kernel: Kernel,
     segments: Vec<Segment>,
-    /// What is known about links and about what their clients said.
+    /// Known facts about links and their clients' messages.
     ports: Ports,
     store: Store,
     disk_full: bool,
@@ -366,7 +366,7 @@ impl World {
         self.breach.is_none()
     }
 
-    /// Checks what has to hold at any time.
+    /// Checks what must hold at any time.
     fn check(&mut self) {
         self.breach = self.breach.take().or_else(|| self.calls.overdue(self.now));
         self.show(&Seen::Passed);

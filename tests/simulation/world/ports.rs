@@ -10,11 +10,11 @@ use crate::kernel::At;
 
 /// A link whose carrier is away longer may be back on another network.
 const LOSS: Micros = 3 * SECOND + 100 * MILLI;
-/// How soon a server hears of a lease after its port forwards: its client asks again after at most a minute and an eighth, for
-/// three seconds, when its turn comes.
+/// How soon a server hears about a lease after its port forwards: its client asks again after at most a minute and an eighth,
+/// for three seconds, when its turn comes.
 const HEARD: Micros = 120 * SECOND;
 
-/// What is known about links and about what their clients said.
+/// Known facts about links and their clients' messages.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     /// Since when links have no carrier.

@@ -88,7 +88,7 @@ pub(super) enum Seen<'a> {
         lost: Micros,
         forwards: Micros,
     },
-    /// The server must know by now that an address of an actor's container came back.
+    /// The server must know by now that an address of an actor's container was given back.
     ReleasedBy {
         index: usize,
         generation: u32,

@@ -31,7 +31,7 @@ pub(crate) struct Sock {
     /// The client that speaks on them, if known: several may have one Ethernet address.
     pub(crate) client: Option<ClientKey>,
     /// Whether DHCP was spoken on them, or is about to be: an answer to an earlier try may come first. Others only listen for
-    /// conflicts, and what they hear of DHCP is not for them.
+    /// conflicts, and DHCP messages that they hear are not for them.
     pub(crate) speaks: bool,
     /// When the exchange's last effect is carried out: no other is before that.
     ready: Micros,
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// How long an operation waits for a worker and runs: mostly a moment, sometimes as under load.
+    /// How long an operation waits for a worker and runs: usually a moment, sometimes as under load.
     fn worker_delay(&mut self) -> Micros {
         match self.rng.u32(..20) {
             0 => self.rng.u64(..200 * MILLI),

@@ -1,4 +1,4 @@
-//! What clients and servers exchange, judged where clients say it and where they hear it.
+//! The messages of clients and servers, judged where clients send and where they hear them.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

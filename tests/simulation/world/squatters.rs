@@ -48,7 +48,7 @@ impl Squatters {
     }
 
     /// Returns whether the squatter with this Ethernet address answers. Every other squatter is sleepy: it misses the first
-    /// question of each exchange, so that it is heard of only when its address is in use.
+    /// question of each exchange, so that it is noticed only when its address is in use.
     fn is_awake(&mut self, mac: Mac, exchange: ExchangeId) -> bool {
         mac.0[5] & 1 == 0 || !self.asked.insert(exchange)
     }

@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// Notes what a server did, and whom that excuses.
+    /// Records what a server did, and whom that excuses.
     fn served(&mut self, lan: usize, station: usize, served: Served) {
         self.show(&Seen::Served(lan, station, served));
         match served {

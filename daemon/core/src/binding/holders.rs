@@ -2,8 +2,8 @@
 //!
 //! A server that receives a client identifier recognises the client by that alone (RFC 2131 §4.2), so the identity decides. But
 //! some servers know their clients by chaddr (BusyBox's udhcpd, odhcpd), and give two identities one address; and a server that
-//! has lost its leases offers addresses in use. So the holder of each address is known, too. The host's own addresses count: a
-//! container's ARP does not show them, as a host and its macvlans do not hear each other.
+//! has lost its leases offers addresses in use. So the holder of each address is known too. The host's own addresses count: a
+//! container's ARP does not show them, because a host and its macvlans do not hear each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,21 +16,21 @@ use crate::record::BindingId;
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// How a binding stands to its identity, and to an address.
+/// A binding's standing: how far it is, and its claim on an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) stage: Stand,
     pub(crate) claim: Option<Claim>,
 }
 
-/// How far a binding is, as far as others have to know.
+/// How far a binding is, as far as others must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stand {
     /// Live: an ADD waits for it.
     Acquiring,
     /// Live: its container has its address, or will get another lease.
     Held,
-    /// Its address goes back, now or after a wait. It gives way to live ones.
+    /// Its address is given back, now or after a wait. It gives way to live bindings.
     Leaving,
 }
 
@@ -63,7 +63,7 @@ impl Claim {
 pub(crate) enum Basis {
     /// A server is being asked for it.
     Asked,
-    /// Its container has run with it since before this daemon knew of either, and a server is asked to confirm that.
+    /// Its container already ran with it when this daemon learned about both, and a server is asked to confirm that.
     Used,
     /// A server granted it.
     Granted,
@@ -100,14 +100,14 @@ pub(crate) struct Holders {
     addresses: BTreeMap<Lan, BTreeSet<(Ipv4Addr, BindingId)>>,
     /// The host's own addresses on each LAN's link, as last seen.
     hosts: BTreeMap<Lan, LinkView>,
-    /// Identities whose live holder went, or got its address, during the input at hand.
+    /// Identities whose live holder went, or got its address, during the current input.
     stirred: BTreeSet<IdentityKey>,
-    /// Held bindings that got their address during the input at hand.
+    /// Held bindings that got their address during the current input.
     settled: BTreeSet<BindingId>,
 }
 
 impl Holders {
-    /// Records how a binding stands now.
+    /// Records a binding's standing.
     pub(crate) fn note(&mut self, binding: &Binding, now: Instant) {
         let standing = binding.standing(now);
         let before = self.known.get(&binding.id).map(|known| known.standing);
@@ -157,12 +157,12 @@ impl Holders {
         self.leaving.get(key).into_iter().flatten().copied().collect()
     }
 
-    /// Returns how a binding stands.
+    /// Returns a binding's standing.
     pub(crate) fn standing(&self, id: BindingId) -> Option<Standing> {
         self.known.get(&id).map(|known| known.standing)
     }
 
-    /// Records the host's own addresses on the link of a LAN. A LAN that is tagged there is another wire.
+    /// Records the host's own addresses on a LAN's link. If the LAN is tagged there, it is another wire.
     pub(crate) fn note_host(&mut self, lan: &Lan, view: &LinkView) {
         match view.addresses.is_empty() || lan.vlan() != 0 {
             true => _ = self.hosts.remove(lan),
@@ -182,8 +182,8 @@ impl Holders {
         Some(Tenant { id: BindingId(0), who: AddressHolder::Host(view.ifname.clone()), chaddr: view.mac, server: None })
     }
 
-    /// Returns who has an address of a LAN, besides one binding: the host, or the first live one that was granted it, or uses
-    /// it.
+    /// Returns who else than one binding has an address of a LAN: the host, or the first live binding that was granted it, or
+    /// uses it.
     pub(crate) fn tenant(&self, lan: &Lan, address: Ipv4Addr, but: BindingId, now: Instant) -> Option<Tenant> {
         self.host(lan, address).or_else(|| {
             self.claims(lan, address).find_map(|(id, known, claim)| {
@@ -214,7 +214,7 @@ impl Holders {
             for (address, id) in claims {
                 let known = self.known.get(id).map(|known| known.standing).filter(|known| known.stage.is_live());
                 let Some(claim) = known.and_then(|known| known.claim).filter(Claim::is_granted) else { continue };
-                // A lease without end comes last.
+                // An endless lease comes last.
                 let mut own = (claim.ends.is_none(), claim.ends, *id);
                 if let Some(other) = last.get_mut(address) {
                     if own > *other {
@@ -255,8 +255,8 @@ impl Holders {
         })
     }
 
-    /// Returns how many there are of each kind: live holders, bindings that leave, their identities, claims; and what still has
-    /// to be settled.
+    /// Returns how many there are of each kind: live holders, bindings that leave, their identities, claims, and unsettled
+    /// entries.
     pub(crate) fn sizes(&self) -> [usize; 5] {
         let leaving = self.leaving.values().map(|ids| ids.len()).sum();
         let claims = self.addresses.values().map(|claims| claims.len()).sum();

@@ -1,10 +1,10 @@
-//! The links that were made for Docker, as far as they are in the host's namespace.
+//! The links that were made for Docker and are in the host's namespace.
 //!
-//! No link is left. A link in the host's namespace without an endpoint goes at once. One that stays there too long goes with its
-//! endpoint: dockerd was killed between two calls, and forgot. How long that is depends on what is known: a container may take
-//! minutes to start; a link that has come back from one was moved for its end; a dockerd that has just started plans no
-//! container for what it finds; and a link whose Ethernet address a new endpoint has goes at once. Links that another store's
-//! daemon made are not ours.
+//! No link is left behind. A link in the host's namespace without an endpoint is deleted at once. One that stays there too long
+//! is deleted with its endpoint: dockerd was killed between two calls, and forgot it. How long that is depends on what is known:
+//! a container may take minutes to start; a link that has come back from a container was moved because that ended; a dockerd
+//! that has just started plans no container for the links that it finds; and if a new endpoint has the link's Ethernet address,
+//! the link is deleted at once. Links that another store's daemon made are not ours.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,18 +23,17 @@ use crate::record::{DoorKey, DoorRecord};
 use crate::registry::Holding;
 use crate::time::{Instant, Now};
 
-/// For how long an endpoint's link may wait in the host's namespace that no container is to have any more, and the pause before an end
-/// that failed is tried again.
+/// How long an endpoint's link that no container will get may stay in the host's namespace, and the pause before a failed deletion
+/// is tried again.
 const STRAY: Duration = Duration::from_secs(60);
 
 /// The longest pause before the links are listed again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long a list of the links counts for those who ask: listing leases once a second must not have the kernel list all links
-/// as often.
+/// How long a list of the links is reused: listing leases once a second must not have the kernel list all links as often.
 const LISTED: Duration = Duration::from_secs(10);
 
-/// What is known of links beside their endpoints.
+/// What is known about links besides their endpoints.
 #[derive(Debug, Default)]
 pub(super) struct Strays {
     /// Links in the host's namespace that daemons with another store made.
@@ -50,16 +49,16 @@ struct Listing {
     again: bool,
     /// When somebody last asked what is left behind.
     asked: Option<Instant>,
-    /// Whose links were heard of since it was asked for: of those it says nothing, for it may be older.
+    /// The owners whose links were heard about since it was asked for: it says nothing about these, because it may be older.
     heard: BTreeSet<LinkOwner>,
     failures: Backoff,
 }
 
 impl Desk<'_> {
-    /// Takes over what the store holds, and looks which links are there.
+    /// Takes over what the store holds, and lists the links.
     ///
-    /// A record that does not parse stays as it is, and is named, so that nothing of a container is deleted or given back because
-    /// of it. A pool goes on without its reserved addresses.
+    /// A record that does not parse stays as it is, and its name is remembered, so that no container loses anything because of
+    /// it. A pool goes on without its reserved addresses.
     pub(crate) fn recover(&mut self, records: Vec<DoorRecord>) {
         for kept in records {
             match DockerRecord::read(&kept) {
@@ -68,14 +67,14 @@ impl Desk<'_> {
                 Ok(DockerRecord::Endpoint(record)) => self.docker.endpoints.recover(record),
                 Err(error) => {
                     let DoorKey { table, name } = &kept.key;
-                    tracing::error!(table, name, %error, "does not parse: left as it is, with all that may belong to it");
+                    tracing::error!(table, name, %error, "does not parse: left as it is, with everything that may belong to it");
                     self.docker.wired.unread.extend(DockerKey::read(&kept.key));
                 }
             }
         }
     }
 
-    /// Looks which links of ours are in the host's namespace.
+    /// Lists our links in the host's namespace.
     pub(crate) fn list_own_links(&mut self) {
         self.docker.timers.set(Key::OwnLinks, None);
         let listing = &mut self.docker.strays.listing;
@@ -87,7 +86,7 @@ impl Desk<'_> {
         self.list_own();
     }
 
-    /// Looks again after a while: what there is that should not be is deleted then.
+    /// Lists them again after a while: leftovers are deleted then.
     pub(super) fn list_again(&mut self, now: Now) {
         let failures = &mut self.docker.strays.listing.failures;
         failures.fail();
@@ -95,20 +94,20 @@ impl Desk<'_> {
         self.docker.timers.set(Key::OwnLinks, Some((now.boot + pause, Why::Work)));
     }
 
-    /// Goes on when it is known which links of ours are in the host's namespace.
+    /// Goes on with the list of our links in the host's namespace.
     pub(super) fn own_links(&mut self, now: Now, outcome: Outcome) {
         let Outcome::OwnLinks(result) = outcome else { return };
         self.docker.strays.listing.under_way = false;
         match result {
             Ok(OwnLinks { owners, strangers }) => {
-                // What was to be deleted before, and is there, could not be.
+                // A link that should have been deleted, and is there, could not be.
                 if owners.iter().all(|owner| self.has_owner(owner)) {
                     self.docker.strays.listing.failures = Backoff::default();
                 }
                 let heard = std::mem::take(&mut self.docker.strays.listing.heard);
                 let is_news = |owner: &LinkOwner| !heard.contains(owner);
                 let by_id = self.docker.endpoints.by_id.iter_mut().filter(|(_, endpoint)| !endpoint.left);
-                // One that is there still has been there since it was first heard of.
+                // A link that is still there has been there since it was first heard about.
                 let has_left = |owner: &LinkOwner| is_news(owner) && !owners.contains(owner);
                 let gone = by_id.filter(|(id, _)| has_left(&LinkOwner::Endpoint((*id).clone())));
                 gone.for_each(|(_, endpoint)| _ = endpoint.hear(false, now.boot));
@@ -120,7 +119,7 @@ impl Desk<'_> {
                 known.iter().for_each(|id| self.await_inside(now, id));
             }
             Err(cause) => {
-                tracing::warn!(%cause, "cannot list the links that were made for Docker, trying again");
+                tracing::warn!(%cause, "cannot list the links that were made for Docker: trying again");
                 self.list_again(now);
             }
         }
@@ -137,8 +136,8 @@ impl Desk<'_> {
         }
     }
 
-    /// Returns the links that daemons with another store left in the host's namespace. Nobody tells when they come or go: they are
-    /// looked for again, now and then.
+    /// Returns the links that daemons with another store left in the host's namespace. Nobody reports when they come or go: the
+    /// daemon lists them again now and then.
     pub(super) fn strangers(&mut self, now: Instant) -> Vec<String> {
         let listing = &mut self.docker.strays.listing;
         if listing.asked.is_none_or(|asked| now >= asked + LISTED) {
@@ -173,15 +172,15 @@ impl Desk<'_> {
         }
     }
 
-    /// Forgets something of Docker's that is not known, and that Docker deletes now. What may have belonged to the last one that
-    /// could not be read is nobody's any more.
+    /// Forgets an unreadable Docker record that Docker deletes now. After the last such record, what may have belonged to one is
+    /// nobody's any more.
     pub(super) fn forget_unread(&mut self, now: Now, key: DockerKey) {
         let was_unread = self.docker.wired.unread.remove(&key);
         if was_unread || matches!(key, DockerKey::Endpoint(_)) {
-            // Docker has moved its link back, which may be one of another store's.
+            // Docker has moved its link back, which may belong to another store.
             self.list_own_links();
         }
-        // Of a network that was not to be kept the store may have refused to forget it.
+        // The store may have refused to delete a network that was not kept.
         if was_unread || matches!(key, DockerKey::Network(_)) {
             self.write_alone(key.remove());
         }
@@ -195,7 +194,7 @@ impl Desk<'_> {
         self.docker.timers.set(Key::Strays, first.map(|at| (at, Why::Orphan)));
     }
 
-    /// Ends the endpoints whose links have been in the host's namespace for too long.
+    /// Deletes the endpoints whose links have been in the host's namespace for too long.
     pub(super) fn end_strays(&mut self, now: Now) {
         let due = |endpoint: &Endpoint| goes_at(endpoint).is_some_and(|at| now.boot >= at);
         let strays: Vec<_> = self
@@ -216,8 +215,7 @@ impl Desk<'_> {
         self.time_strays();
     }
 
-    /// Lets the wait for a container begin anew: Docker is about to move the link of this endpoint. The host may have slept since it
-    /// was made.
+    /// Restarts the wait for a container: Docker is about to move this endpoint's link. The host may have slept since it was made.
     pub(super) fn begin_stray_again(&mut self, now: Now, id: &DoorId) {
         let endpoint = self.docker.endpoints.by_id.get_mut(id);
         if let Some(since) = endpoint.and_then(|endpoint| endpoint.stray.as_mut()) {
@@ -227,7 +225,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Handles a restart of dockerd: links that wait for a container of the previous one wait one minute more.
+    /// Handles a restart of dockerd: links that wait for a container of the previous dockerd wait one minute more.
     pub(super) fn abandon_strays(&mut self, now: Now) {
         for endpoint in self.docker.endpoints.by_id.values_mut().filter(|endpoint| !endpoint.abandoned) {
             if let Some(since) = &mut endpoint.stray {
@@ -237,8 +235,8 @@ impl Desk<'_> {
         self.time_strays();
     }
 
-    /// Ends the endpoints whose links wait for a container where a new endpoint has their Ethernet address: dockerd has forgotten them.
-    /// So does one that wants a parent to itself.
+    /// Deletes the endpoints whose links wait for a container, if a new endpoint has their Ethernet address, or wants their parent
+    /// to itself: dockerd has forgotten them.
     pub(super) fn end_strays_beside(&mut self, now: Now, new: &EndpointRecord, wiring: &Wiring) {
         let is_beside = |record: &EndpointRecord| {
             let other = self.docker.wired.networks.get(&record.network).ok().map(|network| &network.wiring);
@@ -249,7 +247,7 @@ impl Desk<'_> {
         let by_id = self.docker.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.waits().is_some_and(is_beside));
         let found: Vec<_> = by_id.map(|(id, _)| id.clone()).collect();
         for id in found {
-            tracing::warn!(endpoint = %id, by = %new.id, "Docker has made another endpoint in its place: deleting its link");
+            tracing::warn!(endpoint = %id, by = %new.id, "Docker has replaced an endpoint by another: deleting its link");
             self.end_endpoint(now, &id);
         }
     }
@@ -263,18 +261,19 @@ impl Desk<'_> {
         over.into_iter().for_each(|id| self.forget_endpoint(now, &id));
     }
 
-    /// Gives the interface of an endpoint as long to be found as its link may wait in the host's namespace.
+    /// Gives an endpoint's interface as long to be found as its link may stay in the host's namespace.
     pub(super) fn await_container(&mut self, now: Now, id: &DoorId) {
         let record = self.docker.endpoints.by_id.get(id).and_then(Endpoint::waits);
         let lease = record.and_then(|record| Some(self.lease_of(record, now.boot)?.1.id()));
         lease.into_iter().for_each(|lease| self.registry.await_interface_for(now, lease, SLOW_START));
     }
 
-    /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by now,
-    /// or went with that; or its link is gone.
+    /// Gives the interface of an endpoint without a link in the host's namespace a minute to be found: it is inside a container by
+    /// now, or gone.
     fn await_inside(&mut self, now: Now, id: &DoorId) {
         let Some(record) = self.docker.endpoints.by_id.get(id).and_then(Endpoint::rests) else { return };
-        // One that dockerd forgot says nothing of the container for which the same lease waits with another endpoint.
+        // An endpoint that dockerd forgot says nothing about the container for which the same lease waits under another
+        // endpoint.
         let has_its_lease = |other: &EndpointRecord| (other.mac, &other.source) == (record.mac, &record.source);
         if self.docker.endpoints.by_id.values().filter_map(Endpoint::waits).any(has_its_lease) {
             return;
@@ -283,10 +282,10 @@ impl Desk<'_> {
         lease.into_iter().for_each(|lease| self.registry.await_interface_soon(now, lease));
     }
 
-    /// Gives back the leases of endpoints that are not known: the previous daemon was killed before it had kept them, so that Docker
-    /// never heard of them, or when it had forgotten them.
+    /// Gives back the leases of unknown endpoints: the previous daemon was killed before it had recorded them, so that Docker never
+    /// heard about them, or after it had deleted them.
     pub(crate) fn give_back_those_without_endpoint(&mut self, now: Now) {
-        // It may be of one that could not be read.
+        // It may belong to an endpoint that could not be read.
         if self.docker.wired.has_unread_endpoints() {
             return;
         }
@@ -300,7 +299,7 @@ impl Desk<'_> {
     }
 }
 
-/// Returns when an endpoint ends whose link stays in the host's namespace, or whose end failed.
+/// Returns when an endpoint is deleted because its link stays in the host's namespace, or its deletion failed.
 fn goes_at(endpoint: &Endpoint) -> Option<Instant> {
     let wait = if endpoint.left || endpoint.abandoned { STRAY } else { SLOW_START };
     endpoint.stray.map(|since| since + wait)

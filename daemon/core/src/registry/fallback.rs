@@ -22,7 +22,7 @@ use crate::time::{Instant, Now, WallTime};
 /// From one question to the next.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// What is known of LANs whose servers were silent.
+/// What is known about LANs whose servers were silent.
 #[derive(Debug, Default)]
 pub(super) struct Fallbacks {
     /// The last address that was given on each LAN: the next search begins after it.
@@ -81,22 +81,22 @@ impl Registry {
         Ok(given)
     }
 
-    /// A container has an address of a local range because its LAN's servers were silent: they are asked from now on.
+    /// Asks a LAN's servers from now on: a container has an address of a local range because they were silent.
     pub(super) fn await_server(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
         self.fallbacks.silent.entry(lan).or_insert(now.boot + PAUSE);
         self.time_questions();
     }
 
-    /// Goes on asking for the containers that an earlier daemon gave such addresses.
+    /// Goes on asking for the containers that got such addresses from an earlier daemon.
     pub(super) fn await_servers(&mut self, now: Now) {
         let of_range = self.bindings.iter().filter(|binding| is_of_range(binding, now.boot));
         let ids: Vec<_> = of_range.map(|binding| binding.id).collect();
         ids.into_iter().for_each(|id| self.await_server(now, id));
     }
 
-    /// Has one container of each LAN ask whether a server is back: each time another, as the link of one may lead nowhere. A LAN
-    /// without such a container is not asked any more.
+    /// Has one container of each LAN ask whether a server is back: each time another one, because one container's link may lead
+    /// nowhere. A LAN without such a container is no longer asked.
     pub(super) fn ask_silent(&mut self, now: Now) {
         let due = self.fallbacks.silent.iter().filter(|(_, at)| now.boot >= **at);
         for lan in due.map(|(lan, _)| lan.clone()).collect::<Vec<_>>() {
@@ -125,7 +125,7 @@ impl Registry {
             return;
         }
         self.time_questions();
-        tracing::info!(%lan, %server, "a server answers again: the next container is served by it");
+        tracing::info!(%lan, %server, "a server answers again: it serves the next container");
         let cause =
             format!("a server of {lan} answers again: containers keep what the fallback gave them until their DEL");
         let (kind, server) = (EventKind::ServerBack, Some(server.into()));

@@ -1,12 +1,12 @@
-//! Finding the interfaces of an engine that does not say where it puts them: Docker asks for an address before there is an
+//! Finds the interfaces of an engine that does not say where it puts them: Docker asks for an address before there is an
 //! interface, and never names its namespace.
 //!
-//! Until then the binding lives on the LAN's link. The kernel reports a link with its Ethernet address in a namespace that is
-//! not known here, and that namespace is searched. What was missed is found by a search through all namespaces: at the start,
+//! Until then the binding lives on the LAN's link. The kernel reports a link with its Ethernet address in an unknown
+//! namespace, and that namespace is searched. Missed interfaces are found by a search through all namespaces: at the start,
 //! after lost messages, and some time after the lease was given.
 //!
-//! If an interface never comes, its engine gave it up without a word: it was killed at that moment. Its lease goes back, but
-//! only if every existing namespace was searched.
+//! If an interface never appears, its engine abandoned it silently: it was killed at that moment. Its lease is given back,
+//! but only if every existing namespace was searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::record::BindingId;
 use crate::time::{Instant, Now};
 use crate::wire::Mac;
 
-/// When all namespaces are looked through first for an interface of which the kernel has not told. It is done once more before
+/// When to search all namespaces first for an interface that the kernel has not reported. They are searched once more before
 /// the interface is given up.
 const FIRST_LOOK: Duration = Duration::from_secs(10);
-/// How long after a look that did not see everything there is another.
+/// How long to wait after an incomplete search before the next one.
 const AGAIN: Duration = Duration::from_secs(300);
 
-/// What is looked for, and how far that is.
+/// What is searched for, and how far the search is.
 #[derive(Debug, Default)]
 pub(super) struct Seeking {
     /// The searches under way, by the Ethernet address; `None`: the one for all.
@@ -51,7 +51,7 @@ struct Search {
     adds: BTreeSet<Attachment>,
 }
 
-/// An interface that has not been seen yet, or went.
+/// An interface that has not been seen yet, or has disappeared.
 #[derive(Debug)]
 struct Awaited {
     /// When it is looked for in all namespaces.
@@ -62,7 +62,7 @@ struct Awaited {
     is_late: bool,
     /// The next search through all is its last.
     is_last: bool,
-    /// What tells that it went.
+    /// The event that says that it disappeared.
     went: Option<Box<Event>>,
 }
 
@@ -79,14 +79,14 @@ impl Seeking {
 }
 
 impl Registry {
-    /// Waits for the interface of a binding that lives on the LAN's link, if it is looked for.
+    /// Waits for the interface of a binding that lives on the LAN's link, if it is sought.
     pub(super) fn await_interface(&mut self, now: Now, id: BindingId) {
         if let Some(long) = self.bindings.get(id).and_then(|binding| binding.profile.wants.sought_for) {
             self.await_interface_for(now, id, long);
         }
     }
 
-    /// Waits for it so long.
+    /// Waits for it this long.
     pub(crate) fn await_interface_for(&mut self, now: Now, id: BindingId, long: Duration) {
         if self.bindings.get(id).is_none_or(|binding| binding.sought().is_none()) {
             return;
@@ -104,8 +104,8 @@ impl Registry {
         self.time_seeking();
     }
 
-    /// The link of a binding is gone. Where that lives on without it, it may have come elsewhere, unheard; else its lease is
-    /// released soon.
+    /// A binding's link is gone. If the binding lives on without it, the link may have appeared elsewhere unnoticed; else
+    /// its lease is released soon.
     pub(super) fn link_went(&mut self, now: Now, id: BindingId, event: Box<Event>) {
         let Some(mac) = self.bindings.get(id).and_then(Binding::sought) else {
             return self.orphans.add(id, event, now.boot);
@@ -146,7 +146,7 @@ impl Registry {
         self.timers.set(Key::Seek, next.map(|at| (at, Why::Work)));
     }
 
-    /// Looks through all namespaces for what should have come by now.
+    /// Searches all namespaces for interfaces that should have appeared by now.
     pub(super) fn seek_on_clock(&mut self, now: Now) {
         let bindings = &self.bindings;
         let is_sought = |id| bindings.get(id).is_some_and(|binding| binding.sought().is_some());
@@ -159,7 +159,7 @@ impl Registry {
         self.seek(None, None);
     }
 
-    /// A link with this Ethernet address was seen in a namespace of this number, or one that is known here.
+    /// A link with this Ethernet address was seen in a namespace with this number, or in a known one.
     pub(super) fn appeared(&mut self, mac: Mac, number: Option<i32>) {
         if self.bindings.sought_by(mac).next().is_some() {
             self.seek(Some(mac), number);
@@ -227,7 +227,7 @@ impl Registry {
         }
     }
 
-    /// Looks again before long for what a look through all namespaces may have missed.
+    /// Searches again before long for what a search through all namespaces may have missed.
     fn seek_before_long(&mut self, now: Now) {
         for awaited in self.seeking.awaited.values_mut() {
             awaited.next = awaited.next.min(now.boot + AGAIN);
@@ -235,7 +235,7 @@ impl Registry {
         self.time_seeking();
     }
 
-    /// Says why leases stay without their interface, where that should have come by now.
+    /// Says why leases stay without an interface that should have appeared by now.
     fn warn_of_unseen(&self, cause: &LinkCause) {
         let waiting = self.seeking.awaited.values().filter(|awaited| awaited.is_late).count();
         if waiting > 0 {
@@ -247,7 +247,7 @@ impl Registry {
         }
     }
 
-    /// Moves the bindings that an interface was sought for onto it.
+    /// Moves the bindings that sought an interface onto it.
     fn found_inside(&mut self, now: Now, sighting: Sighting) {
         let Sighting { sought: Sought { mac, lan }, .. } = &sighting;
         let of_lan = self.bindings.sought_by(*mac).filter(|binding| binding.identity.lan == *lan);
@@ -257,20 +257,22 @@ impl Registry {
         self.with(now, id, |binding, cx| binding.move_in(link, &view, cx));
         self.interfaces.on_carrier(view.at(), view.carrier, now.boot);
         self.saw(id);
-        // What happened there since it was looked through is told already, and was nobody's news.
+        // What has happened there since the search was already reported, to nobody.
         self.audit_one(id);
     }
 
-    /// Gives back what was leased for an interface that has not come.
+    /// Gives back the lease of an interface that has not appeared.
     fn give_up(&mut self, now: Now, id: BindingId) {
         let Some(binding) = self.bindings.get(id).filter(|binding| binding.sought().is_some()) else { return };
-        tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface is there, giving the lease back");
+        tracing::warn!(attachment = %binding.attachment, mac = %binding.link.mac(), "no interface was found: giving the lease back");
         let went = self.seeking.awaited.get_mut(&id).and_then(|awaited| awaited.went.take());
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| {
             match went {
                 Some(event) => cx.out.note_alone(id, Event { wall: now.wall, ..*event }),
-                None => binding.note_lease(EventKind::OrphanFound, "no interface with its Ethernet address came", cx),
+                None => {
+                    binding.note_lease(EventKind::OrphanFound, "no interface with its Ethernet address appeared", cx)
+                }
             }
             binding.give_back(Leave::LinkGone, cx);
         });

@@ -428,7 +428,7 @@ fn a_fallback_has_one_set_of_ranges_and_time_for_its_probes() {
         ),
         (r#"{"ranges": [[{"subnet": "fd00::/64"}]]}"#.to_owned(), "ipam.fallback.ranges: one set of IPv4"),
         (format!(r#"{{"ranges": [[{range}]], "after": 0}}"#), "ipam.fallback.after: an ADD may take 30 s"),
-        (format!(r#"{{"ranges": [[{range}]], "after": 23}}"#), "the last 10 for probes: 1 to 20 s"),
+        (format!(r#"{{"ranges": [[{range}]], "after": 23}}"#), "the last 10 of them for probes: 1 to 20 s"),
     ];
     for (said, words) in table {
         let error = refusal(&of(&said));

@@ -480,7 +480,7 @@ fn a_failure_is_in_dockers_words() {
                 holder,
                 seen: false,
             },
-            "client identifier 010200000000e0 on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, whose interface is \
+            "client identifier 010200000000e0 on eth0 is held by docker/192.168.1.0/24;;parent=eth0/02:42:c0:a8:01:03, whose interface was \
              not found",
         ),
     ];

@@ -204,7 +204,7 @@ impl World {
                 self.actors[index].told = Some(lease.clone());
                 self.actors[index].told_at = self.now;
             }
-            // What failed ends with a DEL.
+            // A failed ADD ends with a DEL.
             Answer::Failed(_) if actor.excused => self.end_by_del(index),
             Answer::Failed(_) if !self.calm => {}
             answer => self.fail(Rule::LeaseLost, format!("second ADD of {}: {answer:?}", actor.attachment)),

@@ -1,4 +1,5 @@
-//! What dockerd does with a container, whatever gives that its link: it asks before there is one, and moves it in later.
+//! What dockerd does with a container, whichever driver makes its link: it asks before there is a link, and moves it in
+//! later.
 
 use crate::kernel::At;
 use crate::plan::happens;
@@ -15,8 +16,8 @@ impl World {
         self.note(|| format!("actor {index} makes {} for {mac} as {cookie:?}", path.display()));
     }
 
-    /// Lets Docker start a container that has its address: mostly at once, now and then after minutes, as when it relabels
-    /// volumes.
+    /// Lets Docker start a container that has its address: usually at once, now and then after minutes, as when it
+    /// relabels volumes.
     pub(in crate::world) fn starts(&mut self, index: usize) {
         let is_slow = !self.winding_down && self.rng.u32(..12) == 0;
         self.stats.count_many("containers that started slowly", usize::from(is_slow));
@@ -37,7 +38,7 @@ impl World {
         self.begins_anew(index);
         (self.actors[index].at, self.actors[index].appeared) = (Some(at), self.now);
         self.show(&Seen::Appeared(&self.actors[index].attachment.clone()));
-        // What somebody took off was on another interface.
+        // The address that somebody took off was on another interface.
         self.actors[index].stays_off = false;
         self.link_changed(at.0, None);
         if let Some(arrival) = self.kernel.arrival(at) {
@@ -83,7 +84,7 @@ impl World {
                 self.stay(index);
             }
             0..45 => self.stay(index),
-            // Mostly the link goes first, and the address is released then.
+            // Usually the link goes first, and the address is released then.
             _ if !happens(&mut self.rng, self.plan.unruly) => {
                 self.unlink(index);
                 self.end_by_del(index);

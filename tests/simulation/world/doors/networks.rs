@@ -43,7 +43,7 @@ pub(in crate::world) fn may_stay(own: &Own) -> Micros {
     if own.moved { STRAY } else { SLOW_START }
 }
 
-/// What dockerd has of a network.
+/// How far dockerd has a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Nothing.
@@ -64,13 +64,13 @@ pub(in crate::world) struct Wired {
     /// How many were requested, by LAN.
     created: Vec<u32>,
     /// Networks that the daemon may have without dockerd: its call broke or was one of two, or the daemon ended before it heard
-    /// that dockerd had given up, and had that written.
+    /// that dockerd had given up, or had not recorded it.
     pub(super) forgotten: BTreeSet<DoorId>,
     /// The endpoints that were created and are not forgotten, whose they are, and whether they are ending.
     endpoints: BTreeMap<DoorId, (Attachment, bool)>,
     /// How many were requested.
     asked: u64,
-    /// When the last change of such links is carried out, and when the daemon hears the last news of them.
+    /// When the last change of such links is carried out, and when the daemon hears the last report about them.
     changes: Micros,
     news: Micros,
 }
@@ -329,7 +329,7 @@ impl World {
         twice
     }
 
-    /// The daemon has heard that dockerd gave up on a network, and forgets it. The store may not hear of that.
+    /// The daemon has heard that dockerd gave up on a network, and forgets it. The store may not be told about that.
     pub(in crate::world) fn heard_given_up(&mut self, call: &Call) {
         let stored = !self.store_fails && self.plan.crashes.is_empty();
         if let (Call::Network(NetworkCall::Create(record)), true) = (call, stored) {
@@ -351,7 +351,7 @@ impl World {
             (true, true) => (Stage::There, false),
             (true, false) => (Stage::Absent, false),
             (false, true) => (Stage::Absent, false),
-            // Whoever wants it gone asks again.
+            // Whoever wants it deleted asks again.
             (false, false) => (Stage::There, true),
         };
         self.stats.count(match (creates, done) {
@@ -488,7 +488,7 @@ impl World {
     }
 
     /// Ends the endpoint of an actor whose container ends. Returns whether there is anything to wait for: dockerd does not always
-    /// ask for the end of one that was not created.
+    /// delete one that was not created.
     pub(in crate::world) fn end_endpoint(&mut self, index: usize) -> bool {
         let Some(id) = self.actors[index].endpoint.clone() else { return false };
         match self.wired.endpoints.get_mut(&id) {
@@ -513,7 +513,7 @@ impl World {
         }
     }
 
-    /// Returns what was leased for an endpoint, by the answer that it was created.
+    /// Returns the lease of an endpoint, from the answer that it was created.
     pub(in crate::world) fn lease_of(&self, answer: &Answer) -> Option<Lease> {
         let Answer::Network(NetworkAnswer::Endpoint(record)) = answer else { return None };
         let Source::Leased(attachment) = &record.source else { return None };
@@ -523,7 +523,7 @@ impl World {
         Some(Lease { address: record.address, ..binding.lease.clone() })
     }
 
-    /// Keeps what was leased for an endpoint until its caller has the answer.
+    /// Keeps an endpoint's lease until its caller has the answer.
     pub(in crate::world) fn note_lease(&mut self, id: RequestId, answer: &Answer) {
         let lease = self.lease_of(answer).or_else(|| self.lease_told(id, answer));
         if let Some(asked) = self.requests.get_mut(&id) {
@@ -531,7 +531,7 @@ impl World {
         }
     }
 
-    /// Returns the lease of which the caller of an ADD is told.
+    /// Returns the lease that the caller of an ADD is told.
     fn lease_told(&self, id: RequestId, answer: &Answer) -> Option<Lease> {
         let Answer::Leased { tenures } = answer else { return None };
         let (add, told) = (add_of(&self.requests.get(&id)?.call)?, tenures.first()?);

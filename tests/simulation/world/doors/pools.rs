@@ -109,7 +109,7 @@ impl World {
             2 => self.pool_call(lan, None),
             3 => Call::Pool(PoolCall::Reserve { pool, address: None }),
             4 => Call::Pool(PoolCall::Reserve { pool, address: Some(host(1016)) }),
-            // An address that servers give: an endpoint that is offered it needs another.
+            // An address that servers give: an endpoint that is offered this one needs another.
             5 => Call::Pool(PoolCall::Reserve { pool, address: Some(host(10 + self.rng.u32(..4))) }),
             6 => Call::Pool(PoolCall::ReleaseAddress { pool, address: host(NOBODYS) }),
             // Again, and late.
@@ -158,7 +158,7 @@ impl World {
         self.networks[lan].reserved.contains(&address) || of_docker.any(has)
     }
 
-    /// Judges Docker's answer that a container's lease is on its way back: that is durable, unless the lease has ended. If two were
+    /// Judges Docker's answer that a container's lease is being released: that is durable, unless the lease has ended. If two were
     /// told one address, nobody knows whose was meant.
     pub(in crate::world) fn judge_released(&mut self, index: usize) {
         let (now, address) = (self.clock().boot, self.actors[index].told.as_ref().map(Lease::ip));
@@ -182,8 +182,7 @@ impl World {
         twins.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
     }
 
-    /// Lets Docker give a container's address back, and say so twice now and then, the second time before it has heard of the
-    /// first.
+    /// Lets Docker give a container's address back, and repeat that now and then, before it has heard the first answer.
     pub(in crate::world) fn release_twice(&mut self, index: usize, call: &Call) {
         let at = self.actors[index].order + 1;
         if self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 2) {
@@ -226,7 +225,7 @@ impl World {
                 if !is_known || gateway.is_some_and(|router| !id.subnet.contains(&router)) {
                     self.fail(Rule::WrongAnswer, format!("{id} with {gateway:?} to {request:?}"));
                 }
-                // What is known is answered as before, whatever the wire says by now.
+                // Known pools are answered as before, whatever servers offer by now.
                 if *id == pool_of(lan) && !self.store_fails {
                     let told = self.networks[lan].told.replace(*gateway);
                     self.stats.count_many("pools that were asked for again", usize::from(told.is_some()));

@@ -1,14 +1,14 @@
-//! Addresses that stations were heard to use.
+//! Addresses that stations were heard using.
 
 use super::*;
 
 /// No ADD succeeds with one, unless its station answered for one that nobody can have (RFC 5737).
 #[derive(Default)]
 pub(super) struct Accepted {
-    /// What a client heard of an address, and from whom, since it last asked for that: the claims of stations outside containers,
-    /// until they are declined.
+    /// What a client heard about an address, and from whom, since it last asked for it: the claims of stations outside
+    /// containers, until they are declined.
     heard: BTreeMap<(Who, Ipv4Addr), Mac>,
-    /// What its ADD was told, until it is declined: later claims to it are about a lease that is held.
+    /// The address that its ADD was told, until it is declined: later claims to it concern a held lease.
     told: BTreeSet<(Who, Ipv4Addr)>,
     /// Stations that answered for an address that nobody can have.
     proxies: BTreeSet<(usize, Mac)>,
@@ -41,7 +41,7 @@ impl Oracle for Accepted {
 }
 
 impl Accepted {
-    /// Takes in an ARP packet that the core hears on a LAN, for a client if one still has the socket.
+    /// Records an ARP packet that the core hears on a LAN, for a client if one still has the socket.
     fn hear(&mut self, lan: usize, who: Option<Who>, bytes: &[u8]) {
         let Some(arp) = arp_of(bytes).filter(|arp| !arp.request) else { return };
         let by = Mac(arp.sender_mac);

@@ -10,7 +10,7 @@ const OFTEN: Micros = SECOND;
 /// The most frames in a million that a wire may lose where a client gets through in time.
 const LOSSY: u32 = 10_000;
 
-/// None is for long, while a server is willing and can hear it.
+/// None is without one for long while a willing server can hear it.
 #[derive(Default)]
 pub(super) struct Bare {
     /// Since when containers are without a lease, and nothing keeps them from one, by actor.

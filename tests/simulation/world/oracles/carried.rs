@@ -1,4 +1,4 @@
-//! What interfaces carry in quiet.
+//! The state of interfaces in quiet.
 
 use super::*;
 

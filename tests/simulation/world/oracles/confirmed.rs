@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A server hears of their leases soon after their ports forward.
+/// A server hears about their leases soon after their ports forward.
 pub(super) fn confirmed(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Seen::HeardBy { at, lost, forwards } = *seen else { return };
     let Some(back) = world.ports.back.get(&at).copied() else { return };
@@ -11,7 +11,7 @@ pub(super) fn confirmed(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Some(actor) = world.actors.iter().find(lived).filter(|actor| !has_changed && !actor.docker) else { return };
     let heard = world.ports.taken.get(&(actor.lan, actor.client_key()));
     says.count("clients that are to be heard after a loss of carrier");
-    // What leaves by the LAN's link is heard before this port forwards.
+    // Frames that leave by the LAN's link are heard before this port forwards.
     if heard.is_none_or(|heard| *heard < back) {
         let since = (world.now - forwards) / SECOND;
         let detail = format!("{}: no server has heard it for {since} s, since its port forwards", actor.attachment);

@@ -4,7 +4,7 @@ use super::*;
 
 /// How many DECLINEs an ADD may send (RFC 5227 §1.1).
 const MOST: usize = 10;
-/// How many DECLINEs of what one server offers an ADD again and again.
+/// How many DECLINEs of an address that one server offers an ADD again and again.
 const MOST_OF_ONE: usize = 3;
 /// How soon a DECLINE follows the ARP packet that causes it.
 const CLAIMED: Micros = 60 * SECOND;
@@ -52,7 +52,7 @@ impl Declined {
         let (lan, (address, named)) = (who.0, about);
         let mut claims = world.ledger.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
         let is_claimed = claims.any(|((.., mac), at)| *mac != who.1 && *at + CLAIMED >= world.now);
-        // This attachment does not hear otherwise of what another server granted to another one.
+        // This attachment does not hear in another way about an address that another server granted to another one.
         let lives = |until: &Option<u64>| until.is_none_or(|until| until > world.now);
         let granted = world.ledger.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
         let mut others = granted.filter_map(|((.., client), _)| client.clone()).filter(|client| *client != who.2);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// An ADD fails only for what its caller did, or for want of time, and one that succeeds has a link that is ready.
+/// An ADD fails only because of its caller, or for lack of time, and one that succeeds has a ready link.
 pub(super) fn failures(world: &World, seen: &Seen<'_>, says: &mut Says) {
     match seen {
         Seen::Answered(index, Asked { lease: Some(_), .. }, _) if world.calm => judge_link(world, *index, says),
@@ -11,7 +11,7 @@ pub(super) fn failures(world: &World, seen: &Seen<'_>, says: &mut Says) {
     }
 }
 
-/// Checks that in a calm world an ADD fails only for what its caller did, or for want of time.
+/// Checks that in a calm world an ADD fails only because of its caller, or for lack of time.
 fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &mut Says) {
     let actor = &world.actors[index];
     let intact = actor.docker || actor.at.is_some_and(|at| world.kernel.link(at).is_some());
@@ -31,7 +31,7 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
         Failure::Unfit { .. } => actor.docker,
         // Its server may offer it nothing else.
         Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if is_in_use => true,
-        // Its time is over. What another has may become free in its last moment.
+        // Its time is over. Another's address may become free in the last moment.
         Failure::Conflict { .. }
         | Failure::Conflicts { .. }
         | Failure::Nak { .. }
@@ -63,9 +63,9 @@ fn judge_link(world: &World, index: usize, says: &mut Says) {
     }
 }
 
-/// Returns whether another actor has, or had since this one's began, a container that servers do not tell apart from this
-/// one's. A container that ended meanwhile had its address for part of that time, and an ADD that is refused the address
-/// again and again asks with growing pauses.
+/// Returns whether another actor has, or had since this one's began, a container that servers do not distinguish from
+/// this one's. A container that ended meanwhile had its address for part of that time, and an ADD that is refused the
+/// address again and again asks with growing pauses.
 fn has_namesake(world: &World, index: usize) -> bool {
     let known = |actor: &Actor| (actor.lan, world.known_as(&actor.client_id, actor.mac));
     let began = world.actors[index].began;

@@ -4,7 +4,7 @@ use super::*;
 
 /// How much earlier than its runtime's DEL a daemon may notice the end of a container.
 const SLACK: Micros = SECOND;
-/// How soon a lease is on its way back that makes room for an ADD without an offer.
+/// How soon the release begins of a lease that makes room for an ADD without an offer.
 const ROOM: Micros = 5 * SECOND;
 
 /// None goes back before its time or while another host has its address, and none is kept for longer.
@@ -76,7 +76,7 @@ impl Grace {
             Some(at) => !sock.speaks && !world.kernel.link(at).is_some_and(|wire| wire.has(address)),
             None => !is_direct(&sock.link),
         };
-        // A station with the client's own Ethernet address cannot be told from its link, which is on its way out.
+        // A station with the client's own Ethernet address cannot be distinguished from its link, which is being deleted.
         let station = world.elsewhere.there.get(&(lan, address));
         // A station that came after the last question is not heard either.
         let asked = self.asked.get(&(lan, address)).filter(|at| world.now < **at + SECOND);

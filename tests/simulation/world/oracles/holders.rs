@@ -1,4 +1,4 @@
-//! Who was told a lease, and still has it.
+//! Clients that were told a lease and still have it.
 
 use super::*;
 
@@ -46,7 +46,7 @@ impl Oracle for Holders {
 }
 
 impl Holders {
-    /// Returns who is told of a lease by an answer.
+    /// Returns who is told a lease by an answer.
     fn told(world: &World, id: RequestId, answer: &Answer) -> Option<(Attachment, Holder)> {
         let (address, server) = match answer {
             Answer::Leased { tenures } => granted(tenures)?,

@@ -59,7 +59,7 @@ use crate::plan::Wires;
 use crate::subject::{add_of, arp_of, granted, is_collected, is_nobodys, key_of, message_of};
 use crate::watch::{Breach, Rule, breach};
 
-/// What oracles say.
+/// The verdicts of oracles.
 #[derive(Default)]
 pub(super) struct Says {
     breach: Option<Breach>,
@@ -78,7 +78,7 @@ impl Says {
         self.counts.push((what, 1));
     }
 
-    /// Excuses whoever holds an address of a LAN.
+    /// Excuses the holder of an address of a LAN.
     fn excuse(&mut self, lan: usize, address: Ipv4Addr, why: &'static str) {
         self.excuses.push((lan, address, why));
     }
@@ -136,7 +136,7 @@ impl World {
         self.breach = self.breach.take().or(says.breach);
     }
 
-    /// There is a cause to send from some Ethernet addresses.
+    /// Some Ethernet addresses have a cause to send.
     pub(super) fn causes(&mut self, macs: impl IntoIterator<Item = Mac>) {
         macs.into_iter().for_each(|mac| self.show(&Seen::Cause(mac)));
     }

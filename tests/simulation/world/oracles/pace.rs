@@ -12,9 +12,9 @@ const ROW: Micros = 1200 * SECOND;
 /// New tries are held back, and no LAN is held up by one of its clients alone.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// What was declined on a LAN since somebody last got an address there, and when the last one was.
+    /// The addresses declined on a LAN since somebody last got an address there, and when the last one was.
     row: BTreeMap<usize, (BTreeSet<Ipv4Addr>, Micros)>,
-    /// What was declined on a LAN.
+    /// The addresses declined on a LAN.
     declined: BTreeSet<(usize, Ipv4Addr)>,
 }
 

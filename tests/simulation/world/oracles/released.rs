@@ -1,4 +1,4 @@
-//! Leases that came back.
+//! Leases that were given back.
 
 use super::*;
 

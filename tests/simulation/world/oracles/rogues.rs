@@ -1,4 +1,4 @@
-//! Servers that nobody wants.
+//! Unwanted servers.
 
 use super::*;
 

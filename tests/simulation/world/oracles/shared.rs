@@ -1,4 +1,4 @@
-//! Who holds which address.
+//! The holders of addresses.
 
 use super::*;
 

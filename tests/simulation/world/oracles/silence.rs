@@ -1,4 +1,4 @@
-//! What is said after a start.
+//! Messages after a start.
 
 use super::*;
 
@@ -24,7 +24,7 @@ impl Oracle for Silence {
 }
 
 impl Silence {
-    /// Demands silence of every holder of an unexpired lease on an unchanged link: so after a reboot of none.
+    /// Demands silence of every holder of an unexpired lease on an unchanged link: so after a reboot, of none.
     fn started(&mut self, world: &World) {
         let mut loud = Vec::new();
         for record in world.store.durable.values() {

@@ -9,7 +9,7 @@ const PIN: Micros = 120 * SECOND;
 /// How long the daemon's sockets keep a dead namespace: if the news of its end was lost, for the time of an ADD.
 const PINNED: Micros = 40 * SECOND;
 
-/// None stays open without need, none keeps a namespace, and what is under way does not pile up.
+/// None stays open without need, none keeps a namespace, and pending work does not pile up.
 pub(super) fn sockets(world: &World, seen: &Seen<'_>, says: &mut Says) {
     match seen {
         Seen::Passed => {

@@ -5,7 +5,7 @@ use super::*;
 /// How soon a window is over, and what it heard has been acted on: seven seconds of probes, then two announcements.
 const WINDOW: Micros = 20 * SECOND;
 
-/// No attachment that looks for conflicts goes on with one, if it could hear of it.
+/// No attachment that looks for conflicts goes on with one that it could hear.
 #[derive(Default)]
 pub(super) struct Squatted {
     /// The address that an attachment got while nothing kept it from looking for conflicts, and when.

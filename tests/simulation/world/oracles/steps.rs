@@ -1,4 +1,4 @@
-//! What the daemon does at interfaces.
+//! The daemon's changes of interfaces.
 
 use super::*;
 

@@ -5,9 +5,9 @@
 //! | the same chaddr, or the same server | the offer is refused, the holder renews, DISCOVER leaves again; no DECLINE |
 //! | another chaddr, from another server | it is taken and declined, and DISCOVER leaves again |
 //!
-//! In the first case, either the server has forgotten the lease (Kea lost its lease file) and learns of it by the renewal, or it
-//! knows its clients by chaddr and goes on offering the address. A DECLINE would make it quarantine an address that is in use:
-//! it would refuse the holder's next renewal.
+//! In the first case, either the server has forgotten the lease (Kea lost its lease file) and learns about it from the renewal,
+//! or it recognises clients by chaddr and keeps offering the address. A DECLINE would make it quarantine an address that is in
+//! use: it would refuse the holder's next renewal.
 //!
 //! In the second case, two servers share a pool without knowing of each other. The second never hears what the holder says to
 //! its own server, and would offer the address for ever: it must be told. The DECLINE bears its server identifier, so that no
@@ -15,12 +15,12 @@
 //! holder has lost the address by the time of the ACK, the ADD keeps it. In a pair that shares its leases both servers would
 //! obey; but such a pair does not offer what it has leased.
 //!
-//! A container that is being adopted has its address, too. It is not known which server granted that, so it is never declined.
+//! A container that is being adopted has its address too. It is not known which server granted that, so it is never declined.
 //!
 //! An address that the host itself has on the LAN's link is not taken either.
 //!
-//! A RELEASE or a DECLINE of an address that a live binding or the host has is not sent: a server that goes by chaddr, or by the
-//! address alone, would end the holder's lease.
+//! A RELEASE or a DECLINE of an address that a live binding or the host has is not sent: a server that goes only by chaddr, or
+//! by the address, would end the holder's lease.
 
 use std::net::Ipv4Addr;
 
@@ -62,8 +62,8 @@ impl Common {
         cx.holders.tenant(&self.identity.lan, address, self.id, cx.now.boot)
     }
 
-    /// Returns another's address that a server would give: an offer that is about to be requested, or a lease. `used`: the
-    /// address that the binding has.
+    /// Returns the address of another holder that a server gives: an offer that is about to be requested, or a lease.
+    /// `used`: the binding's own address.
     pub(in crate::binding) fn taken(
         &self,
         client: &Client,
@@ -76,7 +76,7 @@ impl Common {
         Some(Taken { tenant, lease: lease.clone(), granted })
     }
 
-    /// Returns what a server would give, and whether it has granted that: an offer that is about to be requested, or a lease.
+    /// Returns what a server gives, and whether it has granted that: an offer that is about to be requested, or a lease.
     pub(in crate::binding) fn given<'a>(
         &self,
         client: &'a Client,
@@ -91,7 +91,7 @@ impl Common {
         }
     }
 
-    /// Keeps an offer after all that should be declined with its ACK, if nobody else here has its address any more.
+    /// Keeps an offer that was to be declined after its ACK, if nobody else here has its address any more.
     pub(in crate::binding) fn keep_if_free(&self, client: &mut Client, cx: &Cx<'_>) {
         if let Some((address, true)) = client.requesting()
             && self.tenant(address, cx).is_none()
@@ -100,12 +100,12 @@ impl Common {
         }
     }
 
-    /// Returns whether the server that would give it cannot know of the holder's lease.
+    /// Returns whether the server that gives it cannot know about the holder's lease.
     pub(in crate::binding) fn is_foreign(&self, taken: &Taken) -> bool {
         self.is_strange_to(taken.lease.server, &taken.tenant)
     }
 
-    /// Returns whether a server cannot know of a holder's lease.
+    /// Returns whether a server cannot know about a holder's lease.
     fn is_strange_to(&self, server: Ipv4Addr, tenant: &Tenant) -> bool {
         tenant.chaddr != self.identity.chaddr && tenant.server.is_some_and(|granted_by| granted_by != server)
     }
@@ -121,7 +121,8 @@ impl Common {
         }
     }
 
-    /// Returns whether a lease may be declined: nobody else here has its address, or only one that its server cannot know of.
+    /// Returns whether a lease may be declined: nobody else here has its address, or only a holder that its server cannot
+    /// know about.
     pub(in crate::binding) fn may_decline(&self, lease: &Lease, cx: &mut Cx<'_>) -> bool {
         let Some(tenant) = self.tenant(lease.ip(), cx) else { return true };
         if self.is_strange_to(lease.server, &tenant) {
@@ -150,7 +151,7 @@ impl Common {
     }
 }
 
-/// Declines a lease at once, or an offer with its ACK: its server cannot hear of the holder in another way.
+/// Declines a lease at once, or an offer after its ACK: its server cannot learn about the holder in another way.
 pub(in crate::binding) fn decline_foreign(client: &mut Client, taken: &Taken, output: &mut Output, now: Instant) {
     let by = taken.tenant.chaddr;
     if !taken.granted {

@@ -1,4 +1,4 @@
-//! Releasing: record it, wait for the turn (`turn`), find the way to the server (`way`), send RELEASE, forget.
+//! Releasing: record it, wait for the turn (`turn`), find the way to the server (`way`), send the RELEASE, delete the record.
 //!
 //! What could not be sent is tried again until the lease ends. While another binding holds the identity, nothing is sent
 //! (invariant 4).
@@ -33,9 +33,9 @@ use crate::wire::frame::{BadFrame, Frame};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Why nothing is sent if the network wants that.
-pub(in crate::binding) const LEFT: &str = "left to expire, as its network wants";
+pub(in crate::binding) const LEFT: &str = "left to expire, as its network's `release` says";
 
-/// A lease on its way back.
+/// A lease that is being given back.
 #[derive(Debug)]
 pub(crate) struct Release {
     /// The lease.
@@ -52,7 +52,8 @@ pub(crate) struct Release {
     link_gone: bool,
     /// Whether it had no carrier when this began: the first try leaves from the host.
     mute: bool,
-    /// Whether an earlier boot's daemon may have given it back without recording that: another may have its address by now.
+    /// Whether an earlier boot's daemon may have given it back without recording that: another station may have its address
+    /// by now.
     is_stale: bool,
     /// Whether its address was seen on the container's own link.
     seen: bool,
@@ -62,21 +63,21 @@ pub(crate) struct Release {
     way: Way,
     /// Why it leaves without its own port, if it should have one.
     no_port: Option<LinkCause>,
-    /// Since when the container's link, which is gone, has still been on its way out.
+    /// Since when it has waited for the container's link, which is gone, to disappear.
     going: Option<Instant>,
-    /// Whether the server, or the router before it, answered ARP.
+    /// Whether the server, or the router to it, answered ARP.
     answered: bool,
     /// What keeps it from leaving from the host, and since when.
     held_up: Option<Box<(Instant, String)>>,
-    /// How often no way was found. The first pause is two seconds already.
+    /// How often no way was found. The first pause is two seconds.
     backoff: Backoff,
     /// Whether a waiting DEL was answered.
     del_answered: bool,
     /// When a DEL is answered at the latest.
     answer_by: Option<Instant>,
-    /// How it was held, until the store knows of a DEL.
+    /// How it was held, until the store has recorded the DEL.
     held: Option<Life>,
-    /// How it stood before the lease that was probed for then.
+    /// The binding's state before the lease that was probed for then.
     probing: Option<Before>,
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct Release {
 pub(crate) enum Owed {
     /// Nothing, or nothing any more.
     Nothing,
-    /// Nothing: it granted the lease, whose network wants it to expire.
+    /// Nothing: it granted the lease, but the network wants it to expire.
     Left,
     /// A RELEASE of what it was asked for and may have committed.
     Asked,
@@ -104,9 +105,9 @@ impl Owed {
 enum Way {
     /// Over the container's own link.
     Inside,
-    /// By a port of a bridge, made for this.
+    /// Over a bridge port made for this.
     BridgePort,
-    /// By a macvlan, made for this, on the host's link with this index.
+    /// Over a macvlan made for this, on the host's link with this index.
     Macvlan(u32),
     /// Over the host's link itself.
     Parent,
@@ -115,14 +116,14 @@ enum Way {
 /// How far a release is.
 #[derive(Debug)]
 enum Stage {
-    /// The store is being told.
+    /// The store is recording it.
     Marking,
-    /// Another binding holds the identity. `marked`: the store knows.
+    /// Another binding holds the identity. `marked`: the store has recorded it.
     Paused { marked: bool },
-    /// The next try is at this instant; `None`: there is no way, the lease will end by itself.
+    /// The next try is at this instant; `None`: there is no way, and the lease will end by itself.
     Waiting(Option<Instant>),
-    /// Its turn comes at this instant: other RELEASEs of the LAN go first, or the container's link is still on its way out;
-    /// `None`: the instant is about to be known.
+    /// Its turn comes at this instant: other RELEASEs on the LAN go first, or the container's link is still there; `None`:
+    /// the instant is about to be known.
     Queued(Option<Instant>),
     /// The container's link, or the host's, is being looked at.
     Finding(OpId),
@@ -132,9 +133,9 @@ enum Stage {
     Asking(Box<Question>),
     /// The server's hardware address is being looked up.
     Sending(Box<dhcp::ReleaseExchange>),
-    /// The RELEASE is on its way out.
+    /// The RELEASE is being sent.
     Leaving(OpId),
-    /// The store is told to forget it.
+    /// The store is deleting it.
     Forgetting,
 }
 
@@ -168,7 +169,7 @@ impl Release {
         }
     }
 
-    /// Keeps the lease for its identity until then, if it is kept at all.
+    /// Keeps the lease for its identity until then, if at all.
     pub(in crate::binding) fn kept(self, kept: Option<Instant>) -> Self {
         Self { kept, ..self }
     }
@@ -192,7 +193,7 @@ impl Release {
         }
     }
 
-    /// Records how the binding stood before the lease that it probes for.
+    /// Records the binding's state before the lease that it probes for.
     pub(in crate::binding) fn probing(self, probing: Option<Before>) -> Self {
         Self { probing, ..self }
     }
@@ -202,12 +203,12 @@ impl Release {
         self.held_up.as_ref().map(|held_up| (now.saturating_since(held_up.0), held_up.1.clone()))
     }
 
-    /// Returns whether there is nothing more to decide: the RELEASE is out, or the record is going.
+    /// Returns whether there is nothing more to decide: the RELEASE is out, or the record is being deleted.
     pub(in crate::binding) fn is_leaving(&self) -> bool {
         matches!(self.stage, Stage::Leaving(_) | Stage::Forgetting)
     }
 
-    /// Returns whether this daemon or the one before may have told its server that the address is free.
+    /// Returns whether this daemon or an earlier one may have told the server that the address is free.
     pub(crate) fn may_be_out(&self) -> bool {
         self.tried
     }
@@ -216,8 +217,8 @@ impl Release {
         self.way != Way::Inside
     }
 
-    /// Returns a release that, as its record says, has begun, at once or when it was kept for long enough. If the link is from
-    /// an earlier boot, it is gone.
+    /// Returns a release that, as its record says, has begun, at once or after the lease was kept for long enough. A link from
+    /// an earlier boot is gone.
     pub(in crate::binding) fn recorded(
         common: &Common,
         lease: Lease,
@@ -231,7 +232,8 @@ impl Release {
         Self { stage, tried, del_answered: true, is_stale: link_gone, ..Self::new(lease, owed, why).kept(kept) }
     }
 
-    /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record has to go.
+    /// Returns the life of a binding that held no lease when its boot ended: nothing is owed, only its record must be
+    /// removed.
     pub(in crate::binding) fn forgotten(common: &mut Common, last: Lease, cx: &mut Cx<'_>) -> Life {
         let mut release = Box::new(Self::new(last, Owed::Nothing, Leave::LinkGone));
         release.forget(common, cx);
@@ -245,7 +247,7 @@ impl Release {
         Life::Releasing(release)
     }
 
-    /// Handles a DEL for a lease that is already on its way: a release that waits is tried at once. A release that waited for
+    /// Handles a DEL for a lease that is already being given back: a release that waits is tried at once. One that waited for
     /// its container after a reboot is from now on kept like any other after its DEL.
     pub(in crate::binding) fn hurry(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let kept = common.grace_from(cx.now.boot);
@@ -270,14 +272,14 @@ impl Release {
         }
     }
 
-    /// Has the record of a lease that waits to be given back written again: what is under way is soon over.
+    /// Has the record of a lease that waits to be given back written again; a release under way is soon over.
     pub(in crate::binding) fn record_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.del_answered && matches!(self.stage, Stage::Waiting(_)) {
             self.persist(common, Want::Releasing, cx);
         }
     }
 
-    /// Gives back at once what is kept.
+    /// Gives a kept lease back at once.
     pub(in crate::binding) fn end_grace(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let waits = self.waits_until().is_some();
         self.kept = None;
@@ -287,8 +289,8 @@ impl Release {
         }
     }
 
-    /// Gives back at once what is kept, though its identity may have returned: that takes no other address, and its server does
-    /// not confirm this one, since it knows its clients by their Ethernet addresses.
+    /// Gives a kept lease back at once, though its identity may have returned: the client takes no other address, and its
+    /// server does not confirm this one, since it recognises clients by their Ethernet addresses.
     pub(in crate::binding) fn make_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.end_grace(common, cx);
         if matches!(self.stage, Stage::Paused { marked: true }) && self.owed == Owed::Leased {
@@ -322,8 +324,8 @@ impl Release {
             _ if over => {
                 tracing::info!(attachment = %common.attachment, address = %self.lease.address, "lease ended before it could be released");
                 let cause = match self.kept {
-                    Some(_) => "was kept for its container until its end",
-                    None => "could not be given back before its end",
+                    Some(_) => "was kept for its container until it ended",
+                    None => "ended before it could be given back",
                 };
                 if !self.owed.is_nothing() {
                     self.note_leave(common, EventKind::Expired, cause, cx);
@@ -349,7 +351,7 @@ impl Release {
         }
     }
 
-    /// Goes on when the store knows.
+    /// Goes on once the store has recorded it.
     fn noted(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         match self.stage {
             Stage::Marking => {
@@ -410,7 +412,7 @@ impl Release {
         }
     }
 
-    /// Returns whether the lease has to be remembered, as the last of an identity that can return, or whose engine may start its
+    /// Returns whether the lease must be remembered, as the last of an identity that can return, or whose engine may start its
     /// container again.
     pub(in crate::binding) fn is_to_remember(&self, common: &Common) -> bool {
         self.good && (common.profile.returns() || common.attachment.is_named_by(&common.identity.client_id))
@@ -421,14 +423,14 @@ impl Release {
         common.is_held_over(own, cx)
     }
 
-    /// Lets a waiting DEL be answered.
+    /// Has a waiting DEL answered.
     fn answer_del(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if !std::mem::replace(&mut self.del_answered, true) {
             cx.out.report(common.id, Report::GivenBack);
         }
     }
 
-    /// Ends without a word to the server.
+    /// Ends without telling the server.
     pub(in crate::binding) fn end_unsaid(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         (self.owed, self.good) = (Owed::Nothing, false);
         self.forget(common, cx);
@@ -498,7 +500,7 @@ impl Living for Release {
         Some(Record { kept, ..common.record(&self.lease, state, cx) })
     }
 
-    /// The write of the binding that took over removes this record; a later write would bring it back.
+    /// The successor's write removes this record; a later write would bring it back.
     fn may_write(&self, common: &Common, cx: &Cx<'_>) -> bool {
         *common.persistence.wanted() == Want::Gone || !self.is_held_over(common, cx)
     }

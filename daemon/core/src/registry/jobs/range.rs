@@ -16,10 +16,11 @@ use crate::registry::Registry;
 use crate::registry::ranges::{Life, range_event};
 use crate::time::{Instant, Now};
 
-/// How long an ADD waits for its files when the store has its record: a directory may be slow.
+/// How long an ADD waits for its files once the store has its record: a directory may be slow.
 const FILES: Duration = Duration::from_millis(250);
 
-/// How old what an earlier daemon gave may be if its caller has not had the answer: a shim asks the next daemon again.
+/// How old an address from an earlier daemon may be if its caller may not have had the answer: a shim asks the next daemon
+/// again.
 const UNHEARD: Duration = Duration::from_secs(60);
 
 /// An ADD under way.
@@ -39,7 +40,7 @@ enum Stage {
     Records(Box<Recording>),
 }
 
-/// Addresses on their way to the store and into files.
+/// Addresses that are being written to the store and into files.
 #[derive(Debug)]
 struct Recording {
     given: Vec<Given>,
@@ -62,7 +63,7 @@ pub(in crate::registry) struct Parting {
 impl Parting {
     pub(super) fn done(self, core: &mut Registry, outcome: Outcome) -> Next {
         let Outcome::Persisted(result) = outcome else { return Next::Waits(Job::Parting(self)) };
-        // A store that is full keeps no container from being removed: at its next start the daemon finds the namespace gone.
+        // A full store does not keep a container from being removed: at its next start the daemon finds the namespace gone.
         core.range_ended(&self.attachment, result.is_ok());
         Next::Answers(Answer::Deleted)
     }
@@ -121,7 +122,7 @@ impl Ranging {
 
     /// Takes addresses, and has them recorded.
     fn give(mut self, core: &mut Registry, now: Now, id: RequestId, cookie: Option<Cookie>) -> Next {
-        // What is on its way back goes at once: the store keeps the order.
+        // Addresses that are being given back are freed at once: the store keeps the order.
         core.range_ended(&self.add.attachment, true);
         let held = core.ranges.held(&self.add.attachment);
         let unheard = held.filter(|held| {
@@ -191,7 +192,7 @@ impl Ranging {
         let network = network.clone();
         self.undo(core, now);
         for (address, by) in taken {
-            tracing::info!(%address, by, "somebody else gave it: taking another");
+            tracing::info!(%address, by, "another host-local gave it out: taking another");
             core.ranges.found_file(&network, address, Attachment::cni(&*network, by, ""));
         }
         core.time_call(id, self.began + self.add.timeout);
@@ -217,7 +218,7 @@ impl Ranging {
                 RangeChange::Remove(attachment.clone())
             }
         };
-        let note = range_event(now, attachment, EventKind::Released, &recording.given, "the ADD came to nothing");
+        let note = range_event(now, attachment, EventKind::Released, &recording.given, "the ADD failed");
         core.out.write_for(Waiter::Journal, vec![Change::Range(change), note]);
     }
 
@@ -264,7 +265,7 @@ impl Registry {
         }
     }
 
-    /// Gives back what an attachment has if its namespace is gone: nobody deleted it.
+    /// Gives back what an attachment has, if its namespace is gone without a DEL.
     fn end_if_dead(&mut self, now: Now, attachment: &Attachment, seen: &Result<Cookie, LinkCause>) {
         let Some(held) = self.ranges.held(attachment) else { return };
         if Life::of(seen, held.record.cookie) == Life::Missing && held.record.cookie.is_some() {

@@ -1,8 +1,8 @@
 //! Addresses from local ranges: who has them, and when they are free again.
 //!
-//! No packet is sent and no interface needed. `networks` has the tables; an ADD is a job (`jobs/range.rs`). What lies in the
-//! files of a network's directory is the shell's: it says what others gave, and follows what we give. What ends a container's
-//! addresses is its DEL, a GC, the end of its namespace, or a reboot.
+//! No packet is sent and no interface needed. `networks` has the tables; an ADD is a job (`jobs/range.rs`). The files in a
+//! network's directory are the shell's: it says what others gave, and follows what we give. A DEL, a GC, the end of the
+//! namespace or a reboot ends a container's addresses.
 
 mod networks;
 
@@ -32,7 +32,7 @@ pub(super) enum Life {
 }
 
 impl Life {
-    /// Returns what the look at a namespace says that was this one, if that is known.
+    /// Returns what a look at a namespace says; `known`: which one it was, if that is known.
     pub(super) fn of(seen: &Result<Cookie, LinkCause>, known: Option<Cookie>) -> Self {
         match seen {
             Ok(cookie) if known.is_none_or(|known| known == *cookie) => Self::Lives(*cookie),
@@ -43,7 +43,7 @@ impl Life {
 }
 
 impl Registry {
-    /// Takes over what an earlier daemon gave. Nothing outlives a reboot, except for whom addresses are kept in mind.
+    /// Takes over what an earlier daemon gave. Only the memory of who had which address outlives a reboot.
     pub(crate) fn recover_ranges(&mut self, now: Now, boot: &BootId, records: Vec<RangeRecord>) {
         for record in records {
             if record.boot == *boot {
@@ -51,12 +51,12 @@ impl Registry {
                 self.ranges.hold(record, true);
             } else {
                 self.ranges.hold(record.clone(), true);
-                self.range_ends(now, &record.attachment, "the host was started anew");
+                self.range_ends(now, &record.attachment, "the host was rebooted");
             }
         }
     }
 
-    /// Has the store forget what an attachment has; it is free when that is done. `cause`: why, for its event.
+    /// Has the store delete what an attachment has; its addresses are free when that is done. `cause`: why, for its event.
     pub(super) fn range_ends(&mut self, now: Now, attachment: &Attachment, cause: &str) {
         if self.ranges.leaves(attachment) {
             let changes = self.end_of_range(now, attachment, cause);
@@ -64,7 +64,7 @@ impl Registry {
         }
     }
 
-    /// Returns the changes by which the store forgets what an attachment has.
+    /// Returns the changes that delete what an attachment has from the store.
     pub(super) fn end_of_range(&mut self, now: Now, attachment: &Attachment, cause: &str) -> Vec<Change> {
         let given = self.ranges.held(attachment).map(|held| held.record.given.clone()).unwrap_or_default();
         let mut changes = self.owed_to_store();
@@ -73,13 +73,13 @@ impl Registry {
         changes
     }
 
-    /// Returns the changes that the store has not been able to take.
+    /// Returns the changes that the store has not been able to write.
     pub(super) fn owed_to_store(&mut self) -> Vec<Change> {
         let owed = std::mem::take(&mut self.ranges.owed);
         owed.into_iter().map(|attachment| Change::Range(RangeChange::Remove(attachment))).collect()
     }
 
-    /// The store has forgotten what an attachment has, or will with the next write that succeeds.
+    /// The store has deleted what an attachment has, or will do so with the next successful write.
     pub(super) fn range_ended(&mut self, attachment: &Attachment, is_written: bool) {
         // A successor may have taken its place.
         if self.ranges.held(attachment).is_none_or(|held| !held.is_leaving) {
@@ -163,8 +163,8 @@ impl Registry {
         }
     }
 
-    /// Concludes what a look at an attachment's namespace says. What is missing is gone only where another is seen then, and it is
-    /// still missing after that.
+    /// Concludes what a look at an attachment's namespace says. A missing namespace is gone only if another is then seen, and it
+    /// is still missing after that.
     pub(super) fn saw_namespace(&mut self, now: Now, attachment: &Attachment, netns: &Path, life: Life) {
         let directory = directory_of(netns);
         match life {
@@ -183,7 +183,7 @@ impl Registry {
         }
     }
 
-    /// Looks at a namespace in a directory where one is missing, to see whether any is seen there.
+    /// Looks at a namespace in a directory where another is missing, to see whether any is seen there.
     fn look_at_another(&mut self, directory: &Path) {
         let sight = &self.ranges.sight;
         let is_one = |by: &Attachment, netns: &Path| directory_of(netns) == directory && !sight.doubts(directory, by);

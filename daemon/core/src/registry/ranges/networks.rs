@@ -1,6 +1,6 @@
-//! Who has which address of which network: what we gave, and what files say that others gave.
+//! Who has which address of which network: what we gave, and what others gave according to files.
 //!
-//! Networks of one LAN give no address twice: what one of them gave counts as taken in the others too.
+//! Networks on one LAN give no address twice: what one of them gave counts as taken in the others too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::time::WallTime;
 /// The most identities whose last addresses are remembered.
 const MAX_RETURNING: usize = 1024;
 
-/// The time of what has been taken for nobody knows how long.
+/// The time of addresses that have been taken for an unknown time.
 const LONG_AGO: WallTime = WallTime::from_epoch(Duration::ZERO);
 
 /// All networks with local ranges.
@@ -26,7 +26,7 @@ pub(in crate::registry) struct Ranges {
     networks: BTreeMap<String, Network>,
     held: BTreeMap<Arc<Attachment>, Held>,
     returning: VecDeque<((String, ClientId), Vec<IpAddr>)>,
-    /// What the store has not been able to forget.
+    /// What the store has not been able to delete.
     pub(super) owed: Vec<Attachment>,
     pub(super) sight: Sight,
 }
@@ -46,15 +46,15 @@ pub(in crate::registry) struct Held {
     pub(in crate::registry) record: RangeRecord,
     /// An earlier daemon gave it, and its caller may not have heard the answer.
     pub(in crate::registry) is_recovered: bool,
-    /// It is on its way back.
+    /// It is being given back.
     pub(in crate::registry) is_leaving: bool,
 }
 
-/// Which namespaces are missing, and where that is believed: what a daemon once saw says nothing of what it sees now.
+/// Which namespaces are missing, and where that is believed: what a daemon once saw says nothing about what it sees now.
 #[derive(Debug, Default)]
 pub(super) struct Sight {
     missing: BTreeMap<PathBuf, BTreeSet<Arc<Attachment>>>,
-    /// Those whose next look counts: another namespace of their directory was seen since the last.
+    /// Those whose next look counts: another namespace in their directory has been seen since the last.
     vouched: BTreeSet<Arc<Attachment>>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Sight {
 pub(super) enum Missing {
     /// It is gone.
     Gone,
-    /// It may be out of sight, which a look at another in its directory decides.
+    /// It may be out of sight; a look at another in its directory decides.
     Doubted,
     /// The same, as before.
     DoubtedStill,
@@ -120,7 +120,7 @@ impl Sight {
 }
 
 impl Ranges {
-    /// Returns what an attachment has of us.
+    /// Returns what we gave an attachment.
     pub(in crate::registry) fn held(&self, attachment: &Attachment) -> Option<&Held> {
         self.held.get(attachment)
     }
@@ -129,7 +129,7 @@ impl Ranges {
         self.held.iter()
     }
 
-    /// Marks what an attachment has as on its way back. Returns whether it is only now.
+    /// Marks what an attachment has as being given back. Returns whether that is new.
     pub(in crate::registry) fn leaves(&mut self, attachment: &Attachment) -> bool {
         self.held.get_mut(attachment).is_some_and(|held| !std::mem::replace(&mut held.is_leaving, true))
     }
@@ -164,7 +164,7 @@ impl Ranges {
         self.networks.get(network)?.directory.clone()
     }
 
-    /// Takes over what an ADD says of its network.
+    /// Takes over what an ADD says about its network.
     pub(in crate::registry) fn enter(&mut self, add: &RangeAdd) {
         let Attachment::Cni { network: name, .. } = &add.attachment else { return };
         let network = self.networks.entry(name.clone()).or_default();
@@ -221,7 +221,7 @@ impl Ranges {
             let beside = if one == name { &other } else { &one };
             let network = self.networks.get_mut(name).expect("it is entered");
             if network.overlaps.insert(beside.clone()) {
-                tracing::warn!(%lan, one, other, %first, %last, "two networks on one LAN have these addresses: each is given once");
+                tracing::warn!(%lan, one, other, %first, %last, "two networks on one LAN have these addresses in common: each is given out once");
             }
         }
     }
@@ -236,7 +236,7 @@ impl Ranges {
         let remembered = add.returns_as.as_ref().and_then(|id| self.last_of(name, id)).unwrap_or_default();
         let allocator = self.networks.get_mut(name).and_then(|network| network.allocator.as_mut());
         let allocator = allocator.expect("the ADD has entered its network");
-        // What an identity had last is a wish, what its caller asks for is not.
+        // An identity's last address is a wish; its caller's request is not.
         let returns: Vec<_> =
             remembered.into_iter().filter(|address| add.asked.is_empty() && allocator.is_free(*address)).collect();
         let asked = if returns.is_empty() { &add.asked } else { &returns };
@@ -318,7 +318,7 @@ impl Ranges {
         }
     }
 
-    /// Takes over what lies in a network's directory.
+    /// Takes over the contents of a network's directory.
     pub(super) fn on_files(
         &mut self,
         name: &str,
@@ -357,7 +357,7 @@ impl Ranges {
         Compared { gone, lacking }
     }
 
-    /// Returns every range that is known, and what is taken of it.
+    /// Returns every known range, and its taken addresses.
     pub(in crate::registry) fn rows(&self) -> Vec<RangeRow> {
         let rows_of = |(name, network): (&String, &Network)| {
             let (lan, allocator) = (network.lan.clone()?, network.allocator.as_ref()?);
@@ -410,8 +410,8 @@ fn taken<'a>(
     held.chain(others.map(|(address, by)| (*address, Holding { by: by.clone(), since: LONG_AGO })))
 }
 
-/// Returns whether an attachment is this interface of this container. One that is known from a file alone may lack the interface:
-/// before 0.8, host-local wrote the container alone.
+/// Returns whether an attachment is this interface of this container. One that is known only from a file may lack the interface:
+/// before 0.8, host-local wrote only the container.
 pub(super) fn is_interface(attachment: &Attachment, container: &str, ifname: &str) -> bool {
     let Attachment::Cni { container: of, ifname: on, .. } = attachment else { return false };
     of == container && (on == ifname || on.is_empty())

@@ -165,7 +165,7 @@ fn a_link_that_came_up_lately_is_named_with_the_time_out() {
     rig.tell_carrier(true);
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();
-    assert!(failure.contains("came up only 12s before") && failure.contains("raise `timeout`"), "{failure}");
+    assert!(failure.contains("came up only 12s earlier") && failure.contains("raise `timeout`"), "{failure}");
 }
 
 #[test]

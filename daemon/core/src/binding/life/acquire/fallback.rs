@@ -1,8 +1,8 @@
-//! The last resort: an address of a local range, when no server has said anything for long enough.
+//! The last resort: an address of a local range, when no server has answered for long enough.
 //!
-//! Only silence counts, from the first DISCOVER on: a server that was heard, even with a NAK or an offer that will not do, is
+//! Only silence counts, from the first DISCOVER on: a server that was heard, even with a NAK or an unacceptable offer, is
 //! there. The address is probed for before it is used (RFC 5227 §2.1.1), whatever the network says about conflict detection:
-//! nobody on the wire keeps a list of who has which. If another station has it, the next one is tried.
+//! nobody on the wire keeps a list of who has which address. If another station has it, the next one is tried.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,8 +24,8 @@ use crate::wire::Mac;
 
 /// How many addresses that others use are tried.
 const MOST: usize = 10;
-/// For how long the last DISCOVER is listened to: the port of a switch may have begun to forward since the one before, and a
-/// server may ping an address before it offers it (dnsmasq: 3 s).
+/// How long to listen after the last DISCOVER: a switch port may have begun to forward since the one before, and a server
+/// may ping an address before it offers it (dnsmasq: 3 s).
 const LAST: Duration = Duration::from_secs(4);
 
 /// An address of a local range, as the last resort.
@@ -44,7 +44,7 @@ pub(super) struct Resort {
     used: BTreeSet<Ipv4Addr>,
     /// Why the ranges have none.
     none: Option<NoAddress>,
-    /// The address of a container that ran before, if the ranges have it.
+    /// The address of a container that already ran, if the ranges have it.
     own: Option<Given>,
 }
 
@@ -79,8 +79,8 @@ impl Acquire {
         }
     }
 
-    /// Returns when it asks once more, or falls back, if nobody says anything until then. An ADD that insists on an address gets
-    /// that or none.
+    /// Returns when it asks once more, or falls back, if nobody answers until then. An ADD that insists on an address gets that
+    /// or none.
     pub(super) fn falls_back_at(&self) -> Option<Instant> {
         let resort = self.resort.as_ref().filter(|resort| !resort.heard && !resort.wished)?;
         let waits = self.stage == Stage::Exchanging && self.insists.is_none() && self.misses.is_empty();
@@ -103,7 +103,7 @@ impl Acquire {
         }
     }
 
-    /// Asks for the last time before it falls back, if it is time. That takes no permit. Returns whether it does.
+    /// Sends the last DISCOVER before it falls back, if it is time. That needs no permit. Returns whether it does.
     pub(super) fn asks_once_more(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
         let (now, is_due) = (cx.now.boot, self.is_due(cx.now.boot));
         let Some(resort) = self.resort.as_mut().filter(|resort| is_due && resort.once_more.is_none()) else {
@@ -136,7 +136,7 @@ impl Acquire {
         let lease = match given {
             Ok(given) => lease(&given, cx.now.boot),
             Err(none) => {
-                tracing::warn!(attachment = %common.attachment, %none, "no server answers, and the fallback has no address");
+                tracing::warn!(attachment = %common.attachment, %none, "no server answers, and the fallback has no free address");
                 let is_first = resort.used.is_empty();
                 resort.none = Some(none.clone());
                 let failure = Failure::NoAddress { none, running: 0 };
@@ -189,7 +189,7 @@ impl Acquire {
         self.resort.as_ref()?.none.clone()
     }
 
-    /// Returns the lease of a container that runs with an address of the ranges. No server knows of that.
+    /// Returns the lease of a container that runs with an address of the ranges. No server knows about it.
     pub(super) fn own_of_range(&self, now: Instant) -> Option<Lease> {
         lease(self.resort.as_ref()?.own.as_ref()?, now)
     }
@@ -205,7 +205,7 @@ impl Acquire {
     pub(super) fn why_of_range(&self, lease: &Lease) -> Option<String> {
         let resort = self.resort.as_ref().filter(|_| !lease.source.is_asked())?;
         Some(match self.adopts {
-            true => "the container ran before, with an address of its network's fallback".to_owned(),
+            true => "the container already ran, with an address of its network's fallback".to_owned(),
             false => format!(
                 "no server answered for {} s: an address of its network's fallback",
                 resort.fallback.after.as_secs()

@@ -1,4 +1,4 @@
-//! The turn of a RELEASE among those of its LAN, and what stops it: another binding that holds the identity, or has the address.
+//! A RELEASE's turn among those of its LAN, and what stops it: another binding that holds the identity, or has the address.
 
 use super::{LEFT, Owed, Release, Stage};
 use crate::binding::{Common, Cx, Living, Report, Want};
@@ -35,7 +35,7 @@ impl Release {
         cx.out.report(common.id, Report::WantsTurn);
     }
 
-    /// Records when its turn comes, which may be now. No DEL waits for it: it is durable that the lease leaves.
+    /// Records when its turn comes, which may be now. No DEL waits for it: the release is durable.
     pub(in crate::binding) fn on_turn(&mut self, common: &mut Common, at: Instant, cx: &mut Cx<'_>) {
         if !matches!(self.stage, Stage::Queued(None)) {
             return;
@@ -47,7 +47,7 @@ impl Release {
         self.answer_del(common, cx);
     }
 
-    /// Stops: another binding has taken the identity over.
+    /// Stops: another binding has taken over the identity.
     pub(in crate::binding) fn pause(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         // A waiting DECLINE leaves before the other binding asks for anything.
         common.close_guard(cx);
@@ -95,7 +95,7 @@ impl Release {
         false
     }
 
-    /// Goes on if nobody holds the identity any more, or its holder has another address: then its wait is over.
+    /// Goes on if nobody holds the identity any more, or its holder has another address.
     pub(in crate::binding) fn unpause(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.is_held_over(common, cx) {
             return;

@@ -1,8 +1,9 @@
-//! The way of a RELEASE to its server: from inside while the link lives, else from the host's link that is the LAN.
+//! How a RELEASE gets to its server: from inside while the link lives, else from the host's link on the LAN.
 //!
-//! From the host it leaves by its own port. What is sent on a bridge never reaches a server on that bridge, nor does what is
-//! sent on the parent of macvlans reach a server in one of them; what comes in by a port reaches these and the wire. If no
-//! macvlan can be made (the parent is another bridge's port, or has ipvlans), it leaves from the parent itself.
+//! From the host it leaves through its own port. A frame sent on a bridge never reaches a server on that bridge, and a frame
+//! sent on the parent of macvlans never reaches a server in one of them; a frame that comes in through a port reaches these
+//! and the wire. If no macvlan can be made (the parent is another bridge's port, or has ipvlans), it leaves from the parent
+//! itself.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,8 +24,8 @@ use crate::wire::frame::Frame;
 /// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-/// How long a link may take to go. The kernel reports a dead namespace before it removes the links in it, and removes many at
-/// once: until then the container's link answers ARP, and no other macvlan can have the address of one of ours.
+/// How long a link may take to disappear. The kernel reports a dead namespace before it removes the links in it, and removes
+/// many at once: until then the container's link answers ARP, and no other macvlan can have its Ethernet address.
 const GOES_WITHIN: Duration = Duration::from_secs(5);
 
 /// The first pause of that wait; it doubles.
@@ -44,9 +45,9 @@ impl Way {
 
     /// Returns the Ethernet address that hears ARP.
     ///
-    /// A macvlan's is nobody's: with the client's it would keep a successor's interface from coming up. The same goes for any
-    /// port for an identity that can return: a successor on another host would take a question from there for its own, and stay
-    /// silent.
+    /// A macvlan's is nobody's: with the client's, it would keep a successor's interface from coming up. The same goes for any
+    /// port if the identity can return: a successor on another host would take a question from its own address for its own, and
+    /// stay silent.
     fn asker(self, common: &Common) -> Mac {
         match self {
             Self::Inside | Self::Parent => self.station(common),
@@ -76,8 +77,8 @@ impl Release {
         self.open_inside(common, cx);
     }
 
-    /// Returns whether another station may have the address by now, although this is its holder: its identity can return, on
-    /// another host too, or it was given back by an earlier boot's daemon.
+    /// Returns whether another station may have the address by now, although this binding holds it: its identity can return,
+    /// also on another host, or an earlier boot's daemon gave it back.
     fn may_be_anothers(&self, common: &Common) -> bool {
         common.profile.returns() || self.is_stale
     }
@@ -114,9 +115,9 @@ impl Release {
         common.exchange.open(common.id, &common.link, want, cx);
     }
 
-    /// Looks for the host's link that is the LAN, if the LAN is such a link.
+    /// Looks for the host's link on the LAN, if there is one.
     fn find_parent(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
-        // Nothing that a caller waits for: its link is gone already, or has the address no more.
+        // No caller waits for this: its link is gone already, or no longer has the address.
         self.answer_del(common, cx);
         let parent = common.identity.lan.parent().map(str::to_owned);
         match parent {
@@ -127,7 +128,7 @@ impl Release {
             None if !self.link_gone => self.later(cx),
             None if self.lease.times.is_some() => {
                 self.stage = Stage::Waiting(None);
-                self.held_up_by(common, "its network names no link of the host that could be its LAN".to_owned(), cx);
+                self.held_up_by(common, "its network names no host link that could be its LAN".to_owned(), cx);
             }
             None => {
                 tracing::warn!(attachment = %common.attachment, address = %self.lease.address, "no way to release an endless lease");
@@ -154,7 +155,7 @@ impl Release {
                 self.note_leave(common, EventKind::AddressHeld, cause, cx);
                 self.end_unsaid(common, cx);
             }
-            // A bridge gets carrier by the port that is made.
+            // A bridge gets carrier from the port that is made.
             Ok(view) if view.has_ports_for(Way::BridgePort.asker(common)) => {
                 self.open_on_host(common, Way::BridgePort, view.ifindex, cx);
             }
@@ -166,16 +167,16 @@ impl Release {
                 };
                 self.open_on_host(common, way, view.ifindex, cx);
             }
-            // What is sent would be lost without a word.
+            // Frames would be lost silently.
             Ok(_) => self.no_way_by_host(common, "has no carrier: plug it in, or set it up", cx),
             Err(LinkCause::NoLink(_)) => {
-                self.no_way_by_host(common, "is not there: make it, or give it that name again", cx)
+                self.no_way_by_host(common, "is missing: make it, or give it that name again", cx)
             }
             Err(cause) => self.no_way_by_host(common, format_args!("cannot be used: {cause}"), cx),
         }
     }
 
-    /// Returns whether its address is the host's own, on the LAN's link, which was looked at.
+    /// Returns whether its address is the host's own, according to a look at the LAN's link.
     fn is_hosts(&self, common: &Common, view: &LinkView) -> bool {
         common.identity.lan.vlan() == 0 && view.addresses.iter().any(|own| own.addr() == self.lease.ip())
     }
@@ -203,7 +204,7 @@ impl Release {
         self.asked(common, turn, cx);
     }
 
-    /// Goes on with a question who has the address. While another station has it, it is not given back.
+    /// Goes on asking who has the address. While another station has it, it is not given back.
     pub(super) fn asked(&mut self, common: &mut Common, action: Action, cx: &mut Cx<'_>) {
         match action {
             Action::Wait => {}
@@ -263,8 +264,8 @@ impl Release {
         }
     }
 
-    /// Puts the RELEASE off if it would cross a REQUEST for the same address from another binding with the same chaddr: whether
-    /// that gets the address will soon be known. Returns whether there is one.
+    /// Puts the RELEASE off if it would cross a REQUEST for the same address from another binding with the same chaddr: its
+    /// outcome will soon be known. Returns whether there is such a REQUEST.
     fn crosses_request(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
         let crosses = common.is_asked_for(self.lease.ip(), cx);
         if crosses {
@@ -275,7 +276,7 @@ impl Release {
         crosses
     }
 
-    /// Tries another way for what the link did not take.
+    /// Tries another way after the link did not take the RELEASE.
     pub(in crate::binding) fn on_sent(&mut self, common: &mut Common, result: Result<(), LinkCause>, cx: &mut Cx<'_>) {
         common.exchange.close(cx);
         let fate = if result.is_ok() { Fate::Sent } else { Fate::Unsent };
@@ -296,7 +297,7 @@ impl Release {
         self.forget(common, cx);
     }
 
-    /// A way that failed from inside is followed by the way from the host; then comes a pause.
+    /// After a failure inside it tries from the host; after that it pauses.
     pub(super) fn no_way(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) {
         match self.stage {
             Stage::Opening | Stage::Asking(_) | Stage::Sending(_) => {}
@@ -323,7 +324,7 @@ impl Release {
         }
     }
 
-    /// Goes by the parent itself, unless the macvlan's Ethernet address is about to be free.
+    /// Uses the parent itself, unless the macvlan's Ethernet address is about to be free.
     fn without_macvlan(&mut self, common: &mut Common, parent: u32, cause: LinkCause, cx: &mut Cx<'_>) {
         if matches!(cause, LinkCause::MacTaken(_)) && self.waits_for_link_to_go(cx) {
             return;
@@ -342,9 +343,9 @@ impl Release {
                 common.exchange.close(cx);
                 self.find_parent(common, cx);
             }
-            // Nothing that a caller waits for any more.
+            // No caller waits for this any more.
             Stage::Queued(_) => self.answer_del(common, cx),
-            // Whether the link took the RELEASE before it went is about to be known.
+            // It will soon be known whether the link took the RELEASE before it disappeared.
             Stage::Leaving(_) => {}
             Stage::Marking | Stage::Paused { .. } | Stage::Waiting(_) | Stage::Finding(_) | Stage::Forgetting => {}
         }
@@ -357,12 +358,12 @@ impl Release {
         self.later(cx);
     }
 
-    /// Says once what the RELEASE waits for, and has `list` show it.
+    /// Reports once what the RELEASE waits for, and has `list` show it.
     fn held_up_by(&mut self, common: &mut Common, what: String, cx: &Cx<'_>) {
         if self.held_up.as_ref().is_some_and(|held_up| held_up.1 == what) {
             return;
         }
-        tracing::warn!(attachment = %common.attachment, address = %self.lease.address, waits_for = what, "RELEASE held up; the lease ends by itself otherwise");
+        tracing::warn!(attachment = %common.attachment, address = %self.lease.address, waits_for = what, "RELEASE held up: without it the lease ends by itself");
         let since = self.held_up.as_ref().map_or(cx.now.boot, |held_up| held_up.0);
         self.held_up = Some(Box::new((since, what)));
     }
@@ -375,7 +376,7 @@ impl Release {
 }
 
 impl Release {
-    /// Tries again in a moment, if the container's link, known to be gone, may still be on its way out.
+    /// Tries again in a moment, if the container's link, reported as gone, may still exist.
     fn waits_for_link_to_go(&mut self, cx: &mut Cx<'_>) -> bool {
         if !self.link_gone {
             return false;
@@ -396,12 +397,12 @@ impl Release {
         match (self.answered, self.way, &self.no_port) {
             (true, ..) => why.to_owned(),
             (false, Way::Parent, Some(cause)) => format!(
-                "{why}; neither its server nor a router before it answered ARP, so the RELEASE may not have arrived: it left from \
+                "{why}; neither its server nor the router to it answered ARP, so the RELEASE may not have arrived: it left from \
                  the host's link itself, where a server in a macvlan on that link does not hear it ({cause})"
             ),
             (false, ..) => {
                 format!(
-                    "{why}; neither its server nor a router before it answered ARP, so the RELEASE may not have arrived"
+                    "{why}; neither its server nor the router to it answered ARP, so the RELEASE may not have arrived"
                 )
             }
         }

@@ -101,7 +101,7 @@ fn a_server_that_has_but_one_address_which_is_in_use_fails_the_add_with_who_uses
     rig.server = Server::Silent;
     rig.run_until(1030.0);
     let Answer::Failed(failure) = &rig.answers[&add] else { panic!() };
-    let expected = "192.0.2.50 is in use by 02:00:00:00:09:09, and was declined: give that another address, or take \
+    let expected = "192.0.2.50 is in use by 02:00:00:00:09:09, and was declined: give that station another address, or take \
                     192.0.2.50 out of the server's pool";
     assert_eq!(failure.to_string(), expected);
 }
