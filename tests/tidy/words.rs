@@ -1,0 +1,78 @@
+//! The English of comments, messages and documents: phrases that a native writer would not use.
+
+use super::{read, tracked};
+
+/// Phrases to rewrite wherever they appear: translated word for word, or without meaning.
+const PHRASES: [&str; 25] = [
+    "a macvlan of leasehold's",
+    "as it was of",
+    "becomes of its",
+    "bereft",
+    "claims of its",
+    "does no harm, but",
+    "goes: the",
+    "in each of its lives",
+    "input at hand",
+    "is tried on lan",
+    "it is an event. docker",
+    "of another's",
+    "of whomever",
+    "on its way back",
+    "on its way out",
+    "on their way back",
+    "says nothing of",
+    "takes note that",
+    "tells whether",
+    "the wire of before",
+    "there nothing is",
+    "those included",
+    "wants attention",
+    "with its kin",
+    "with their kin",
+];
+
+/// Returns the text with the lines of each comment, string and paragraph joined, in lower case.
+fn joined(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let line = line.trim().trim_end_matches('\\');
+        line.trim_start_matches("///").trim_start_matches("//!").trim_start_matches("//").trim()
+    });
+    lines.collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+/// Returns the phrases of the list that a text has.
+fn stumbles(text: &str) -> Vec<&'static str> {
+    let text = joined(text);
+    PHRASES.into_iter().filter(|phrase| text.contains(phrase)).collect()
+}
+
+#[test]
+fn comments_messages_and_documents_have_none_of_the_phrases() {
+    let files = tracked().into_iter().filter(|file| file.ends_with(".rs") || file.ends_with(".md"));
+    let found: Vec<_> = files
+        .filter(|file| file != "tests/tidy/words.rs")
+        .flat_map(|file| stumbles(&read(&file)).into_iter().map(move |phrase| format!("{file}: {phrase}")))
+        .collect();
+    assert_eq!(found, [""; 0], "rewrite these: subject, verb, object");
+}
+
+#[test]
+fn bad_samples_are_found() {
+    let samples = [
+        "So a second without an offer a macvlan of leasehold's asks on",
+        "claims of its are ignored",
+        "/// There nothing is\n    /// changed nor looked for",
+        "One to which another link stands in, under its name, was bereft of it",
+        "//! What any other frame, of\n//! whomever, says of the wire",
+        "gives the pod the same address in each of its lives",
+        "no further address is tried on LAN for 4 s",
+        "Goes: the write of another has taken its record out",
+        "That does no harm, but for a VLAN's link that stays",
+        "it is an event. Docker cannot be told",
+        "Tells whether the lease is \\\n         on its way back",
+    ];
+    for sample in samples {
+        assert!(!stumbles(sample).is_empty(), "{sample}");
+    }
+    assert_eq!(stumbles("After a second without an offer, leasehold asks again"), [""; 0]);
+}
