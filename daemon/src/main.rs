@@ -71,7 +71,14 @@ fn main() -> ExitCode {
         },
         cli::Command::Renew(args) => ordered(cli::renew(&args, io::stdout().lock())),
         cli::Command::Release(args) => ordered(cli::release(&args, io::stdout().lock())),
-        cli::Command::Install(args) => said(cli::install(&args, &mut io::stdout().lock()).map_err(Into::into)),
+        cli::Command::Install(args) => match cli::install(&args, &mut io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let code = error.code();
+                said(Err(error.into()));
+                code.into()
+            }
+        },
         cli::Command::Uninstall(args) => said(cli::uninstall(&args, &mut io::stdout().lock()).map_err(Into::into)),
         cli::Command::List(args) => match cli::list(&args, &mut io::stdout().lock()) {
             Err(error) if error.is_end_of_reader() => ExitCode::SUCCESS,

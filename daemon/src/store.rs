@@ -35,6 +35,7 @@ use self::journal::{Journal, Reading};
 use self::writer::Writer;
 use crate::lock::LockError;
 
+pub(crate) use self::file::check_release;
 pub(crate) use self::lock::DirLock;
 
 /// The version of leasehold that this is.

@@ -545,13 +545,17 @@ _leasehold() {
             return 0
             ;;
         leasehold__subcmd__install)
-            opts="-h --cni-bin-dir --host-local --force --update --systemd --root --help"
+            opts="-h --cni-bin-dir --host-local --force --update --systemd --state-dir --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --cni-bin-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

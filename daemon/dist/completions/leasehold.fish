@@ -139,6 +139,7 @@ complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l cni-conf-d
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -l json -d 'Print everything as one JSON object, at the end'
 complete -c leasehold -n "__fish_leasehold_using_subcommand probe" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l cni-bin-dir -d 'The directory for CNI plugins, instead of those that the host\'s runtimes use; made if it is missing' -r -F
+complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l state-dir -d 'The daemon\'s store of leases: nothing is changed if a later release wrote it' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l root -d 'The host\'s root directory, for a container or an image' -r -F
 complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l host-local -d 'Install the plugin host-local too'
 complete -c leasehold -n "__fish_leasehold_using_subcommand install" -l force -d 'Replace plugins that are not leasehold\'s, and keep them for `leasehold uninstall`'

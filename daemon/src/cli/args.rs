@@ -418,6 +418,9 @@ pub(crate) struct InstallArgs {
     /// Install and start the daemon as a systemd service
     #[arg(long)]
     pub(crate) systemd: bool,
+    /// The daemon's store of leases: nothing is changed if a later release wrote it
+    #[arg(long, env = "LEASEHOLD_STATE_DIR", value_name = "DIR", default_value = "/var/lib/leasehold")]
+    pub(crate) state_dir: PathBuf,
     /// The host's root directory, for a container or an image
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,

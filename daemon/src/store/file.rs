@@ -26,6 +26,8 @@ use super::on_disk::{OnDisk, set_aside, sync_dir, unix_seconds};
 use super::ranges;
 use super::{FormatOf, StoreError, Stored, VERSION};
 
+/// Its name in the state directory.
+const NAME: &str = "leases.redb";
 /// Binding id to its record as JSON.
 const LEASES: TableDefinition<u64, &[u8]> = TableDefinition::new("leases");
 /// (Unix seconds, binding id) to the bytes of a record that did not parse. Never read by the daemon.
@@ -142,6 +144,21 @@ enum Unusable {
     Failed(Box<redb::Error>),
 }
 
+/// Checks that this release can read the store in `dir`. Changes nothing, whether or not a daemon has it.
+///
+/// # Errors
+/// [`StoreError::NewerFormat`] alone: about whatever else is wrong with it, the daemon knows what to do.
+pub(crate) fn check_release(dir: &Path) -> Result<(), StoreError> {
+    let path = dir.join(NAME);
+    if !path.exists() {
+        return Ok(());
+    }
+    match read_only(&path, 0, &Copied::beside(&path)) {
+        Err(why @ Unusable::Newer(..)) => Err(refuse(&path, why)),
+        Ok(_) | Err(Unusable::Damaged(_) | Unusable::Failed(_)) => Ok(()),
+    }
+}
+
 impl LeaseFile {
     /// Returns its path.
     pub(super) fn path(&self) -> &Path {
@@ -150,7 +167,7 @@ impl LeaseFile {
 
     /// Opens or makes the file in `dir`, and reads its records. A new one has what was copied of the one before.
     pub(super) fn open(dir: &Path, socket: &Path) -> Result<(Self, Stored), StoreError> {
-        let (path, copy) = (dir.join("leases.redb"), Copied::beside(socket));
+        let (path, copy) = (dir.join(NAME), Copied::beside(socket));
         let new_id = RandomState::new().build_hasher().finish();
         let opened = match open_checked(&path, new_id, &copy) {
             Err(Unusable::Damaged(reason)) => {
@@ -319,9 +336,6 @@ fn open_checked(path: &Path, new_id: u64, copy: &Copied) -> Result<(Database, Co
     if fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0) {
         return Err(Unusable::Damaged("it is empty".to_owned()));
     }
-    if let Some(format) = later_redb(path) {
-        return Err(Unusable::Newer(FormatOf::Redb, format, None));
-    }
     let opened = checked(path, new_id, copy, || {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let file = file.map_err(|e| Unusable::Failed(Box::new(redb::Error::Io(e))))?;
@@ -384,6 +398,9 @@ fn checked(
     copy: &Copied,
     open: impl FnOnce() -> Result<Database, Unusable>,
 ) -> Result<(Database, Contents), Unusable> {
+    if let Some(format) = later_redb(path) {
+        return Err(Unusable::Newer(FormatOf::Redb, format, None));
+    }
     let work = || -> Result<_, Unusable> {
         let mut database = open()?;
         if !database.check_integrity().map_err(judge)? {

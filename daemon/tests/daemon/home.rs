@@ -234,3 +234,12 @@ pub(crate) fn said(log: &mut impl BufRead, what: &str) -> String {
     }
     lines
 }
+
+/// Makes a store, or changes the one that is there, to be as a release to come leaves it.
+pub(crate) fn as_a_later_release_has_it(path: &Path) {
+    let database = redb::Database::create(path).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(redb::TableDefinition::<&str, u64>::new("meta")).unwrap().insert("format", 2).unwrap();
+    txn.open_table(redb::TableDefinition::<(), &str>::new("release")).unwrap().insert((), "9.8.7").unwrap();
+    txn.commit().unwrap();
+}

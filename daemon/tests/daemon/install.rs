@@ -87,22 +87,35 @@ fn the_plugin_goes_wherever_the_hosts_runtimes_look_and_out_again() {
     host.write("usr/libexec/cni/macvlan", "");
     host.write("data/plugins/macvlan", "");
     host.write("etc/containerd/config.toml", "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = '/data/plugins'");
+    host.write("var/lib/rancher/rke2/agent/etc/containerd/config.toml", "[plugins.cri.cni]\nbin_dir = '/rke2/bin'");
+    host.write("rke2/bin/macvlan", "");
+    host.write("var/lib/rancher/k3s/data/cni/macvlan", "");
+    host.write("var/snap/microk8s/current/opt/cni/bin/macvlan", "");
     // Two names of one directory.
     host.write("etc/crio/crio.conf.d/10-x.conf", "[crio.network]\nplugin_dirs = ['/var/lib/cni/bin', '/not/there']");
     fs::create_dir_all(host.path("var/lib/cni")).unwrap();
     symlink("/opt/cni/bin", host.path("var/lib/cni/bin")).unwrap();
 
     let printed = host.run(&["install"]);
-    let lines = ["/data/plugins/dhcp", "/var/lib/cni/bin/dhcp", "/usr/libexec/cni/dhcp"];
-    assert_eq!(printed, lines.map(|path| format!("{path}: installed, version 0.1.0\n")).concat());
-    for directory in ["data/plugins", "opt/cni/bin", "usr/libexec/cni"] {
+    let directories = [
+        "data/plugins",
+        "rke2/bin",
+        "opt/cni/bin",
+        "usr/libexec/cni",
+        "var/lib/rancher/k3s/data/cni",
+        "var/snap/microk8s/current/opt/cni/bin",
+    ];
+    // Of two names, the one that is found first.
+    let lines = directories.map(|path| format!("/{path}/dhcp").replace("/opt/cni/bin", "/var/lib/cni/bin"));
+    assert_eq!(printed, lines.each_ref().map(|path| format!("{path}: installed, version 0.1.0\n")).concat());
+    for directory in directories {
         assert_eq!(host.names(directory), ["dhcp", "macvlan"]);
         assert_eq!(host.read(&format!("{directory}/dhcp")), shim("0.1.0"));
         let mode = fs::metadata(host.path(directory).join("dhcp")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o755);
     }
     let printed = host.run(&["install"]);
-    assert_eq!(printed, lines.map(|path| format!("{path}: is version 0.1.0 already\n")).concat());
+    assert_eq!(printed, lines.each_ref().map(|path| format!("{path}: is version 0.1.0 already\n")).concat());
 
     let printed = host.run(&["uninstall"]);
     assert_eq!(printed, lines.map(|path| format!("{path}: removed\n")).concat());
@@ -192,6 +205,7 @@ fn a_directory_that_is_named_is_made_and_no_other_is_touched() {
 fn what_stops_it_is_named_with_the_way_out() {
     let Some(host) = Host::new() else { return };
     fs::create_dir_all(host.path("etc")).unwrap();
+    assert_eq!(host.run(&["install", "--update"]), "", "there is nothing to update");
     let said = host.refused(&["install"]);
     assert!(
         said.contains("no runtime on this host has a directory for CNI plugins") && said.contains("--cni-bin-dir"),
@@ -203,6 +217,30 @@ fn what_stops_it_is_named_with_the_way_out() {
     fs::write(host.dir.path().join("shipped/dhcp"), "another's").unwrap();
     let said = host.refused(&["install"]);
     assert!(said.contains("the plugin `dhcp` is not beside this program"), "{said}");
+}
+
+#[test]
+fn a_store_of_a_later_release_stops_it_before_anything_is_changed() {
+    let Some(host) = Host::new() else { return };
+    host.write("opt/cni/bin/dhcp", &shim("9.8.7"));
+    fs::create_dir_all(host.path("var/lib/leasehold")).unwrap();
+    as_a_later_release_has_it(&host.path("var/lib/leasehold/leases.redb"));
+    let kept = fs::read(host.path("var/lib/leasehold/leases.redb")).unwrap();
+    for how in [&["install", "--update"][..], &["install", "--systemd", "--force"]] {
+        let output = host.try_run(how);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(3), 0), "{said}");
+        assert!(
+            said.contains(
+                "/var/lib/leasehold/leases.redb is from leasehold 9.8.7 and has format 2; leasehold 0.1.0 knows 1"
+            ),
+            "{said}"
+        );
+    }
+    assert_eq!(host.read("opt/cni/bin/dhcp"), shim("9.8.7"));
+    assert!(!host.path("etc").exists());
+    assert_eq!(fs::read(host.path("var/lib/leasehold/leases.redb")).unwrap(), kept);
+    host.run(&["install", "--state-dir", "/elsewhere"]);
 }
 
 /// Each of its steps leaves what the next try needs.

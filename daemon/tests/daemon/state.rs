@@ -162,13 +162,7 @@ fn a_store_of_a_later_release_keeps_the_daemon_from_starting_until_it_is_moved_a
     assert!(first.ended().0.success());
     assert_eq!(home.told().as_deref(), Some("STOPPING=1"));
     let path = home.state().join("leases.redb");
-    {
-        let database = redb::Database::open(&path).unwrap();
-        let txn = database.begin_write().unwrap();
-        txn.open_table(redb::TableDefinition::<&str, u64>::new("meta")).unwrap().insert("format", 2).unwrap();
-        txn.open_table(redb::TableDefinition::<(), &str>::new("release")).unwrap().insert((), "9.8.7").unwrap();
-        txn.commit().unwrap();
-    }
+    as_a_later_release_has_it(&path);
     let (status, log) = Daemon(home.command().spawn().unwrap()).ended();
     assert_eq!(status.code(), Some(1), "{log}");
     let said =

@@ -20,6 +20,7 @@ use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access, chroot};
 
 use super::args::{InstallArgs, UninstallArgs};
+use crate::store::{self, StoreError};
 pub(crate) use directories::{WELL_KNOWN, of_the_host};
 use place::{Found, Place};
 
@@ -42,6 +43,9 @@ pub(crate) enum InstallError {
     /// Others' files are in the way.
     #[error("{}: not leasehold's. --force replaces it, and `leasehold uninstall` puts it back", paths(.0))]
     NotOurs(Vec<PathBuf>),
+    /// The daemon that comes with this program could not start.
+    #[error(transparent)]
+    LaterStore(#[from] StoreError),
     /// A runtime's configuration cannot be read.
     #[error("{} cannot be parsed: correct it, or say where plugins are with --cni-bin-dir", .path.display())]
     Configuration {
@@ -73,6 +77,16 @@ pub(crate) enum InstallError {
     Print(#[source] io::Error),
 }
 
+impl InstallError {
+    /// Returns the exit code that says so.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::LaterStore(_) => 3,
+            _ => 1,
+        }
+    }
+}
+
 fn paths(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
@@ -90,23 +104,25 @@ impl<T> Doing<T> for io::Result<T> {
 
 /// Puts the shim into the host's CNI directories, and says what it did, a line for each file.
 ///
-/// Nothing is changed anywhere if somebody else's file is in the way.
+/// Nothing is changed anywhere if somebody else's file is in the way, or if a later release wrote the store.
 pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
     let (shim, program) = (shim()?, own_program()?);
     enter(&args.root)?;
+    store::check_release(&args.state_dir)?;
     let named = (!args.cni_bin_dir.is_empty()).then_some(args.cni_bin_dir.as_slice());
     let names: &[&str] = if args.host_local { &[DHCP, HOST_LOCAL] } else { &[DHCP] };
     let mut places = Vec::new();
     for directory in writable(directories(named)?, out)? {
         places.extend(names.iter().map(|name| plugin(directory.join(name), &shim)));
     }
-    if places.is_empty() {
+    if places.is_empty() && !args.update {
         return Err(InstallError::NoDirectory);
     }
     if args.systemd {
         places.extend(units::places(&program));
     }
-    let mut found = places.into_iter().map(|place| Ok((place.look()?, place))).collect::<Result<Vec<_>, _>>()?;
+    let mut found =
+        places.into_iter().map(|place| Ok((place.look()?, place))).collect::<Result<Vec<_>, InstallError>>()?;
     if args.update {
         found.retain(|(found, _)| matches!(found, Found::Same(_) | Found::Ours(_)));
     }
