@@ -27,7 +27,9 @@ pub struct Sandbox(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    keeper: Keeper,
+    /// The number of its first process, and what ends it; what is only a part of another ends with that.
+    id: u32,
+    _keeper: Option<Keeper>,
     /// The mount namespace of started processes: the thread's own, except for `/proc`.
     mounts: OwnedFd,
     /// The PID namespace of started processes.
@@ -88,7 +90,7 @@ impl Sandbox {
         }
         private_places()?;
         let keeper = thread::scope(|s| s.spawn(start_keeper).join().expect("the keeper's starter does not panic"))?;
-        Self::of(keeper, Arc::new(AtomicU32::new(1)), None)
+        Self::of(keeper.child.id(), Some(keeper), Arc::new(AtomicU32::new(1)), None)
     }
 
     /// Makes a sandbox within this one, for an engine that is killed with everything it started. It has the same networks; its
@@ -98,16 +100,22 @@ impl Sandbox {
         command.args(["--mount", "--propagation", "unchanged", "--pid", "--fork", "--kill-child", "--"]);
         command.args(["sh", "-ec", &format!("{prepare}\n{KEEP}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let child = self.spawn_here(&mut command).doing(|| "start unshare".to_owned())?;
-        Self::of(Keeper::new(child)?, self.0.counter.clone(), Some(self.clone()))
+        let keeper = Keeper::new(child)?;
+        Self::of(keeper.child.id(), Some(keeper), self.0.counter.clone(), Some(self.clone()))
     }
 
-    fn of(keeper: Keeper, counter: Arc<AtomicU32>, outer: Option<Self>) -> Result<Self, Error> {
-        let of_keeper = |kind: &str| {
-            let path = format!("/proc/{}/ns/{kind}", keeper.child.id());
+    /// Returns the part of this sandbox that has the mounts and processes of one of its processes, such as a systemd.
+    pub(crate) fn beside(&self, process: u32) -> Result<Self, Error> {
+        Self::of(process, None, self.0.counter.clone(), Some(self.clone()))
+    }
+
+    fn of(id: u32, keeper: Option<Keeper>, counter: Arc<AtomicU32>, outer: Option<Self>) -> Result<Self, Error> {
+        let of_process = |kind: &str| {
+            let path = format!("/proc/{id}/ns/{kind}");
             File::open(&path).map(OwnedFd::from).doing(|| format!("open {path}"))
         };
-        let (mounts, pids) = (of_keeper("mnt")?, of_keeper("pid_for_children")?);
-        Ok(Self(Arc::new(Inner { keeper, mounts, pids, counter, _outer: outer })))
+        let (mounts, pids) = (of_process("mnt")?, of_process("pid_for_children")?);
+        Ok(Self(Arc::new(Inner { id, _keeper: keeper, mounts, pids, counter, _outer: outer })))
     }
 
     /// Makes an empty directory, `/run/NAME-N`, that nobody outside can see.
@@ -124,7 +132,7 @@ impl Sandbox {
 
     /// Returns the process id of the sandbox's first process, as seen from outside the sandbox.
     pub fn keeper(&self) -> u32 {
-        self.0.keeper.child.id()
+        self.0.id
     }
 
     /// Starts a process inside the sandbox, in the network namespace of the calling thread.

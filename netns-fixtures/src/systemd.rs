@@ -53,7 +53,10 @@ const START_AT: &str = r#"
     mount --rbind /run run
     mount --bind /dev/null dev/console
     rm -f usr/sbin/policy-rc.d
-    exec env -i PATH="$PATH" container=sandbox NOTIFY_SOCKET="$NOTIFY_SOCKET" chroot . systemd --system --unit="$1"
+    pivot_root . mnt
+    cd /
+    umount --lazy /mnt
+    exec env -i PATH="$PATH" container=sandbox NOTIFY_SOCKET="$NOTIFY_SOCKET" systemd --system --unit="$1"
 "#;
 /// Where packages and an administrator's commands put units that are enabled.
 const ENABLED: &str = "etc/systemd/system";
@@ -93,8 +96,9 @@ impl Systemd {
     }
 
     /// Starts systemd on a Debian of its own: the machine's files and packages, where what is written stays unseen by the
-    /// machine, and no service but those that are installed from now on. Returns that root directory too.
-    pub fn debian(host: &Netns) -> Result<(Self, PathBuf), Error> {
+    /// machine, and no service but those that are installed from now on. Returns the host for processes of that Debian, and its root
+    /// directory, as it is seen from outside.
+    pub fn debian(host: &Netns) -> Result<(Self, Netns, PathBuf), Error> {
         let dir = host.sandbox().dir("debian")?;
         let [upper, work, root] = ["upper", "work", "root"].map(|name| dir.join(name));
         for path in [&upper, &work, &root] {
@@ -108,7 +112,8 @@ impl Systemd {
         let mut systemd = Self::new(host, units);
         systemd.write(ALL, "[Unit]\nDefaultDependencies=no\n")?;
         systemd.boot(host, START_AT, &root)?;
-        Ok((systemd, root))
+        let inside = host.within(host.sandbox().beside(systemd.id()?)?);
+        Ok((systemd, inside, root))
     }
 
     fn new(host: &Netns, units: PathBuf) -> Self {
@@ -125,6 +130,11 @@ impl Systemd {
         command.arg(directory).arg(ALL).env("NOTIFY_SOCKET", &ready);
         let process = self.process.insert(Process::start(host, "systemd", command)?);
         until_ready(process, &listener, DEADLINE)
+    }
+
+    /// Returns its own process.
+    fn id(&self) -> Result<u32, Error> {
+        first("systemd", &self.of_group("init.scope"))
     }
 
     /// Returns the processes of a service.
@@ -157,7 +167,7 @@ impl Systemd {
     /// # Errors
     /// As [`Systemd::control`].
     pub fn run(&self, program: &str, args: &[&str]) -> Result<String, Error> {
-        let own = first("systemd", &self.of_group("init.scope"))?;
+        let own = self.id()?;
         // By its number here: no sandbox shows another's processes.
         let mut command = Command::new("nsenter");
         command.args(["--target", &own.to_string(), "--mount", "--net", "--pid", "--cgroup", "--root", "--wd=/"]);

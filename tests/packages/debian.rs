@@ -1,115 +1,211 @@
-//! The package for Debian, on a Debian that systemd runs.
+//! The package for Debian, on a Debian that systemd runs, under containers of its own containerd and podman.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
-use netns_fixtures::{CallError, Capture, Container, Lan, Need, Shim, Systemd, sandbox};
-use serde_json::Value;
+use netns_fixtures::{
+    CallError, Capture, Container, Containerd, Engine, Lan, Need, Netns, Podman, Shim, Systemd, sandbox,
+};
+use serde_json::{Value, json};
 
-use super::{PACKAGING, Shipped};
+use super::{LaterStore, PACKAGING, Shipped};
 
 /// Debian's own plugin, which another package owns.
 const PLUGIN: &str = "/usr/lib/cni/dhcp";
 
+/// A main plugin, which runtimes call, and which calls that one.
+const MAIN: &str = "/usr/lib/cni/macvlan";
+
+/// Containers beside those of the engines.
 const LEASES: usize = 50;
+
+/// What the engines have.
+const OF_ENGINES: usize = 2;
 
 const SERVICE: &str = "leasehold.service";
 
 /// A container with the result of its ADD.
 struct Member(Container, Value);
 
+/// A Debian with containers that have their addresses by the package's plugin.
+struct Debian {
+    systemd: Systemd,
+    /// Where its processes run.
+    host: Netns,
+    root: PathBuf,
+    network: Value,
+    members: Vec<Member>,
+}
+
+impl Debian {
+    /// Boots it, without the package.
+    fn new(lan: &Lan) -> Result<Self, CallError> {
+        let (systemd, host, root) = Systemd::debian(&lan.host)?;
+        let mut network = Lan::cni_config(Path::new(""));
+        network["ipam"] = json!({ "type": "dhcp" });
+        Ok(Self { systemd, host, root, network, members: Vec::new() })
+    }
+
+    /// Runs a command of dpkg's on one thing, and returns what it printed.
+    fn dpkg(&self, what: &str, of: &str) -> Result<String, CallError> {
+        Ok(self.systemd.run("dpkg", &[what, of])?)
+    }
+
+    /// Returns the plugin that runtimes find.
+    fn plugin(&self) -> Vec<u8> {
+        fs::read(self.root.join(&PLUGIN[1..])).expect("it is there")
+    }
+
+    fn daemon(&self) -> u32 {
+        let [daemon] = self.systemd.processes(SERVICE)[..] else { panic!("no daemon, or several") };
+        daemon
+    }
+
+    /// Returns how many leases are held.
+    fn held(&self) -> Result<usize, CallError> {
+        Ok(self.systemd.run("leasehold", &["list"])?.matches("BOUND").count())
+    }
+
+    /// Adds containers as a runtime does.
+    fn add_members(&mut self, lan: &Lan) -> Result<(), CallError> {
+        let shim = Shim::at(&self.host, PLUGIN.into());
+        for i in 0..LEASES {
+            let container = lan.container(&format!("c{i}"))?;
+            let result = shim.add(&container, &self.network)?;
+            container.configure(&result)?;
+            self.members.push(Member(container, result));
+        }
+        Ok(())
+    }
+
+    /// Has every container checked: the engines' by what these remember of them, as a runtime would.
+    fn check_all(&self) -> Result<(), CallError> {
+        let shim = Shim::at(&self.host, PLUGIN.into());
+        self.members.iter().try_for_each(|Member(container, result)| shim.check(container, &self.network, result))?;
+        let cache = fs::read_dir(self.root.join("var/lib/cni/results")).expect("libcni has made it");
+        let mut checked = 0;
+        for entry in cache {
+            let text = fs::read_to_string(entry.expect("it can be read").path()).expect("it is a text");
+            let cached: Value = serde_json::from_str(&text).expect("it is JSON");
+            let text = |value: &Value| value.as_str().expect("a text").to_owned();
+            let mut network = self.network.clone();
+            network["prevResult"] = cached["result"].clone();
+            let [id, ifname, netns] =
+                [&cached["containerId"], &cached["ifName"], &cached["result"]["interfaces"][0]["sandbox"]].map(text);
+            let env = [("CNI_CONTAINERID", &*id), ("CNI_IFNAME", &*ifname), ("CNI_NETNS", &*netns)];
+            let main = Shim::at(&self.host, MAIN.into());
+            main.start_with("CHECK", &env, network.to_string().as_bytes())?.wait()?;
+            checked += 1;
+        }
+        assert_eq!(checked, OF_ENGINES);
+        Ok(())
+    }
+
+    /// Puts another package in the place of the one that is installed, under checks of all containers. The daemon has to be that of the
+    /// new package, hold all leases, and have sent nothing.
+    fn change_to(&self, package: &str, seen: &mut Capture) -> Result<(), CallError> {
+        let before = self.daemon();
+        let changed = AtomicBool::new(false);
+        thread::scope(|s| {
+            let checks = s.spawn(|| {
+                // To the end, and once after it.
+                while !changed.load(Ordering::Relaxed) {
+                    self.check_all()?;
+                }
+                self.check_all()
+            });
+            let done = self.dpkg("--install", package);
+            changed.store(true, Ordering::Relaxed);
+            checks.join().expect("a check does not panic")?;
+            done
+        })?;
+        assert_ne!(self.daemon(), before);
+        assert_eq!(self.held()?, LEASES + OF_ENGINES);
+        let sent = seen.dhcp()?;
+        assert!(sent.is_empty(), "{package} sent {sent:?}");
+        Ok(())
+    }
+}
+
 #[test]
-fn a_package_is_installed_upgraded_removed_and_purged_under_running_containers() -> Result<(), CallError> {
-    let needs = [&PACKAGING[..], &[Need::Program("systemd"), Need::Program("dnsmasq"), Need::File(PLUGIN)]].concat();
+fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_containers() -> Result<(), CallError> {
+    let own = [Need::Program("systemd"), Need::Program("dnsmasq"), Need::File(PLUGIN)];
+    let needs = [&PACKAGING[..], Containerd::NEEDS, Podman::NEEDS, &own].concat();
     let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
     let lan = Lan::new(&sandbox)?;
     let server = Dnsmasq::start(&lan, DnsmasqConfig::default())?;
     let shipped = Shipped::new(&lan.host)?;
     let [first, second] = ["1", "2"].map(|revision| shipped.packages(revision, "deb"));
     let [first, second] = [first?, second?].map(|dir| Shipped::file(&dir, ".deb"));
-    let (debian, root) = Systemd::debian(&lan.host)?;
-    let list = || debian.run("leasehold", &["list"]).map(|text| text.matches("BOUND").count());
+    let mut debian = Debian::new(&lan)?;
 
-    debian.run("dpkg", &["--install", &first])?;
-    let [daemon] = debian.processes(SERVICE)[..] else { panic!("no daemon, or several") };
+    debian.dpkg("--install", &first)?;
+    debian.daemon();
     let incumbent = fs::read(PLUGIN).expect("it is there");
-    let installed = root.join(&PLUGIN[1..]);
-    let read = || fs::read(&installed).expect("it is there");
-    assert_eq!(read(), incumbent, "the package itself puts nothing into CNI directories");
-    let said = debian.run("leasehold", &["install"])?;
+    assert_eq!(debian.plugin(), incumbent, "the package itself puts nothing into CNI directories");
+    let said = debian.systemd.run("leasehold", &["install"])?;
     assert!(said.contains("the file of the package containernetworking-plugins is diverted"), "{said}");
-    assert_ne!(read(), incumbent);
+    assert_ne!(debian.plugin(), incumbent);
 
-    // As a runtime calls it: the file that is there.
-    let shim = Shim::at(&lan.host, installed.clone());
-    let config = Lan::cni_config(Path::new("/run/cni/dhcp.sock"));
-    let add = |i| {
-        let container = lan.container(&format!("c{i}"))?;
-        let result = shim.add(&container, &config)?;
-        container.configure(&result)?;
-        Ok::<_, CallError>(Member(container, result))
-    };
-    let members = (0..LEASES).map(add).collect::<Result<Vec<_>, _>>()?;
-    assert_eq!(list()?, LEASES);
-    let check_all = || members.iter().try_for_each(|Member(container, result)| shim.check(container, &config, result));
+    let containerd = Containerd::start_on(&debian.host, &debian.network)?;
+    let podman = Podman::start_on(&debian.host, &debian.network)?;
+    containerd.keep("web")?;
+    podman.keep("web")?;
+    debian.add_members(&lan)?;
+    let listed = debian.systemd.run("leasehold", &["list"])?;
+    let shown = ["ip", "-4", "addr", "show", "dev", Lan::IFNAME];
+    let addresses = || Ok::<_, CallError>([containerd.exec("web", &shown)?, podman.exec("web", &shown)?]);
+    let of_engines = addresses()?;
+    for printed in &of_engines {
+        let address = printed.split_once("inet ").and_then(|(_, rest)| rest.split_once(' ')).unwrap_or_default().0;
+        assert!(listed.contains(&format!(" {address} ")), "{printed}: {listed}");
+    }
 
     let mut seen = Capture::start(&lan.server, Lan::IFNAME)?;
-    let upgraded = AtomicBool::new(false);
-    thread::scope(|s| {
-        let checks = s.spawn(|| {
-            // To the end, and once after it.
-            while !upgraded.load(Ordering::Relaxed) {
-                check_all()?;
-            }
-            check_all()
-        });
-        let done = debian.run("dpkg", &["--install", &second]);
-        upgraded.store(true, Ordering::Relaxed);
-        checks.join().expect("a check does not panic")?;
-        done.map_err(CallError::from)
-    })?;
-    assert_ne!(debian.processes(SERVICE), [daemon], "the daemon is that of the new package");
-    assert_eq!(list()?, LEASES);
-    let sent = seen.dhcp()?;
-    assert!(sent.is_empty(), "the upgrade sent {sent:?}");
+    debian.change_to(&second, &mut seen)?;
+    debian.change_to(&first, &mut seen)?;
+
+    // As a later release would leave it, while its daemon runs.
+    let later = LaterStore::put_into(&debian.root);
+    let (daemon, plugin) = (debian.daemon(), debian.plugin());
+    let said = debian.dpkg("--install", &second).expect_err("it cannot take over").to_string();
+    assert!(said.contains(LaterStore::SAID) && said.contains("dpkg --configure leasehold"), "{said}");
+    assert_eq!((debian.daemon(), debian.plugin()), (daemon, plugin));
+    debian.check_all()?;
+    later.take_back();
+    debian.dpkg("--configure", "leasehold")?;
+    assert_ne!(debian.daemon(), daemon);
 
     // Debian's own upgrades go to where the diversion leads.
-    let said = debian.run("dpkg-divert", &["--truename", PLUGIN])?;
-    assert_eq!(said.trim(), format!("{PLUGIN}.before-leasehold"));
-    let said = debian.run("dpkg", &["--remove", "leasehold"])?;
+    let truename = || debian.systemd.run("dpkg-divert", &["--truename", PLUGIN]);
+    assert_eq!(truename()?.trim(), format!("{PLUGIN}.before-leasehold"));
+    let said = debian.dpkg("--remove", "leasehold")?;
     assert!(said.contains("running containers keep their addresses"), "{said}");
-    assert_eq!((debian.processes(SERVICE), read()), (vec![], incumbent));
-    assert_eq!(debian.run("dpkg-divert", &["--truename", PLUGIN])?.trim(), PLUGIN);
-    for Member(container, result) in &members {
+    assert_eq!((debian.systemd.processes(SERVICE), debian.plugin()), (vec![], incumbent));
+    assert_eq!(truename()?.trim(), PLUGIN);
+    for Member(container, result) in &debian.members {
         let addresses = netns_fixtures::result_addresses(result)?;
         assert_eq!(container.addresses()?, addresses.into_iter().map(|(address, _)| address).collect::<Vec<_>>());
     }
+    assert_eq!(addresses()?, of_engines);
 
-    debian.run("dpkg", &["--install", &second])?;
-    assert_eq!(list()?, LEASES, "only a purge forgets leases");
+    debian.dpkg("--install", &second)?;
+    assert_eq!(debian.held()?, LEASES + OF_ENGINES, "only a purge forgets leases");
     let sent = seen.dhcp()?;
     assert!(sent.is_empty(), "removal or return sent {sent:?}");
-    let said = debian.run("dpkg", &["--purge", "leasehold"])?;
+    debian.systemd.run("leasehold", &["install"])?;
+    podman.remove("web")?;
+    assert_eq!(debian.held()?, LEASES + OF_ENGINES - 1);
+    let said = debian.dpkg("--purge", "leasehold")?;
     assert!(said.contains("forgetting all leases in /var/lib/leasehold"), "{said}");
     for left in
         ["var/lib/leasehold", "etc/default/leasehold", "etc/systemd/system/multi-user.target.wants/leasehold.service"]
     {
-        assert!(!root.join(left).exists(), "{left}");
+        assert!(!debian.root.join(left).exists(), "{left}");
     }
-    assert_eq!(server.leases()?.len(), LEASES);
-    Ok(())
-}
-
-#[test]
-fn lintian_and_rpmlint_have_nothing_against_the_packages() -> Result<(), CallError> {
-    let needs = [&PACKAGING[..], &[Need::Program("lintian"), Need::Program("rpmlint")]].concat();
-    let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
-    let lan = Lan::new(&sandbox)?;
-    let shipped = Shipped::new(&lan.host)?;
-    let dir = shipped.packages("1", "deb rpm")?;
-    shipped.make("packages/check", &[&dir.to_string_lossy()], &[])?;
+    assert_eq!(server.leases()?.len(), LEASES + OF_ENGINES - 1);
     Ok(())
 }

@@ -26,6 +26,39 @@ struct Shipped {
     programs: PathBuf,
 }
 
+/// The store of a later release, in the place of the one that there is.
+struct LaterStore {
+    path: PathBuf,
+    kept: PathBuf,
+}
+
+impl LaterStore {
+    /// What whoever reads it says.
+    const SAID: &str = "is from leasehold 9.8.7 and has format 9; leasehold 0.1.0 knows 1 at most: run the newer one, or move the file away";
+
+    /// Puts it below the root directory of a host, where a daemon may run: that notices it at its next commit.
+    fn put_into(root: &Path) -> Self {
+        let path = root.join("var/lib/leasehold/leases.redb");
+        let kept = path.with_extension("kept");
+        fs::rename(&path, &kept).expect("there is a store");
+        fs::copy(&kept, &path).expect("there is room");
+        let database = redb::Database::open(&path).expect("it is a copy");
+        let change = || -> Result<(), redb::Error> {
+            let txn = database.begin_write()?;
+            txn.open_table(redb::TableDefinition::<&str, u64>::new("meta"))?.insert("format", 9)?;
+            txn.open_table(redb::TableDefinition::<(), &str>::new("release"))?.insert((), "9.8.7")?;
+            Ok(txn.commit()?)
+        };
+        change().expect("it can be written");
+        Self { path, kept }
+    }
+
+    /// Puts the one before back.
+    fn take_back(self) {
+        fs::rename(self.kept, self.path).expect("it was kept");
+    }
+}
+
 impl Shipped {
     fn new(host: &Netns) -> Result<Self, Error> {
         let target = host.sandbox().dir("shipped")?;

@@ -4,17 +4,17 @@ use std::fs;
 
 use netns_fixtures::{Error, Lan, Need, Systemd, sandbox};
 
-use super::{PACKAGING, Shipped};
+use super::{LaterStore, PACKAGING, Shipped};
 
 #[test]
-fn a_package_is_checked_installed_upgraded_and_removed_by_rpm() -> Result<(), Error> {
+fn a_package_is_checked_installed_upgraded_downgraded_and_removed_by_rpm() -> Result<(), Error> {
     let needs = [&PACKAGING[..], &[Need::Program("systemd"), Need::Program("rpm")]].concat();
     let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
     let lan = Lan::new(&sandbox)?;
     let shipped = Shipped::new(&lan.host)?;
     let [first, second] = ["1", "2"].map(|revision| shipped.packages(revision, "rpm"));
     let [first, second] = [first?, second?].map(|dir| Shipped::file(&dir, ".rpm"));
-    let (host, root) = Systemd::debian(&lan.host)?;
+    let (host, _, root) = Systemd::debian(&lan.host)?;
     // No package of rpm's is there, so none that this one requires.
     let rpm = |args: &[&str]| host.run("rpm", &[&["--nodeps"], args].concat());
 
@@ -29,6 +29,17 @@ fn a_package_is_checked_installed_upgraded_and_removed_by_rpm() -> Result<(), Er
     rpm(&["--upgrade", &second])?;
     let [next] = host.processes("leasehold.service")[..] else { panic!("no daemon, or several") };
     assert_ne!(daemon, next, "the daemon is that of the new package");
+
+    let later = LaterStore::put_into(&root);
+    let downgrade = "rpm --nodeps --upgrade --oldpackage \"$0\" 2>&1";
+    let said = host.run("sh", &["-c", downgrade, &first])?;
+    assert!(said.contains(LaterStore::SAID) && said.contains("%posttrans"), "{said}");
+    assert_eq!(host.processes("leasehold.service"), [next]);
+    later.take_back();
+    host.run("sh", &["-ec", "leasehold install --update && systemctl restart leasehold.service"])?;
+    assert_ne!(host.processes("leasehold.service"), [next]);
+    rpm(&["--upgrade", "--oldpackage", &first]).expect_err("it is installed");
+    rpm(&["--upgrade", &second])?;
 
     let said = rpm(&["--erase", "leasehold"])?;
     assert!(said.contains("leases are kept in /var/lib/leasehold"), "{said}");

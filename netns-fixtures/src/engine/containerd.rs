@@ -29,8 +29,8 @@ impl Engine for Containerd {
         Need::File("/usr/lib/cni/macvlan"),
     ];
 
-    fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error> {
-        let dir = prepare(host, "containerd", network, plugin)?;
+    fn start_on(host: &Netns, network: &Value) -> Result<Self, Error> {
+        let dir = prepare(host, "containerd", network)?;
         let config = dir.join("config.toml");
         let text = format!(
             "version = 2\nroot = '{0}/root'\nstate = '{0}/state'\ndisabled_plugins = ['io.containerd.grpc.v1.cri']\n\
@@ -46,13 +46,7 @@ impl Engine for Containerd {
     }
 
     fn run(&self, id: &str, command: &[&str]) -> Result<String, Error> {
-        // Its cgroup is named after it, and a sandbox does not hide cgroups.
-        let id = format!("{id}-{}", self.host.sandbox().keeper());
-        let (socket, root) = (self.dir.join("sock"), self.dir.join("rootfs"));
-        let (socket, root) = (socket.to_string_lossy(), root.to_string_lossy());
-        let args =
-            ["--address", &socket, "run", "--rm", "--cgroup", "", "--cni", "--rootfs", &root, &id, "/bin/busybox"];
-        self.host.run_command("ctr", &[&args, command].concat(), "")
+        self.container("--rm", id, command)
     }
 }
 
@@ -63,6 +57,28 @@ impl Containerd {
         // `unpacking NAME (DIGEST)...done`
         let name = said.split_whitespace().nth(1).unwrap_or_default();
         Ok(name.to_owned())
+    }
+
+    /// Starts a container that runs until containerd ends.
+    pub fn keep(&self, id: &str) -> Result<(), Error> {
+        self.container("--detach", id, &["sleep", "1000000"]).map(drop)
+    }
+
+    /// Runs a busybox command in a running container, and returns what it printed.
+    pub fn exec(&self, id: &str, command: &[&str]) -> Result<String, Error> {
+        self.ctr(&[&["task", "exec", "--exec-id", "exec", &self.unique(id), "/bin/busybox"], command].concat())
+    }
+
+    fn container(&self, how: &str, id: &str, command: &[&str]) -> Result<String, Error> {
+        let (id, root) = (self.unique(id), self.dir.join("rootfs"));
+        // Not every host has a controller to share processors.
+        let args = ["run", how, "--cgroup", "", "--cpu-shares", "0", "--cni", "--rootfs", &root.to_string_lossy(), &id];
+        self.ctr(&[&args[..], &["/bin/busybox"], command].concat())
+    }
+
+    /// Returns the id that a container has: its cgroup is named after it, and a sandbox does not hide cgroups.
+    fn unique(&self, id: &str) -> String {
+        format!("{id}-{}", self.host.sandbox().keeper())
     }
 
     /// Runs its client, and returns what that printed.

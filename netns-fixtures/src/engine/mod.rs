@@ -33,8 +33,14 @@ pub trait Engine: Sized {
     /// What it needs.
     const NEEDS: &[Need];
 
-    /// Starts it with `network`, a CNI configuration, as its only network, and `plugin` as the IPAM plugin that this names.
-    fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error>;
+    /// Starts it on a host with `network`, a CNI configuration, as its only network, and with the plugins that are there.
+    fn start_on(host: &Netns, network: &Value) -> Result<Self, Error>;
+
+    /// Starts it so in a sandbox that shows the machine's own files, with `plugin` as the IPAM plugin that the network names.
+    fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error> {
+        cover(host, network, plugin)?;
+        Self::start_on(host, network)
+    }
 
     /// Runs a busybox command in a new container to its end, and returns what it printed.
     fn run(&self, id: &str, command: &[&str]) -> Result<String, Error>;
@@ -51,10 +57,9 @@ pub fn install_plugin(host: &Netns, name: &str, plugin: &Path) -> Result<(), Err
     host.run_command("install", &["-m", "755", &plugin.to_string_lossy(), &format!("{PLUGINS}/{name}")], "").map(drop)
 }
 
-/// Prepares a host for an engine: the network and the plugins where it looks, and a root file system for its
-/// containers, as `rootfs` in the returned directory.
-fn prepare(host: &Netns, name: &str, network: &Value, plugin: &Path) -> Result<PathBuf, Error> {
-    let dir = host.sandbox().dir(name)?;
+/// Gives a sandbox files of its own where engines and their plugins have theirs, and a plugin among them.
+fn cover(host: &Netns, network: &Value, plugin: &Path) -> Result<(), Error> {
+    let dir = host.sandbox().dir("files")?;
     // Read before anything covers it.
     let plugin = copy(plugin, &dir.join("dhcp"))?;
     for (i, place) in ["/etc", PLUGINS, "/var/lib"].into_iter().enumerate() {
@@ -64,7 +69,13 @@ fn prepare(host: &Netns, name: &str, network: &Value, plugin: &Path) -> Result<P
         let options = format!("lowerdir={place},upperdir={},workdir={}", upper.display(), work.display());
         host.run_command("mount", &["-t", "overlay", "overlay", "-o", &options, place], "")?;
     }
-    install_plugin(host, network["ipam"]["type"].as_str().unwrap_or("dhcp"), &plugin)?;
+    install_plugin(host, network["ipam"]["type"].as_str().unwrap_or("dhcp"), &plugin)
+}
+
+/// Prepares a host for an engine: the network where it looks, and a root file system for its containers, as `rootfs` in the returned
+/// directory.
+fn prepare(host: &Netns, name: &str, network: &Value) -> Result<PathBuf, Error> {
+    let dir = host.sandbox().dir(name)?;
     host.run_command("mkdir", &["-p", "/etc/cni/net.d"], "")?;
     // The first by name counts.
     host.run_command("tee", &["/etc/cni/net.d/10-lan.conflist"], &network_list(network).to_string())?;

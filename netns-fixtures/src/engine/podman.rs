@@ -1,6 +1,6 @@
 //! Podman with its CNI backend, which Debian 12 has. It has no daemon.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
@@ -31,9 +31,10 @@ impl Engine for Podman {
         Need::File("/usr/lib/cni/macvlan"),
     ];
 
-    fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error> {
-        let dir = prepare(host, "podman", network, plugin)?;
-        let config = "[network]\nnetwork_backend = 'cni'\ncni_plugin_dirs = ['/usr/lib/cni']\n\
+    fn start_on(host: &Netns, network: &Value) -> Result<Self, Error> {
+        let dir = prepare(host, "podman", network)?;
+        // Not every host has a controller to limit processes.
+        let config = "[network]\nnetwork_backend = 'cni'\ncni_plugin_dirs = ['/usr/lib/cni']\n[containers]\npids_limit = 0\n\
                       [engine]\ncgroup_manager = 'cgroupfs'\nevents_logger = 'file'\nruntime = 'runc'\n";
         write(&dir.join("containers.conf"), config.to_owned())?;
         let network = network["name"].as_str().unwrap_or_default().to_owned();

@@ -10,7 +10,7 @@ use std::process::Command;
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 
-use super::{copy, make_dir, prepare, unmount_under, write};
+use super::{copy, cover, make_dir, prepare, unmount_under, write};
 use crate::error::{Doing, Error};
 use crate::need::Need;
 use crate::netns::Netns;
@@ -65,7 +65,8 @@ impl Cri {
     /// Boots a node with `network`, a CNI configuration, as the network of its pods, and `plugin` as the IPAM plugin that this
     /// names.
     pub fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error> {
-        let dir = prepare(host, "cri", network, plugin)?;
+        cover(host, network, plugin)?;
+        let dir = prepare(host, "cri", network)?;
         host.run_command("sh", &["-ec", PLUGINS, Self::PLUGINS], "")?;
         host.run_command("sh", &["-ec", PAUSE, &dir.to_string_lossy()], "")?;
         copy(Path::new(RUNC), &dir.join("runc"))?;
