@@ -1,11 +1,16 @@
 //! What a kubelet makes of the DaemonSet: pods by the CRI, with what the manifest says and nothing more.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 
 use netns_fixtures::{Cri, DEADLINE, Error, Netns, until_found};
 use serde_json::{Value, json};
 
 use super::{DIST, Shipped};
+
+/// Where the exporter is asked.
+const METRICS: &str = "127.0.0.1:9467";
 
 /// A node with the pod of the DaemonSet, which may be there more than once during an update.
 pub(crate) struct Node {
@@ -36,7 +41,7 @@ impl Node {
         let file = shipped.target.join("image.tar");
         shipped.make("image/build", &[&file.to_string_lossy(), "amd64"], &[])?;
         let image = cri.import(&file)?;
-        let said = host.run_command(&format!("{DIST}/kubernetes/pod"), &["base"], "")?;
+        let said = host.run_command(&format!("{DIST}/kubernetes/pod"), &["base", "exporter"], "")?;
         let spec: Value = serde_json::from_str(&said).map_err(|_| Error::Unreadable { what: "a pod", text: said })?;
         assert!(spec["hostNetwork"] == true && spec["hostPID"].is_null() && spec["hostIPC"].is_null());
         Ok(Self { cri, host: host.clone(), image, spec })
@@ -75,6 +80,17 @@ impl Node {
     pub(crate) fn list(&self, pod: &DaemonPod) -> Result<Value, Error> {
         let said = self.cri.exec(&pod.containers[0].id, &json!(["/usr/bin/leasehold", "list", "--json"]))?;
         serde_json::from_str(&said).map_err(|_| Error::Unreadable { what: "a list of leases", text: said })
+    }
+
+    /// Returns what an exporter on the node says to Prometheus; nothing while there is none.
+    pub(crate) fn metrics(&self) -> String {
+        let ask = || -> std::io::Result<String> {
+            let (mut stream, mut said) = (TcpStream::connect(METRICS)?, String::new());
+            stream.set_read_timeout(Some(DEADLINE))?;
+            write!(stream, "GET /metrics HTTP/1.1\r\nHost: {METRICS}\r\nConnection: close\r\n\r\n")?;
+            stream.read_to_string(&mut said).map(|_| said)
+        };
+        self.host.run(|| ask().unwrap_or_default())
     }
 
     /// Ends a pod, each of whose containers has to end well on the signal that it gets.
@@ -129,13 +145,16 @@ impl Node {
         let security = &container["securityContext"];
         assert!(security["privileged"].is_null(), "it is not privileged");
         assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
-        let mounts = container["volumeMounts"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mounts = list(&container["volumeMounts"]).map(|mount| self.mount(pod, mount));
+        let envs = list(&container["env"]).map(|env| json!({ "key": env["name"], "value": env["value"] }));
+        let number = |name: &str| security[name].as_i64().map(|value| json!({ "value": value }));
         let config = json!({
             "metadata": { "name": container["name"] },
             "image": { "image": self.image },
             "command": container["command"],
             "args": container["args"],
-            "mounts": mounts.iter().map(|mount| self.mount(mount)).collect::<Result<Vec<_>, _>>()?,
+            "envs": envs.collect::<Vec<_>>(),
+            "mounts": mounts.collect::<Result<Vec<_>, _>>()?,
             "log_path": log_of(pod, container),
             "linux": { "security_context": {
                 "namespace_options": namespaces(),
@@ -143,6 +162,8 @@ impl Node {
                     "add_capabilities": security["capabilities"]["add"],
                     "drop_capabilities": security["capabilities"]["drop"],
                 },
+                "run_as_user": number("runAsUser"),
+                "run_as_group": number("runAsGroup"),
                 "readonly_rootfs": security["readOnlyRootFilesystem"],
                 "no_new_privs": security["allowPrivilegeEscalation"] == false,
                 "seccomp": self.seccomp(),
@@ -160,12 +181,22 @@ impl Node {
     }
 
     /// Returns a mount as the CRI takes it; makes the directory on the host first if the volume says so.
-    fn mount(&self, mount: &Value) -> Result<Value, Error> {
-        let volumes = self.spec["volumes"].as_array().expect("a list");
-        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).expect("each mount has a volume");
-        let host_path = volume["hostPath"]["path"].as_str().expect("a path");
+    fn mount(&self, pod: &DaemonPod, mount: &Value) -> Result<Value, Error> {
+        let volume = list(&self.spec["volumes"]).find(|volume| volume["name"] == mount["name"]);
+        let volume = volume.expect("each mount has a volume");
+        let host_path = match volume["hostPath"]["path"].as_str() {
+            Some(path) => path.to_owned(),
+            // One for each pod.
+            None if volume["emptyDir"].is_object() => {
+                format!("/run/pods/{}/{}", pod.name, volume["name"].as_str().unwrap_or_default())
+            }
+            None => panic!("{volume}: not a kind that is expected here"),
+        };
         if volume["hostPath"]["type"] == "DirectoryOrCreate" {
-            self.host.run_command("mkdir", &["-p", host_path], "")?;
+            self.host.run_command("mkdir", &["-p", &host_path], "")?;
+        }
+        if volume["emptyDir"].is_object() {
+            self.host.run_command("install", &["-d", "-m", "777", &host_path], "")?;
         }
         let propagation = match mount["mountPropagation"].as_str() {
             None => "PROPAGATION_PRIVATE",
@@ -179,6 +210,11 @@ impl Node {
             "propagation": propagation,
         }))
     }
+}
+
+/// Returns what is in a list, which may not be there.
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }
 
 /// Names the file in which a container says something.

@@ -1,5 +1,6 @@
 //! Kubernetes' manifests: valid, and the DaemonSet run as a kubelet would run it, beside pods whose addresses it holds.
 
+use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::thread;
@@ -21,6 +22,12 @@ const TOOLS: Need = Need::Installed("daemon/dist/kubernetes/tools");
 /// `SYS_PTRACE` is 19 and `SYS_ADMIN` 21 (linux/capability.h).
 const CAPABILITIES: u64 = 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 19 | 1 << 21;
 
+/// Puts the store on a disk of its own.
+const SMALL_DISK: &str = "
+    mkdir /run/disk
+    mount -t tmpfs -o size=4m,mode=0700 tmpfs /run/disk
+    ln -s /run/disk /var/lib/leasehold";
+
 #[test]
 fn the_base_and_each_overlay_are_valid_for_each_kubernetes() {
     if !are_met(&[TOOLS]) {
@@ -30,9 +37,12 @@ fn the_base_and_each_overlay_are_valid_for_each_kubernetes() {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = text(&check.stdout);
     assert!(check.status.success(), "{said}{}", text(&check.stderr));
-    for of in ["base", "k3s", "microk8s", "openshift", "rke2", "talos"] {
-        let line = said.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of}: {said}"));
-        assert!(line.contains(" 1.28.0 ") && line.contains(" 1.37.0"), "{line}");
+    let overlays = ["k3s", "microk8s", "openshift", "rke2", "talos"].map(|name| format!("overlays/{name}"));
+    let all = ["base".to_owned()].into_iter().chain(overlays);
+    let all: Vec<_> = all.flat_map(|name| [name.clone(), format!("{name} with exporter")]).collect();
+    assert_eq!(said.lines().filter_map(|line| line.split(": ").next()).collect::<Vec<_>>(), all);
+    for line in said.lines() {
+        assert!(line.contains(" 1.28.0 ") && line.ends_with(" 1.37.0"), "{line}");
     }
 }
 
@@ -54,7 +64,7 @@ impl Pod {
     }
 }
 
-/// Waits until the daemon of a pod holds exactly these addresses, and has one of them renewed.
+/// Waits until the daemon of a pod holds exactly these addresses, says so to its exporter, and has one of them renewed.
 fn holds(node: &Node, by: &DaemonPod, seen: &mut Capture, pods: &[&Pod]) -> Result<(), Error> {
     let mut expected: Vec<_> = pods.iter().map(|pod| pod.address.to_string()).collect();
     expected.sort();
@@ -67,6 +77,9 @@ fn holds(node: &Node, by: &DaemonPod, seen: &mut Capture, pods: &[&Pod]) -> Resu
         addresses.sort_unstable();
         Ok((addresses == expected).then_some(()))
     })?;
+    let held =
+        format!(r#"leasehold_leases{{door="cni",network="lan",source="server",state="BOUND"}} {}.0"#, pods.len());
+    until_found(&held, DEADLINE, || Ok(node.metrics().lines().any(|line| line == held).then_some(())))?;
     let renewed = |address: Ipv4Addr| pods.iter().any(|pod| pod.address.addr() == address);
     seen.wait_for_dhcp(Kind::Request, DEADLINE, |m| renewed(m.ciaddr) && m.is_unicast())?;
     for pod in pods {
@@ -81,18 +94,21 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_ow
     let Some(sandbox) = sandbox(&needs) else { return Ok(()) };
     let lan = Lan::new(&sandbox)?;
     let timers = Some((Duration::from_secs(5), Duration::from_secs(60)));
-    let server = Dnsmasq::start(&lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
+    let mut server = Dnsmasq::start(&lan, DnsmasqConfig { timers, ..DnsmasqConfig::default() })?;
     let mut seen = Capture::start(&lan.server, Lan::IFNAME)?;
     let mut network = Lan::cni_config(Path::new("/run/cni/dhcp.sock"));
     network["ipam"] = json!({ "type": "dhcp", "clientId": "pod", "grace": 10 });
     let mut node = Node::new(&lan.host, &network, Incumbent::PLUGIN.into())?;
+    lan.host.run_command("sh", &["-ec", SMALL_DISK], "")?;
 
     let (one, said) = node.start("one")?;
     assert!(said.contains("/host/cni-bin/dhcp: installed") && said.contains("dhcp.before-leasehold"), "{said}");
-    let status =
-        lan.host.run_command("sh", &["-c", "cat /proc/$(pgrep -f '^/usr/bin/leasehold daemon')/status"], "")?;
-    let rights = format!("CapBnd:\t{CAPABILITIES:016x}\n");
-    assert!(status.contains(&rights) && status.contains("Seccomp:\t2\n"), "{status}");
+    for (name, capabilities, user) in [("daemon", CAPABILITIES, 0), ("exporter", 0, 65532)] {
+        let look = format!("cd /proc/$(pgrep -f '^/usr/bin/leasehold {name}') && cat status mountinfo");
+        let found = lan.host.run_command("sh", &["-ec", &look], "")?;
+        let rights = [format!("Uid:\t{user}\t"), format!("CapBnd:\t{capabilities:016x}\n"), "Seccomp:\t2\n".to_owned()];
+        assert!(rights.iter().all(|right| found.contains(right)) && found.contains(" / / ro,"), "{found}");
+    }
     // Its namespace is younger than the daemon.
     let web = Pod::run(&node, "web", 0)?;
     holds(&node, &one, &mut seen, &[&web])?;
@@ -124,6 +140,24 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_ow
     assert_eq!(again.address, web.address, "its client identifier is that of the pod");
     holds(&node, &four, &mut seen, &[&again])?;
 
+    // A server that is silent hears of no release.
+    until_found("release of what the reboot ended", DEADLINE, || Ok((server.leases()?.len() == 1).then_some(())))?;
+    // Neither a silent server nor a full disk is a reason to end the daemon.
+    fs::write("/run/disk/ballast", vec![1; 64 << 20]).expect_err("it is small");
+    server.stop()?;
+    let patient = thread::scope(|s| {
+        let patient = s.spawn(|| Pod::run(&node, "patient", 0));
+        seen.wait_for_dhcp(Kind::Discover, DEADLINE, |_| true)?;
+        for name in ["readinessProbe", "livenessProbe"] {
+            node.probe(&four, name)?;
+        }
+        fs::remove_file("/run/disk/ballast").expect("it is there");
+        server.restart(None)?;
+        patient.join().expect("it does not panic")
+    })?;
+    holds(&node, &four, &mut seen, &[&again, &patient])?;
+
+    node.cri.remove_pod(&patient.id)?;
     node.cri.remove_pod(&again.id)?;
     server.wait_until_free()?;
     node.stop(&four)?;
