@@ -6,6 +6,7 @@ mod image;
 mod kubelet;
 mod kubernetes;
 mod rpm;
+mod verify;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +76,6 @@ impl Shipped {
     /// Runs a script of daemon/dist for these programs, and returns what it printed.
     fn make(&self, script: &str, args: &[&str], env: &[(&str, &str)]) -> Result<String, Error> {
         let mut command = Command::new("env");
-        command.arg(format!("CARGO_TARGET_DIR={}", self.target.display()));
         command.arg(format!("BINARIES={}", self.programs.display()));
         command.args(env.iter().map(|(name, value)| format!("{name}={value}")));
         let args = command.arg(Path::new(DIST).join(script)).args(args).get_args();
@@ -86,7 +86,9 @@ impl Shipped {
     /// Makes packages in these formats, and returns their directory.
     fn packages(&self, revision: &str, formats: &str) -> Result<PathBuf, Error> {
         let dir = self.target.join(revision);
-        let env = [("REVISION", revision), ("FORMATS", formats)];
+        // Where Cargo's tools look for them.
+        let target = self.target.to_string_lossy();
+        let env = [("REVISION", revision), ("FORMATS", formats), ("CARGO_TARGET_DIR", &target)];
         self.make("packages/build", &[&dir.to_string_lossy(), "amd64"], &env)?;
         Ok(dir)
     }
