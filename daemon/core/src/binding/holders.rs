@@ -49,6 +49,8 @@ pub(crate) struct Claim {
     /// When it ends; `None`: never.
     pub(crate) ends: Option<Instant>,
     pub(crate) basis: Basis,
+    /// Whether that server was asked to extend or confirm it, and did not answer.
+    pub(crate) in_vain: bool,
 }
 
 impl Claim {
@@ -78,6 +80,8 @@ pub(crate) struct Tenant {
     pub(crate) chaddr: Mac,
     /// The server that granted the address, as far as is known.
     pub(crate) server: Option<Ipv4Addr>,
+    /// Whether that server was asked to extend or confirm the lease, and did not answer.
+    pub(crate) in_vain: bool,
 }
 
 /// What is known about one binding.
@@ -179,7 +183,13 @@ impl Holders {
     /// Returns the host, if an address of a LAN is its own.
     fn host(&self, lan: &Lan, address: Ipv4Addr) -> Option<Tenant> {
         let view = self.hosts.get(lan).filter(|view| view.addresses.iter().any(|own| own.addr() == address))?;
-        Some(Tenant { id: BindingId(0), who: AddressHolder::Host(view.ifname.clone()), chaddr: view.mac, server: None })
+        Some(Tenant {
+            id: BindingId(0),
+            who: AddressHolder::Host(view.ifname.clone()),
+            chaddr: view.mac,
+            server: None,
+            in_vain: false,
+        })
     }
 
     /// Returns who else than one binding has an address of a LAN: the host, or the first live binding that was granted it, or
@@ -194,7 +204,7 @@ impl Holders {
                     Basis::Granted => Some(claim.server),
                 };
                 let (who, chaddr) = (|| AddressHolder::Attachment(known.attachment.clone()), known.chaddr);
-                (has && id != but).then(|| Tenant { id, who: who(), chaddr, server })
+                (has && id != but).then(|| Tenant { id, who: who(), chaddr, server, in_vain: claim.in_vain })
             })
         })
     }

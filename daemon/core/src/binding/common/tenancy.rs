@@ -3,13 +3,17 @@
 //! | a server offers the address of a live holder with | then |
 //! |---|---|
 //! | the same chaddr, or the same server | the offer is refused, the holder renews, DISCOVER leaves again; no DECLINE |
+//! | another chaddr, the same server, which does not answer the holder | as below |
 //! | another chaddr, from another server | it is taken and declined, and DISCOVER leaves again |
 //!
 //! In the first case, either the server has forgotten the lease (Kea lost its lease file) and learns about it from the renewal,
 //! or it recognises clients by chaddr and keeps offering the address. A DECLINE would make it quarantine an address that is in
 //! use: it would refuse the holder's next renewal.
 //!
-//! In the second case, two servers share a pool without knowing of each other. The second never hears what the holder says to
+//! In the second case the server has forgotten the lease, and is silent to a client that it does not know (RFC 2131 §4.3.2). No
+//! renewal tells it that the address is in use. A DECLINE does, and costs the holder nothing: nobody answers its renewals anyway.
+//!
+//! In the third case, two servers share a pool without knowing of each other. The second never hears what the holder says to
 //! its own server, and would offer the address for ever: it must be told. The DECLINE bears its server identifier, so that no
 //! other server obeys it (RFC 2131 §4.3.3), and our chaddr and client identifier, so that it concerns our lease there. If the
 //! holder has lost the address by the time of the ACK, the ADD keeps it. In a pair that shares its leases both servers would
@@ -42,18 +46,19 @@ pub(in crate::binding) struct Taken {
 /// Returns the claim on a lease's address.
 pub(in crate::binding) fn claim_to(lease: &Lease, granted: bool) -> Claim {
     let basis = if granted { Basis::Granted } else { Basis::Asked };
-    Claim { address: lease.ip(), server: lease.server, ends: lease.expires(), basis }
+    Claim { address: lease.ip(), server: lease.server, ends: lease.expires(), basis, in_vain: false }
 }
 
 /// Returns the claim on an address that a container was running with.
 pub(in crate::binding) fn claim_of_user(address: Ipv4Addr) -> Claim {
-    Claim { address, server: Ipv4Addr::UNSPECIFIED, ends: None, basis: Basis::Used }
+    Claim { address, server: Ipv4Addr::UNSPECIFIED, ends: None, basis: Basis::Used, in_vain: false }
 }
 
 /// Returns the claim on the address that a client has, or asks for.
 pub(in crate::binding) fn claim_of(client: &Client, now: Instant) -> Option<Claim> {
     let asked = client.requesting().and_then(|_| client.owed(now)).map(|lease| claim_to(lease, false));
-    client.lease().map(|lease| claim_to(lease, true)).or(asked)
+    let held = client.lease().map(|lease| Claim { in_vain: client.asks_in_vain(now), ..claim_to(lease, true) });
+    held.or(asked)
 }
 
 impl Common {
@@ -107,7 +112,8 @@ impl Common {
 
     /// Returns whether a server cannot know about a holder's lease.
     fn is_strange_to(&self, server: Ipv4Addr, tenant: &Tenant) -> bool {
-        tenant.chaddr != self.identity.chaddr && tenant.server.is_some_and(|granted_by| granted_by != server)
+        let is_unknown = |granted_by| granted_by != server || tenant.in_vain;
+        tenant.chaddr != self.identity.chaddr && tenant.server.is_some_and(is_unknown)
     }
 
     pub(in crate::binding) fn tell_taken(&mut self, taken: &Taken, cx: &mut Cx<'_>) {

@@ -242,6 +242,35 @@ fn a_server_that_has_forgotten_learns_of_the_holder_of_a_lease_without_end_too()
 }
 
 #[test]
+fn a_server_that_has_forgotten_a_lease_and_is_silent_to_its_holder_is_told_by_a_decline() {
+    let mut rig = one();
+    rig.granted.clear();
+    rig.server = Server::Discreet;
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1023.0);
+    assert_eq!(rig.count_of(4), 0, "the holder may be answered yet");
+    rig.run_until(1045.0);
+    assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 51));
+    assert_eq!((rig.count_of(4), rig.declined_to), (1, Some(SERVER)));
+    rig.run_until(1100.0);
+    assert_eq!((rig.state("a"), rig.state("b")), (vec!["BOUND"], vec!["BOUND"]));
+}
+
+#[test]
+fn a_server_that_knows_clients_by_chaddr_and_is_silent_to_the_holder_gets_no_decline() {
+    let mut rig = Rig::new(8);
+    (rig.mac, rig.lease) = (Some(SHARED), 3600);
+    rig.add("a", 1, "a");
+    rig.run_until(1020.0);
+    rig.granted.clear();
+    rig.server = Server::Discreet;
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1060.0);
+    assert_eq!(rig.held_by(add), (FIRST, "a".to_owned(), Some(SHARED)));
+    assert_eq!(rig.count_of(4), 0);
+}
+
+#[test]
 fn a_server_that_gives_everybody_one_address_has_the_next_add_fail_and_the_holder_keeps_it() {
     let mut rig = one();
     rig.one_for_all = true;

@@ -97,6 +97,13 @@ impl Rig {
                     server => server,
                 };
                 let client = self.client_of(p);
+                let is_named = p[240..].windows(2).any(|option| option == [54, 4]);
+                let is_known = self.granted.values().any(|who| *who == client);
+                let server = match server {
+                    Server::Discreet if kind == 3 && !is_named && !is_known => return,
+                    Server::Discreet => Server::Up,
+                    server => server,
+                };
                 if kind == 7 {
                     self.granted.retain(|address, who| *address != ciaddr || *who != client);
                 }

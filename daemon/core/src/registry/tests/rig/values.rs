@@ -35,6 +35,8 @@ pub(in crate::registry::tests) enum Server {
     Commits,
     /// Answers only messages with the broadcast flag.
     AnswersFlag,
+    /// Is silent to a REQUEST for a lease that it does not know, unless it has offered that (RFC 2131 §4.3.2).
+    Discreet,
 }
 
 /// Returns the tests' name for an attachment.
