@@ -4,6 +4,7 @@
 //! knows nothing about Docker.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::counts::Counts;
 use crate::docker::{self, Desk, Docker};
@@ -11,6 +12,9 @@ use crate::effect::{Call, Effect, ExchangeId, Input, RequestId, Why};
 use crate::identity::Attachment;
 use crate::registry::{Config, Holdings, Kept, Notice, Registry};
 use crate::time::{Instant, Now};
+
+/// How late the clock is served by a host that slept. A busy one is late by less.
+const SLEPT: Duration = Duration::from_secs(30);
 
 /// All that leasehold knows and decides.
 #[derive(Debug)]
@@ -27,7 +31,7 @@ impl Core {
 
     /// Takes in what happened. Afterwards drain [`Core::poll_effect`], then read [`Core::poll_timeout`].
     pub fn handle(&mut self, now: Now, input: Input<'_>) {
-        self.registry.read_clocks(now);
+        self.read_clocks(now);
         match input {
             Input::Start { boot, mut records, doors, spooled, adoptees } => {
                 records.iter_mut().for_each(|(_, record)| docker::complete(record));
@@ -69,7 +73,7 @@ impl Core {
     /// Goes on as the clock says. To be called when the time of [`Core::poll_timeout`] has come, and now and then in between, so
     /// that a wall clock that was set is soon noticed.
     pub fn handle_timeout(&mut self, now: Now) {
-        self.registry.read_clocks(now);
+        self.read_clocks(now);
         let (leases, mut docker) = (self.registry.due(now.boot), self.docker.due(now.boot).into_iter().peekable());
         for (at, key) in leases {
             while let Some((_, key)) = docker.next_if(|(before, _)| *before < at) {
@@ -80,6 +84,17 @@ impl Core {
         }
         docker.for_each(|(_, key)| self.desk().on_clock(now, key));
         self.settle(now);
+    }
+
+    /// Reads the clocks. What an engine was about to do when the host fell asleep is still to come when it wakes: the waits for
+    /// that go on as if nobody had slept.
+    fn read_clocks(&mut self, now: Now) {
+        let due = self.poll_timeout();
+        let passed = self.registry.read_clocks(now);
+        if due.is_some_and(|(at, _)| now.boot >= at + SLEPT) {
+            self.registry.prolong_seeking(passed);
+            self.desk().prolong_strays(passed);
+        }
     }
 
     /// Returns the next thing to do outside.

@@ -470,9 +470,7 @@ impl Desk<'_> {
         sandbox: &str,
     ) -> Result<NetworkAnswer, NetworkFault> {
         self.docker.endpoints.enter(endpoint, sandbox)?;
-        let answer = self.joined(now, network, endpoint)?;
-        self.begin_stray_again(now, endpoint);
-        Ok(answer)
+        self.joined(now, network, endpoint)
     }
 
     /// Returns what Docker should do with the link. It gets only the routes that the default route needs: a route that is

@@ -215,14 +215,11 @@ impl Desk<'_> {
         self.time_strays();
     }
 
-    /// Restarts the wait for a container: Docker is about to move this endpoint's link. The host may have slept since it was made.
-    pub(super) fn begin_stray_again(&mut self, now: Now, id: &DoorId) {
-        let endpoint = self.docker.endpoints.by_id.get_mut(id);
-        if let Some(since) = endpoint.and_then(|endpoint| endpoint.stray.as_mut()) {
-            *since = now.boot;
-            self.time_strays();
-            self.await_container(now, id);
-        }
+    /// Prolongs the wait of every link: Docker slept for so long too.
+    pub(crate) fn prolong_strays(&mut self, slept: Duration) {
+        let strays = self.docker.endpoints.by_id.values_mut().filter_map(|endpoint| endpoint.stray.as_mut());
+        strays.for_each(|since| *since = *since + slept);
+        self.time_strays();
     }
 
     /// Handles a restart of dockerd: links that wait for a container of the previous dockerd wait one minute more.
