@@ -92,6 +92,14 @@ impl Excuse {
     }
 }
 
+impl Ledger {
+    /// Returns whether a client has asked to keep what it was granted, and no server has granted that since.
+    pub(super) fn asks_in_vain(&self, held: &(usize, Ipv4Addr, ClientKey)) -> bool {
+        let (granted, asked) = (self.offered.get(held), self.latest.get(&(held.0, held.2.clone())));
+        asked.is_some_and(|(_, at)| granted.is_none_or(|granted| at > granted))
+    }
+}
+
 impl World {
     /// Records a message that a client sends. `strays`: nobody has the Ethernet address that it goes to.
     pub(super) fn client_spoke(&mut self, lan: usize, message: &Message, strays: bool) {

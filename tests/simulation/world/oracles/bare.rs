@@ -32,7 +32,7 @@ impl Oracle for Bare {
             return self.since.clear();
         }
         for (index, actor) in world.actors.iter().enumerate() {
-            if !is_bare(world, actor) || is_out_of_reach(world, actor) {
+            if !is_bare(world, actor) || is_out_of_reach(world, actor) || is_offered_anothers(world, actor) {
                 let was_bare = self.since.remove(&index).is_some();
                 says.counts.extend(was_bare.then_some(("containers that were without a lease for a while", 1)));
                 continue;
@@ -66,6 +66,13 @@ fn is_bare(world: &World, actor: &Actor) -> bool {
     let now = world.clock().boot;
     let held = |record: &&Record| record.state == RecordState::Bound && !record.lease.expired(now);
     actor.phase == Phase::Live && actor.stranded.is_none() && world.record_of(actor).filter(held).is_none()
+}
+
+/// Returns whether a server that has forgotten its leases may offer a container what another one has, after each DECLINE again.
+fn is_offered_anothers(world: &World, actor: &Actor) -> bool {
+    let is_declined = |address| world.ledger.declined.contains_key(&(actor.lan, address));
+    let holds = |record: &Record| record.state == RecordState::Bound && record.attachment != actor.attachment;
+    world.plan.stubborn && world.store.durable.values().any(|record| holds(record) && is_declined(record.lease.ip()))
 }
 
 /// Returns whether a container's link carries nothing, or no server on its LAN is willing to grant what it hears.

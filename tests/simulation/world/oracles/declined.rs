@@ -55,12 +55,16 @@ impl Declined {
         // This attachment does not hear in another way about an address that another server granted to another one.
         let lives = |until: &Option<u64>| until.is_none_or(|until| until > world.now);
         let granted = world.ledger.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));
-        let mut others = granted.filter_map(|((.., client), _)| client.clone()).filter(|client| *client != who.2);
-        let foreign = others.any(|client| world.ledger.granted_by.get(&(lan, address, client)).copied() != named);
+        let others = granted.filter_map(|((.., client), _)| client.clone()).filter(|client| *client != who.2);
+        let others: Vec<_> = others.map(|client| (lan, address, client)).collect();
+        let foreign = others.iter().any(|other| world.ledger.granted_by.get(other).copied() != named);
+        let forgotten = others.iter().any(|other| world.ledger.asks_in_vain(other));
         if foreign {
             says.count("addresses of another server's clients declined");
+        } else if forgotten {
+            says.count("addresses declined that their server has forgotten");
         }
-        if !is_claimed && !foreign && !self.is_unproven(world, who) {
+        if !is_claimed && !foreign && !forgotten && !self.is_unproven(world, who) {
             says.broken(Rule::Declined, format!("{address}, which nobody else uses"));
         }
     }
