@@ -97,11 +97,12 @@ impl Client {
         self.select(now, Transaction { began: now, sent: 0, ..tx }, Arc::new(*offer), out);
     }
 
-    /// Sends the first REQUEST for an offer. An offer that waited for a better one is kept.
+    /// Sends the first REQUEST for an offer. An offer of another server that waited for a better one is kept.
     fn select(&mut self, now: Instant, before: Transaction, offer: Arc<Lease>, out: &mut Output) {
         let tx = self.request(now, before, &offer, out);
         let second = if let State::Selecting { second, .. } = &mut self.state { second.take() } else { None };
-        let beside = second.map(|(second, _)| Box::new(Beside { spare: Some(second), nak: None }));
+        let spare = second.map(|(second, _)| second).filter(|second| second.server != offer.server);
+        let beside = spare.map(|spare| Box::new(Beside { spare: Some(spare), nak: None }));
         self.state = State::Requesting { tx, offer, taken: None, beside };
     }
 

@@ -264,6 +264,19 @@ fn an_offer_that_comes_second_is_asked_for_when_the_first_is_refused_or_not_ackn
 }
 
 #[test]
+fn an_offer_that_the_wire_doubled_is_requested_once() {
+    let mut stage = with(ClientProfile::default(), wants(OTHER, true));
+    let xid = discover(&mut stage).xid();
+    assert!(stage.answer(at(0.0), &Reply::new(OFFER, xid, 600)).frames.is_empty(), "another address is wished for");
+    assert_eq!(asked(&stage.answer(at(0.0), &of_good(OFFER, xid))), [GOOD]);
+    stage.client.refuse(at(0.0), Duration::from_secs(1));
+    assert_eq!(asked(&stage.answer(at(0.05), &Reply::new(OFFER, xid, 600))), [SERVER]);
+    stage.next(Timer::Retransmit, &["REQUEST"]);
+    stage.next(Timer::Retransmit, &["REQUEST"]);
+    stage.next(Timer::Retransmit, &["DISCOVER"]);
+}
+
+#[test]
 fn an_offer_of_a_server_that_has_failed_its_caller_waits_a_moment_for_anothers() {
     for (waited_for, another) in [(true, true), (true, false), (false, true)] {
         let mut bench = with(ClientProfile::default(), None);
