@@ -52,7 +52,12 @@ impl Client {
                 }
                 // It was asked early, without an answer: now T1 comes.
                 (State::Renewing { extension, .. }, Phase::Held { .. }) if extension.was_in_vain(now) => {
+                    let is_unconfirmed = extension.unconfirmed;
                     self.state = State::Bound { lease };
+                    if is_unconfirmed {
+                        out.anew = self.line != Line::Closed;
+                        self.confirm(now);
+                    }
                 }
                 _ => return,
             }

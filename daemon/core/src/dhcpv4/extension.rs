@@ -34,6 +34,8 @@ pub(crate) struct Extension {
     sent: u32,
     /// Whether the next try has its turn.
     pub(super) turn: bool,
+    /// Whether the lease is still to be confirmed. That goes on if no server answers before T1.
+    pub(super) unconfirmed: bool,
 }
 
 /// One attempt to extend a lease.
@@ -65,7 +67,7 @@ pub(crate) struct Nak {
 impl Extension {
     /// Returns an extension whose first try begins at `at`.
     pub(super) fn due(at: Instant) -> Box<Self> {
-        Box::new(Self { attempt: Attempt::Due(at), asked: None, began: None, sent: 0, turn: false })
+        Box::new(Self { attempt: Attempt::Due(at), asked: None, began: None, sent: 0, turn: false, unconfirmed: false })
     }
 
     /// Returns the extension in REBINDING, under another xid, because another server may answer.

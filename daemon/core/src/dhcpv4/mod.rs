@@ -274,7 +274,10 @@ impl Client {
 
     /// Returns whether the lease is used although no server has confirmed it yet.
     pub fn is_unconfirmed(&self) -> bool {
-        self.state.lease().is_some() && self.acquires()
+        match &self.state {
+            State::Renewing { extension, .. } => extension.unconfirmed,
+            state => state.lease().is_some() && self.acquires(),
+        }
     }
 
     fn new(sender: Sender, state: State, waited_for: bool, rng: Rng) -> Self {

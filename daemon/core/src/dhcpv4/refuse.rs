@@ -93,7 +93,10 @@ impl Client {
             State::Bound { lease } | State::InitReboot { lease, silence: Silence::Keep, .. }
                 if lease.source.is_asked() && now.saturating_since(lease.start) >= RECENT =>
             {
-                self.state = State::Renewing { lease: lease.clone(), extension: Extension::due(now) };
+                let lease = lease.clone();
+                let mut extension = Extension::due(now);
+                extension.unconfirmed = self.is_unconfirmed();
+                self.state = State::Renewing { lease, extension };
             }
             State::Renewing { extension, .. } | State::Rebinding { extension, .. } => match extension.attempt {
                 Attempt::Sent { until, .. } if now >= until => extension.put_off(now),

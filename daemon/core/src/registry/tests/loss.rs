@@ -65,6 +65,21 @@ fn a_refused_address_goes_when_the_store_knows_and_waits_a_second_at_most() {
 }
 
 #[test]
+fn a_confirmation_goes_on_after_its_holder_was_asked_to_renew_in_vain() {
+    let mut rig = plugged_in_again(100_000);
+    rig.granted.clear();
+    rig.server = Server::OffersOnly;
+    let add = rig.add("b", 2, "b");
+    rig.run_until(1100.0);
+    assert!(matches!(rig.answers[&add], Answer::Failed(_)), "it is offered what the first has");
+    assert!(rig.sent.iter().any(|(kind, ciaddr)| *kind == 3 && !ciaddr.is_unspecified()), "{:?}", rig.sent);
+    assert!(rig.only_record().unconfirmed);
+    rig.server = Server::Up;
+    rig.run_until(1400.0);
+    assert_eq!((rig.state("a"), rig.only_record().unconfirmed, rig.granted.len()), (vec!["BOUND"], false, 1));
+}
+
+#[test]
 fn an_address_whose_lease_ends_does_not_wait_for_the_store() {
     let mut rig = bound(Profile::default());
     (rig.server, rig.disk) = (Server::Silent, Disk::Slow);
