@@ -27,6 +27,8 @@ struct Asked {
 
 /// How soon a DEL or CHECK is answered, in microseconds: this includes the shell's own limits, but not endless failures.
 const PATIENCE: u64 = 30_000_000;
+/// How late an ADD on the host's link may be answered: the macvlan that it asks from has to be made, and to be gone first.
+const PORT: u64 = 10_000_000;
 /// How late a timer may be.
 const SLACK: u64 = 50_000;
 
@@ -43,6 +45,7 @@ impl Calls {
     /// Records a request that is handed to the core.
     pub(crate) fn request(&mut self, now: u64, id: RequestId, call: &Call) {
         let limit = match call {
+            Call::Add(add) if add.place.netns().is_none() => add.timeout.as_micros() as u64 + PORT,
             Call::Add(add) => add.timeout.as_micros() as u64 + SLACK,
             // The store and the kernel come after the lease.
             Call::Network(_) if add_of(call).is_some() => {

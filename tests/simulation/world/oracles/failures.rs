@@ -24,7 +24,8 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
     let explained = match failure {
         // Another has the requested address, or had it.
         Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. } if chosen => true,
-        Failure::Held { .. } => world.plan.sharers > 1 || recent,
+        // A second CreateEndpoint, which comes when dockerd has given up on the first, makes one that nobody deletes.
+        Failure::Held { .. } => world.plan.sharers > 1 || recent || actor.form.is_some() && world.plan.unruly > 0,
         Failure::Attached { .. } => recent,
         Failure::Link { .. } => !intact,
         Failure::AddressHeld { .. } => has_namesake(world, index),
