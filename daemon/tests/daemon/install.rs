@@ -106,7 +106,8 @@ fn the_plugin_goes_wherever_the_hosts_runtimes_look_and_out_again() {
         "var/snap/microk8s/current/opt/cni/bin",
     ];
     // Of two names, the one that is found first.
-    let lines = directories.map(|path| format!("/{path}/dhcp").replace("/opt/cni/bin", "/var/lib/cni/bin"));
+    let named = |path| if path == "opt/cni/bin" { "var/lib/cni/bin" } else { path };
+    let lines = directories.map(|path| format!("/{}/dhcp", named(path)));
     assert_eq!(printed, lines.each_ref().map(|path| format!("{path}: installed, version 0.1.0\n")).concat());
     for directory in directories {
         assert_eq!(host.names(directory), ["dhcp", "macvlan"]);
