@@ -83,7 +83,9 @@ impl Holders {
         let ends = |holder: &Holder| match message.kind() {
             Some(Kind::Release) => holder.address == message.ciaddr,
             Some(Kind::Decline) => {
-                let others = key_of(&holder.client_id) != key && (holder.server == server || holder.mac.0 == *source);
+                // A server with one lease for everybody offers it although it extends it: its answers to the holder may be lost.
+                let knows_both = holder.server == server && world.plan.knows != Knows::Nothing;
+                let others = key_of(&holder.client_id) != key && (knows_both || holder.mac.0 == *source);
                 others && message.address(code::REQUESTED) == Some(holder.address)
             }
             _ => false,
