@@ -3,8 +3,9 @@
 use super::*;
 
 /// How long one may be without a lease while a server can hear it: its client asks once a minute, and a LAN in conflict may wait
-/// for another.
-const LONGEST: Micros = 300 * SECOND;
+/// for another. A container that could not be looked for is looked for again after five minutes, and asks until then where a server in
+/// a sibling does not hear it.
+const LONGEST: Micros = 360 * SECOND;
 /// How often containers are looked at.
 const OFTEN: Micros = SECOND;
 /// The most frames in a million that a wire may lose where a client gets through in time.
