@@ -30,7 +30,7 @@ fn lose(lab: &mut Lab, loss: Loss) -> Result<(), Error> {
         Loss::Damaged => fs::write(state.join("leases.redb"), [0xa5; 8192]).expect("the store can be written"),
     }
     lab.start_daemon()?;
-    lab.wait_for_line("taking up what was copied")
+    lab.wait_for_line("restoring what was copied")
 }
 
 /// Waits until the server has confirmed a container's address, and then renewed it.
