@@ -15,7 +15,7 @@ use netns_fixtures::model::{ClientKey, Kind, Knows, Message, Purpose, code};
 
 use super::actor::Actor;
 use super::seen::Seen;
-use super::{Micros, World};
+use super::{Micros, SECOND, World};
 use crate::subject::{granted, key_of, message_of};
 use crate::timing::Asked;
 use crate::watch::Rule;
@@ -92,15 +92,22 @@ impl Excuse {
     }
 }
 
-impl Ledger {
-    /// Returns whether a client has asked to keep what it was granted, and no server has granted that since.
-    pub(super) fn asks_in_vain(&self, held: &(usize, Ipv4Addr, ClientKey)) -> bool {
-        let (granted, asked) = (self.offered.get(held), self.latest.get(&(held.0, held.2.clone())));
-        asked.is_some_and(|(_, at)| granted.is_none_or(|granted| at > granted))
-    }
-}
-
 impl World {
+    /// Returns whether a client has asked to keep what it was granted, and no server has granted that since. A server with one lease
+    /// for everybody grants it to whom it likes: what counts there is whether the client heard it.
+    pub(super) fn asks_in_vain(&self, held: &(usize, Ipv4Addr, ClientKey)) -> bool {
+        let (lan, address, client) = held.clone();
+        let granted = match self.plan.knows {
+            Knows::Nothing => {
+                let until = self.ledger.heard.get(&(lan, address, Some(client.clone()))).copied().flatten();
+                until.map(|until| until.saturating_sub(u64::from(self.plan.lease) * SECOND) + SECOND)
+            }
+            Knows::ClientId | Knows::Chaddr => self.ledger.offered.get(held).copied(),
+        };
+        let asked = self.ledger.latest.get(&(lan, client)).map(|(_, at)| *at);
+        asked.is_some_and(|asked| granted.is_none_or(|granted| asked > granted))
+    }
+
     /// Records a message that a client sends. `strays`: nobody has the Ethernet address that it goes to.
     pub(super) fn client_spoke(&mut self, lan: usize, message: &Message, strays: bool) {
         let (key, kind) = (message.key(), message.kind());

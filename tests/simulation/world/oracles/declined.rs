@@ -58,7 +58,7 @@ impl Declined {
         let others = granted.filter_map(|((.., client), _)| client.clone()).filter(|client| *client != who.2);
         let others: Vec<_> = others.map(|client| (lan, address, client)).collect();
         let foreign = others.iter().any(|other| world.ledger.granted_by.get(other).copied() != named);
-        let forgotten = others.iter().any(|other| world.ledger.asks_in_vain(other));
+        let forgotten = others.iter().any(|other| world.asks_in_vain(other));
         if foreign {
             says.count("addresses of another server's clients declined");
         } else if forgotten {

@@ -83,8 +83,10 @@ impl Holders {
         let ends = |holder: &Holder| match message.kind() {
             Some(Kind::Release) => holder.address == message.ciaddr,
             Some(Kind::Decline) => {
-                // A server with one lease for everybody offers it although it extends it: its answers to the holder may be lost.
-                let knows_both = holder.server == server && world.plan.knows != Knows::Nothing;
+                // A server with one lease for everybody extends it and offers it to others, and its answers may be lost.
+                let held = (holder.lan, holder.address, key_of(&holder.client_id));
+                let is_unheard = world.plan.knows == Knows::Nothing && world.asks_in_vain(&held);
+                let knows_both = holder.server == server && !is_unheard;
                 let others = key_of(&holder.client_id) != key && (knows_both || holder.mac.0 == *source);
                 others && message.address(code::REQUESTED) == Some(holder.address)
             }
