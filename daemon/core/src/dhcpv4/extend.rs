@@ -18,8 +18,7 @@ impl Client {
     /// Returns whether servers were asked to extend or confirm the held lease, and none did.
     pub fn asks_in_vain(&self, now: Instant) -> bool {
         match &self.state {
-            State::Renewing { extension, .. } => extension.had_no_answer(now),
-            State::Rebinding { .. } => true,
+            State::Renewing { extension, .. } | State::Rebinding { extension, .. } => extension.had_no_answer(now),
             State::InitReboot { silence, .. } | State::Rebooting { silence, .. } => {
                 *silence == Silence::Keep && self.tally().in_vain > 0
             }
