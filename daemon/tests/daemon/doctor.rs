@@ -119,6 +119,25 @@ fn faults_of_directories_are_told() {
 }
 
 #[test]
+fn a_store_of_a_later_release_is_told_with_both_releases_and_the_way_out() {
+    let Some(home) = Home::new() else { return };
+    fs::create_dir(home.state()).unwrap();
+    let path = home.state().join("leases.redb");
+    as_a_later_release_has_it(&path);
+    let before = fs::read(&path).unwrap();
+    let said = format!(
+        "store: {} is from leasehold 9.8.7 and has format 2; leasehold {} knows 1 at most",
+        path.display(),
+        env!("CARGO_PKG_VERSION")
+    );
+    has(&found(&home, "", &[]), "failure", &said);
+    let json = doctor(&home, "", &["--json"]).stdout;
+    let moved = format!("&& mv {0} {0}.kept &&", path.display());
+    assert!(text(&json).contains(&moved), "{}", text(&json));
+    assert_eq!(fs::read(&path).unwrap(), before, "doctor changes nothing");
+}
+
+#[test]
 fn faults_of_plugins_and_networks_are_told() {
     let Some(home) = Home::new() else { return };
     let _daemon = host(&home);

@@ -1,6 +1,6 @@
 //! The state directory and the runtime directory.
 
-use crate::cli::doctor::facts::{Directory, Room};
+use crate::cli::doctor::facts::{Directory, LaterStore, Room};
 use crate::cli::doctor::finding::Finding;
 
 /// With less free space, in bytes, a commit may fail at any moment: the store grows by a megabyte at a time.
@@ -26,6 +26,15 @@ pub(in crate::cli::doctor) fn directory(check: &'static str, directory: &Directo
     }
     findings.extend(directory.room.map(|room| space(check, &path.to_string(), room)));
     findings
+}
+
+/// Returns the finding that this release's daemon cannot start on the store that there is.
+pub(in crate::cli::doctor) fn later_store(store: &LaterStore) -> Finding {
+    let path = store.path.display();
+    let way_out = format!(
+        "install the later release again; or, to start without its leases: systemctl stop leasehold.service && mv {path} {path}.kept && systemctl start leasehold.service"
+    );
+    Finding::failure("store", store.said.clone(), way_out)
 }
 
 fn space(check: &'static str, path: &str, room: Room) -> Finding {

@@ -17,6 +17,7 @@ pub(super) fn all(facts: &Facts) -> Vec<Finding> {
     findings.extend(socket::socket(&facts.socket));
     findings.extend(directory::directory("state directory", &facts.state));
     findings.extend(directory::directory("runtime directory", &facts.runtime));
+    findings.extend(facts.later_store.as_ref().map(directory::later_store));
     findings.extend(plugins::plugins(&facts.plugins));
     findings.extend(networks::networks(&facts.networks));
     findings.push(host::incumbent(&facts.incumbents));

@@ -7,8 +7,9 @@ use std::time::SystemTime;
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::{Clock, Directory, MachineId, Room, Standing};
+use super::{Clock, Directory, LaterStore, MachineId, Room, Standing};
 use crate::cli::networks::site;
+use crate::store::{StoreError, check_release};
 
 /// Returns what stands at a path.
 pub(super) fn standing(path: &Path) -> Option<Standing> {
@@ -18,6 +19,14 @@ pub(super) fn standing(path: &Path) -> Option<Standing> {
 
 pub(super) fn directory(path: &Path) -> Directory {
     Directory { path: path.to_owned(), found: standing(path), room: room(path) }
+}
+
+/// Returns the store in this directory if a later release wrote it.
+pub(super) fn later_store(state_dir: &Path) -> Option<LaterStore> {
+    let why = check_release(state_dir).err()?;
+    let said = why.to_string();
+    let StoreError::NewerFormat { path, .. } = why else { return None };
+    Some(LaterStore { path, said })
 }
 
 fn room(path: &Path) -> Option<Room> {

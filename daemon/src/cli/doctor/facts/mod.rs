@@ -23,6 +23,7 @@ pub(super) struct Facts {
     pub(super) socket: Socket,
     pub(super) state: Directory,
     pub(super) runtime: Directory,
+    pub(super) later_store: Option<LaterStore>,
     pub(super) plugins: Vec<PluginDirectory>,
     pub(super) networks: NetworksFacts,
     /// The processes of the incumbent's daemons.
@@ -91,6 +92,14 @@ pub(super) struct Directory {
     pub(super) path: PathBuf,
     pub(super) found: Option<Standing>,
     pub(super) room: Option<Room>,
+}
+
+/// A store that this release cannot read, because a later one wrote it.
+#[derive(Debug)]
+pub(super) struct LaterStore {
+    pub(super) path: PathBuf,
+    /// What the daemon says when it refuses it.
+    pub(super) said: String,
 }
 
 /// The room on a file system.
@@ -221,6 +230,7 @@ pub(super) fn gather(args: &DoctorArgs) -> Facts {
         kernel: processes::kernel(&processes),
         state: files::directory(&args.state_dir),
         runtime: files::directory(&args.runtime_dir),
+        later_store: files::later_store(&args.state_dir),
         plugins: plugins::plugins(&args.cni_bin_dir),
         networks: networks::networks(&args.cni_conf_dir),
         incumbents: processes::incumbents(&processes),
