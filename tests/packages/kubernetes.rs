@@ -22,6 +22,22 @@ const TOOLS: Need = Need::Installed("daemon/dist/kubernetes/tools");
 /// `SYS_PTRACE` is 19 and `SYS_ADMIN` 21 (linux/capability.h).
 const CAPABILITIES: u64 = 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 19 | 1 << 21;
 
+/// The base and the overlays, in the order in which they are checked.
+const WHAT_IS_APPLIED: [&str; 6] =
+    ["base", "overlays/k3s", "overlays/microk8s", "overlays/openshift", "overlays/rke2", "overlays/talos"];
+
+/// Renders the base with the exporter and a patch. The argument is the folder of the manifests.
+const APPLY: &str = r#"
+    kubectl=$("$0/tools")/kubectl dir=$(mktemp -d)
+    trap 'rm -rf "$dir"' EXIT
+    cd "$dir"
+    here=$(realpath --relative-to . "$0")
+    printf '%s\n' "resources: [$here/base]" "components: [$here/exporter]" >kustomization.yaml
+    cat >>kustomization.yaml <<'END'
+PATCH
+END
+    "$kubectl" kustomize ."#;
+
 /// Puts the store on a disk of its own.
 const SMALL_DISK: &str = "
     mkdir /run/disk
@@ -37,13 +53,39 @@ fn the_base_and_each_overlay_are_valid_for_each_kubernetes() {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = text(&check.stdout);
     assert!(check.status.success(), "{said}{}", text(&check.stderr));
-    let overlays = ["k3s", "microk8s", "openshift", "rke2", "talos"].map(|name| format!("overlays/{name}"));
-    let all = ["base".to_owned()].into_iter().chain(overlays);
-    let all: Vec<_> = all.flat_map(|name| [name.clone(), format!("{name} with exporter")]).collect();
+    let all = WHAT_IS_APPLIED.map(|name| [name.to_owned(), format!("{name} with exporter")]).concat();
     assert_eq!(said.lines().filter_map(|line| line.split(": ").next()).collect::<Vec<_>>(), all);
     for line in said.lines() {
         assert!(line.contains(" 1.28.0 ") && line.ends_with(" 1.37.0"), "{line}");
     }
+}
+
+#[test]
+fn no_manifest_lifts_apparmor_but_by_the_documents_patch_for_the_daemon_alone() -> Result<(), std::io::Error> {
+    if !are_met(&[TOOLS]) {
+        return Ok(());
+    }
+    let document = fs::read_to_string(format!("{DIST}/../docs/kubernetes.md"))?;
+    let (_, after) = document.split_once("That last path counts as tracing").expect("where it is lifted");
+    let patch = after.split("```").nth(1).and_then(|block| block.strip_prefix("yaml\n")).expect("how");
+    let script = APPLY.replace("PATCH", patch);
+    let kubernetes = format!("{DIST}/kubernetes");
+    let output = std::process::Command::new("bash").args(["-euc", &script, &kubernetes]).output()?;
+    let manifests = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(manifests.to_lowercase().matches("apparmor").count(), 1, "{manifests}");
+    // No other container adds capabilities.
+    let of_the_daemon = "appArmorProfile:\n            type: Unconfined\n          capabilities:\n            add:\n";
+    assert!(manifests.contains(of_the_daemon) && manifests.contains("hostPID: true"), "{manifests}");
+    for what in WHAT_IS_APPLIED {
+        let rendered = format!("{DIST}/kubernetes/rendered");
+        let output = std::process::Command::new(rendered).args([what, "exporter"]).output()?;
+        let manifests = String::from_utf8_lossy(&output.stdout).to_lowercase();
+        assert!(output.status.success() && manifests.contains("kind: daemonset"), "{what}: {manifests}");
+        // The field, and the annotation before Kubernetes 1.30.
+        assert!(!manifests.contains("apparmor"), "{what}: {manifests}");
+    }
+    Ok(())
 }
 
 /// A pod of a user's. Its namespace is not held: it has to end with the pod, or with the node.
