@@ -169,5 +169,8 @@ fn a_store_of_a_later_release_keeps_the_daemon_from_starting_until_it_is_moved_a
         format!("is from leasehold 9.8.7 and has format 2; leasehold {} knows 1 at most", env!("CARGO_PKG_VERSION"));
     assert!(log.contains(&said) && log.contains("run the newer one, or move the file away"), "{log}");
     fs::rename(&path, home.state().join("moved")).unwrap();
-    home.start();
+    let daemon = home.start();
+    daemon.signal(Signal::SIGTERM);
+    let (status, log) = daemon.ended();
+    assert!(status.success() && log.contains("records=0"), "{log}");
 }
