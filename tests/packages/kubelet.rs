@@ -103,16 +103,15 @@ impl Node {
         self.cri.remove_pod(&pod.sandbox)
     }
 
-    /// Runs the init container to its end once more with another command in the place of its own.
-    pub(crate) fn run_instead(&self, command: &str) -> Result<String, Error> {
-        let name = command;
+    /// Runs the init container to its end in a pod of its own, with its arguments changed. Returns its exit code and what it said.
+    pub(crate) fn install_with(&self, name: &str, change: impl Fn(&mut Vec<Value>)) -> Result<(i64, String), Error> {
         let pod =
             DaemonPod { name: name.to_owned(), sandbox: self.cri.run_pod(&self.config(name))?, containers: vec![] };
         let mut container = self.spec["initContainers"][0].clone();
-        container["args"] = json!([command, "--cni-bin-dir=/host/cni-bin"]);
-        let said = self.run(&pod, &container)?;
+        change(container["args"].as_array_mut().expect("a list"));
+        let ended = self.end_of(&pod, &container)?;
         self.cri.remove_pod(&pod.sandbox)?;
-        Ok(said)
+        Ok(ended)
     }
 
     fn config(&self, name: &str) -> Value {
@@ -124,13 +123,18 @@ impl Node {
         config
     }
 
-    /// Runs a container to its end, and returns what it said.
+    /// Runs a container to its end, which has to be a good one, and returns what it said.
     fn run(&self, pod: &DaemonPod, container: &Value) -> Result<String, Error> {
-        let id = self.create(pod, container)?;
-        let code = until_found("end of an init container", DEADLINE, || self.exit_code(&id))?;
-        let said = self.cri.log(&log_of(pod, container))?;
+        let (code, said) = self.end_of(pod, container)?;
         assert_eq!(code, 0, "{said}");
         Ok(said)
+    }
+
+    /// Runs a container to its end, and returns its exit code and what it said.
+    fn end_of(&self, pod: &DaemonPod, container: &Value) -> Result<(i64, String), Error> {
+        let id = self.create(pod, container)?;
+        let code = until_found("end of an init container", DEADLINE, || self.exit_code(&id))?;
+        Ok((code, self.cri.log(&log_of(pod, container))?))
     }
 
     /// Returns the code with which a container has ended.

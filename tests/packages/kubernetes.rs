@@ -203,6 +203,16 @@ fn the_daemon_set_serves_pods_over_updates_and_a_reboot_with_no_right_but_its_ow
     node.cri.remove_pod(&again.id)?;
     server.wait_until_free()?;
     node.stop(&four)?;
-    node.run_instead("uninstall")?;
-    lan.host.run_command("cmp", &[Incumbent::PLUGIN, &format!("{}/dhcp", Cri::PLUGINS)], "").map(drop)
+    let (code, said) = node.install_with("uninstall", |args| {
+        args[0] = json!("uninstall");
+        args.retain(|arg| arg != "--force");
+    })?;
+    assert_eq!(code, 0, "{said}");
+    let is_the_incumbents =
+        || lan.host.run_command("cmp", &[Incumbent::PLUGIN, &format!("{}/dhcp", Cri::PLUGINS)], "").map(drop);
+    is_the_incumbents()?;
+    // Without the manifest's `--force`, another's plugin stays, and the pod does not start.
+    let (code, said) = node.install_with("refused", |args| args.retain(|arg| arg != "--force"))?;
+    assert!(code == 1 && said.contains("/host/cni-bin/dhcp: not leasehold's. --force replaces it"), "{code}: {said}");
+    is_the_incumbents()
 }
