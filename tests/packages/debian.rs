@@ -7,11 +7,12 @@ use std::thread;
 
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
 use netns_fixtures::{
-    CallError, Capture, Container, Containerd, Engine, Lan, Need, Netns, Podman, Shim, Systemd, sandbox,
+    CallError, Capture, Container, Containerd, DEADLINE, Engine, Lan, Need, Netns, Podman, Shim, Systemd, sandbox,
+    until_found,
 };
 use serde_json::{Value, json};
 
-use super::{LaterStore, PACKAGING, Shipped};
+use super::{DIST, LaterStore, PACKAGING, Shipped};
 
 /// Debian's own plugin, which another package owns.
 const PLUGIN: &str = "/usr/lib/cni/dhcp";
@@ -130,6 +131,14 @@ impl Debian {
     }
 }
 
+/// Returns the commands by which reference.md goes on without a later release's leases.
+fn way_out() -> String {
+    let document = fs::read_to_string(format!("{DIST}/../docs/reference.md")).expect("it is there");
+    let (_, after) = document.split_once("wrote in a format that it does not know").expect("the rule");
+    let (_, block) = after.split_once("```sh\n").expect("its commands");
+    block.split_once("```").expect("their end").0.to_owned()
+}
+
 #[test]
 fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_containers() -> Result<(), CallError> {
     let own = [Need::Program("systemd"), Need::Program("dnsmasq"), Need::File(PLUGIN)];
@@ -199,6 +208,19 @@ fn a_package_is_installed_upgraded_downgraded_removed_and_purged_under_running_c
     debian.systemd.run("leasehold", &["install"])?;
     podman.remove("web")?;
     assert_eq!(debian.held()?, LEASES + OF_ENGINES - 1);
+
+    // Without the later release's leases, as the document says.
+    let _later = LaterStore::put_into(&debian.root);
+    debian.dpkg("--install", &first).expect_err("it cannot take over");
+    debian.systemd.run("sh", &["-ec", &way_out()])?;
+    let web = of_engines[0].split_once("inet ").expect("it has an address").1;
+    let web = format!(" {} ", web.split(' ').next().unwrap_or_default());
+    until_found("adoption of what runs", DEADLINE, || {
+        let listed = debian.systemd.run("leasehold", &["list"])?;
+        Ok(listed.lines().any(|line| line.contains("BOUND") && line.contains(&web)).then_some(()))
+    })?;
+    assert!(debian.root.join("var/lib/leasehold/leases.redb.kept").exists());
+
     let said = debian.dpkg("--purge", "leasehold")?;
     assert!(said.contains("forgetting all leases in /var/lib/leasehold"), "{said}");
     for left in
