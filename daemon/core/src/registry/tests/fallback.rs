@@ -429,3 +429,29 @@ fn a_queue_is_no_reason_to_fall_back() {
     rig.run_until(1028.0);
     assert!(adds.iter().all(|add| rig.given(*add).starts_with("192.0.2.5")), "{:?}", rig.answers);
 }
+
+/// A server that has forgotten a lease is silent to a REQUEST for it, and answers DISCOVER.
+#[test]
+fn who_asked_in_vain_for_its_earlier_address_listens_after_its_first_discover() {
+    let mut rig = Rig::new(8);
+    rig.profile.grace = Some(60);
+    let mut fallback = to(203, 1);
+    fallback.after = Duration::from_secs(2);
+    rig.fallback = Some(fallback);
+    let add = rig.add("a", 1, "pod");
+    rig.run_until(1002.0);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
+    rig.del("a");
+    rig.server = Server::Silent;
+    let again = rig.add("b", 2, "pod");
+    let discovers = |rig: &Rig| rig.sent.iter().filter(|(kind, _)| *kind == DISCOVER).count();
+    let before = discovers(&rig);
+    while discovers(&rig) == before {
+        rig.run_until(rig.at() + 0.05);
+    }
+    assert!(rig.at() > 1004.0, "its REQUESTs took longer than the fallback waits");
+    rig.run_until(rig.at() + 1.9);
+    assert_eq!(rig.count_of_probes("192.0.2.201"), 0);
+    rig.run_until(rig.at() + 10.0);
+    assert_eq!(rig.given(again), "192.0.2.201/24");
+}
