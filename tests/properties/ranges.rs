@@ -155,7 +155,7 @@ proptest! {
                 Step::Add(n, asked) => {
                     let subnet = |at: usize| SUBNETS[at].parse().expect("a subnet");
                     let asked: Vec<_> = asked.into_iter().map(|(at, n)| nth(subnet(at), n)).collect();
-                    let given = allocator.allocate(&attachment(n), &asked, at(now));
+                    let given = allocator.allocate(&attachment(n), &asked, &|_| None, at(now));
                     if let Err(NoAddress::Full { size, taken, oldest, .. }) = &given {
                         prop_assert!(*taken as u128 >= *size);
                         let since = oldest.as_deref().map(|(_, holding)| holding.since);
@@ -203,7 +203,7 @@ fn cost(subnet: &str, taken: u32) -> Duration {
     for n in 0..ROUNDS {
         // From before what is taken, so that the search meets it.
         allocator.begin_after(0, said.subnet.network());
-        black_box(allocator.allocate(&by, &[], at(n)).expect("an address"));
+        black_box(allocator.allocate(&by, &[], &|_| None, at(n)).expect("an address"));
         allocator.release(&by);
     }
     began.elapsed() / ROUNDS

@@ -358,6 +358,9 @@ pub struct Range {
     pub last: IpAddr,
     /// How many addresses it has for containers, or 2^64 - 1 if there are more.
     pub size: u64,
+    /// Whether containers get its addresses only while no server answers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fallback: bool,
     /// What is taken of it, in order of address.
     pub taken: Vec<Taken>,
 }

@@ -21,6 +21,7 @@ pub use self::call::{
     Add, Adoptee, Answer, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall, PoolCall, PoolRequest,
 };
 pub use self::order::{Obeyed, Order, Upshot, Verb, Which};
+pub(crate) use self::ranges::LONG_AGO;
 pub use self::ranges::{FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RangeRow, TakenRow};
 pub use self::row::{BindingState, Row};
 pub use self::show::{Acknowledged, Exchanged, Shown};

@@ -140,6 +140,8 @@ pub enum AddressHolder {
     Attachment(Arc<Attachment>),
     /// The host itself has it, on the link of this name.
     Host(String),
+    /// A station that this host does not know uses it, by its Ethernet address.
+    Station(Mac),
 }
 
 impl fmt::Display for AddressHolder {
@@ -147,6 +149,7 @@ impl fmt::Display for AddressHolder {
         match self {
             Self::Attachment(attachment) => attachment.fmt(f),
             Self::Host(ifname) => write!(f, "this host itself ({ifname})"),
+            Self::Station(mac) => write!(f, "another station ({mac})"),
         }
     }
 }

@@ -210,6 +210,9 @@ pub struct RangeRecord {
     pub boot: BootId,
     /// When it was given.
     pub since: WallTime,
+    /// Whether nobody has it any more: it is kept in mind for who gets the same addresses again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub past: bool,
 }
 
 impl Change {

@@ -12,7 +12,8 @@ pub(super) fn table(ranges: &[Range]) -> String {
     rows.extend(ranges.iter().map(row));
     let mut text = columns(&rows);
     for range in ranges.iter().filter(|range| !range.taken.is_empty()) {
-        text.push_str(&format!("\n{}, set {}:\n", escaped(&range.network), range.set));
+        let set = if range.fallback { "fallback".to_owned() } else { format!("set {}", range.set) };
+        text.push_str(&format!("\n{}, {set}:\n", escaped(&range.network)));
         for Taken { address, attachment, since } in &range.taken {
             let by = if since.is_some() { "" } else { ", as its file says" };
             text.push_str(&escaped(&format!("{address}: {attachment}{by}")));
@@ -26,7 +27,7 @@ fn row(range: &Range) -> [String; HEAD.len()] {
     let cells = [
         range.network.clone(),
         range.lan.to_string(),
-        range.set.to_string(),
+        if range.fallback { "fallback".to_owned() } else { range.set.to_string() },
         format!("{}-{} in {}", range.first, range.last, range.subnet),
         range.size.to_string(),
         range.taken.len().to_string(),
@@ -55,6 +56,7 @@ mod tests {
             first: "10.0.0.1".parse().unwrap(),
             last: "10.0.0.254".parse().unwrap(),
             size: 253,
+            fallback: false,
             taken: vec![
                 taken("10.0.0.2", "pods", "c1", Some(1)),
                 taken("10.0.0.3", "other", "x", Some(1)),
@@ -70,15 +72,25 @@ mod tests {
             taken: vec![taken("fd00::2", "pods", "c1", Some(1))],
             ..v4.clone()
         };
-        vec![v4, v6]
+        let fallback = Range {
+            network: "lan".to_owned(),
+            first: "10.0.0.200".parse().unwrap(),
+            last: "10.0.0.203".parse().unwrap(),
+            size: 4,
+            fallback: true,
+            taken: vec![taken("10.0.0.201", "lan", "c9", Some(1))],
+            ..v4.clone()
+        };
+        vec![v4, v6, fallback]
     }
 
     #[test]
     fn each_range_is_shown_with_what_is_taken_of_it() {
         let expected = "\
-NETWORK  LAN   SET  RANGE                                           SIZE                  TAKEN
-pods     cni0  0    10.0.0.1-10.0.0.254 in 10.0.0.0/24              253                   3
-pods     cni0  1    fd00::1-fd00::ffff:ffff:ffff:ffff in fd00::/64  18446744073709551615  1
+NETWORK  LAN   SET       RANGE                                           SIZE                  TAKEN
+pods     cni0  0         10.0.0.1-10.0.0.254 in 10.0.0.0/24              253                   3
+pods     cni0  1         fd00::1-fd00::ffff:ffff:ffff:ffff in fd00::/64  18446744073709551615  1
+lan      cni0  fallback  10.0.0.200-10.0.0.203 in 10.0.0.0/24            4                     1
 
 pods, set 0:
 10.0.0.2: pods/c1/eth0
@@ -87,6 +99,9 @@ pods, set 0:
 
 pods, set 1:
 fd00::2: pods/c1/eth0
+
+lan, fallback:
+10.0.0.201: lan/c9/eth0
 ";
         assert_eq!(table(&ranges()), expected);
     }

@@ -196,14 +196,19 @@ fn client(ipam: &Ipam, mut provided: BTreeMap<u8, &str>, names: &Names<'_>) -> R
     }
 }
 
-/// Returns what the interface should carry, except for what depends on the main plugin (who adds which routes).
+/// Returns whether addresses are probed for, in the core's words.
+pub(super) fn detection(said: ConflictDetection) -> Detection {
+    match said {
+        ConflictDetection::Optimistic => Detection::Optimistic,
+        ConflictDetection::Strict => Detection::Strict,
+        ConflictDetection::Off => Detection::Off,
+    }
+}
+
+/// Returns what the interface is to carry, except for what depends on the main plugin (who adds which routes).
 fn policy(ipam: &Ipam) -> Policy {
     Policy {
-        detection: match ipam.conflict_detection {
-            ConflictDetection::Optimistic => Detection::Optimistic,
-            ConflictDetection::Strict => Detection::Strict,
-            ConflictDetection::Off => Detection::Off,
-        },
+        detection: detection(ipam.conflict_detection),
         on_change: if ipam.keep_on_change { OnChange::Keep } else { OnChange::Apply },
         on_expiry: if ipam.keep_on_expiry { OnExpiry::Keep } else { OnExpiry::Remove },
         metric: ipam.priority,

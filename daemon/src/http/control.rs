@@ -50,6 +50,7 @@ fn range(row: &RangeRow) -> control::Range {
         first: row.range.first,
         last: row.range.last,
         size: u64::try_from(row.size).unwrap_or(u64::MAX),
+        fallback: row.is_fallback,
         taken: row.taken.iter().map(taken).collect(),
     }
 }

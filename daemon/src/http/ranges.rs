@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use leasehold_api::add_timeout;
 use leasehold_api::cni::{ClientId as Kind, Code, Config, Dns, Error, HostLocal, Ip, Request, Route, Success, Version};
 use leasehold_core::effect::{ClientIdRule, RangeAdd};
+use leasehold_core::grant::policy::Detection;
 use leasehold_core::identity::ClientId;
 use leasehold_core::range::{Given, NoAddress, Sets};
 
-use super::add::Site;
+use super::add::{Site, detection};
 use super::args::{self, Args};
 use super::client_id;
 use super::fallback;
@@ -46,6 +47,7 @@ pub(super) fn add(
         sets,
         asked: args::asked(config, &said, &args)?,
         directory: directory(Some(&read), named.network),
+        detection: read.conflict_detection.map_or(Detection::Off, detection),
         timeout: read.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds))),
     };
     Ok((add, Extras { routes: read.routes, dns }))

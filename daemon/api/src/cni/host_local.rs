@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::object::{BadKey, Fault, Object, number, text, u8, u32};
 use super::range::{Range, address, subnet};
-use super::{ClientId, Route, Version};
+use super::{ClientId, ConflictDetection, Route, Version};
 
 pub use file::{File, Holder};
 
@@ -47,6 +47,8 @@ pub struct HostLocal {
     pub timeout: Option<f64>,
     /// `clientId`: who gets the same addresses again; `None` is nobody.
     pub client_id: Option<ClientId>,
+    /// `conflictDetection`: whether IPv4 addresses are probed for; `None` is not at all.
+    pub conflict_detection: Option<ConflictDetection>,
 }
 
 impl HostLocal {
@@ -64,10 +66,6 @@ impl HostLocal {
         ipam.read("type", text)?;
         // The shim reads it.
         ipam.read("daemonSocketPath", text)?;
-        ipam.read("conflictDetection", |value| match text(value)? {
-            "off" => Ok(()),
-            other => Err(Fault::value(other, "off: addresses of local ranges are not probed")),
-        })?;
         let mut sets = match runtime {
             Some(runtime) => Object::new("runtimeConfig", runtime)?.lists("ipRanges", Range::read)?,
             None => Vec::new(),
@@ -90,6 +88,7 @@ impl HostLocal {
             data_dir: said("dataDir")?,
             timeout: ipam.read("timeout", number)?,
             client_id: ipam.read("clientId", ClientId::read)?,
+            conflict_detection: ipam.read("conflictDetection", ConflictDetection::read)?,
         })
     }
 }

@@ -249,7 +249,7 @@ impl ClientId {
 }
 
 impl ConflictDetection {
-    fn read(value: &Value) -> Result<Self, Fault> {
+    pub(super) fn read(value: &Value) -> Result<Self, Fault> {
         match text(value)? {
             "optimistic" => Ok(Self::Optimistic),
             "strict" => Ok(Self::Strict),

@@ -28,6 +28,9 @@ const ROW: Duration = Duration::from_secs(1200);
 /// How long the daemon remembers that a station answers for all addresses, and that a server is on the wire.
 const KNOWN: Duration = Duration::from_secs(300);
 
+/// For how long no local range gives an address that a station was found to use.
+const PASSED_OVER: Duration = Duration::from_secs(600);
+
 /// How long to wait before asking a server again whether it is on the wire, if it did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -44,6 +47,18 @@ struct Seen {
     row: Option<Row>,
     proxies: Vec<Proxy>,
     servers: Vec<Server>,
+    /// Addresses of local ranges that stations were found to use.
+    used: Vec<Used>,
+    /// When a server last said something to a container that has a fallback.
+    heard: Option<Instant>,
+}
+
+/// An address of a local range that a station was found to use.
+#[derive(Debug)]
+struct Used {
+    address: Ipv4Addr,
+    by: Mac,
+    until: Instant,
 }
 
 /// A server that was asked whether it is on the wire. A frame sent over the macvlans' parent link leaves on the wire and
@@ -199,6 +214,27 @@ impl Lans {
         }
     }
 
+    /// Passes over an address of a local range for a while: a station uses it.
+    pub fn passes_over(&mut self, lan: &Lan, (address, by): Last, now: Instant) {
+        self.seen(lan, now).used.push(Used { address, by, until: now + PASSED_OVER });
+    }
+
+    /// Returns the station that was found to use an address of a local range a while ago.
+    pub fn user(&self, lan: &Lan, address: Ipv4Addr, now: Instant) -> Option<Mac> {
+        let mut used = self.0.get(lan)?.used.iter();
+        used.find(|used| used.address == address && now < used.until).map(|used| used.by)
+    }
+
+    /// Records that a server said something to a container that has a fallback.
+    pub fn heard(&mut self, lan: &Lan, now: Instant) {
+        self.seen(lan, now).heard = Some(now);
+    }
+
+    /// Returns whether a server has said something to such a container since a time.
+    pub fn was_heard(&self, lan: &Lan, since: Instant) -> bool {
+        self.0.get(lan).and_then(|seen| seen.heard).is_some_and(|heard| heard >= since)
+    }
+
     fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &Server> {
         self.0.get(lan).map_or(&[][..], |seen| &seen.servers).iter().filter(move |known| known.is_known(now))
     }
@@ -214,7 +250,13 @@ impl Lans {
             seen.row.take_if(|row| now >= row.at + ROW);
             seen.proxies.retain(|known| now < known.until);
             seen.servers.retain(|known| known.is_known(now));
-            seen.row.is_some() || !seen.proxies.is_empty() || !seen.servers.is_empty()
+            seen.heard.take_if(|heard| now >= *heard + KNOWN);
+            seen.used.retain(|used| now < used.until);
+            !seen.used.is_empty()
+                || seen.heard.is_some()
+                || seen.row.is_some()
+                || !seen.proxies.is_empty()
+                || !seen.servers.is_empty()
         });
     }
 }

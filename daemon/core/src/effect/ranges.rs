@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::grant::policy::Detection;
 use crate::identity::{Attachment, ClientId, Lan};
-use crate::range::{Given, Range, Sets};
+use crate::range::{Given, Holding, Range, Sets, Usage};
 use crate::time::WallTime;
 
-/// What callers ask of local ranges. DEL, CHECK, GC and STATUS are those of any attachment.
+/// The time of what has been taken for nobody knows how long.
+pub(crate) const LONG_AGO: WallTime = WallTime::from_epoch(Duration::ZERO);
+
+/// What is asked of local ranges. A DEL, a CHECK, a GC and a STATUS are those of any attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeCall {
     /// Give an attachment an address of each set.
@@ -44,8 +48,17 @@ pub struct RangeAdd {
     pub asked: Vec<IpAddr>,
     /// The directory of the network's files.
     pub directory: PathBuf,
+    /// Whether and how long its IPv4 addresses are probed for, if its interface is there.
+    pub detection: Detection,
     /// The longest time from the request to its answer.
     pub timeout: Duration,
+}
+
+impl RangeAdd {
+    /// Returns the name of its interface.
+    pub(crate) fn ifname(&self) -> &str {
+        if let Attachment::Cni { ifname, .. } = &self.attachment { ifname } else { "" }
+    }
 }
 
 /// One range as `list` shows it.
@@ -61,8 +74,30 @@ pub struct RangeRow {
     pub range: Range,
     /// How many addresses it has for containers.
     pub size: u128,
-    /// Its addresses in use, in order.
+    /// Whether containers get its addresses only while no server answers.
+    pub is_fallback: bool,
+    /// What is taken of it, in order.
     pub taken: Vec<TakenRow>,
+}
+
+impl RangeRow {
+    /// Returns the row of a network's range.
+    pub(crate) fn of(network: &str, lan: &Lan, usage: Usage<'_>, is_fallback: bool) -> Self {
+        let taken = |(address, Holding { by, since }): (IpAddr, &Holding)| TakenRow {
+            address,
+            by: by.clone(),
+            since: Some(*since).filter(|since| *since != LONG_AGO),
+        };
+        Self {
+            network: network.to_owned(),
+            lan: lan.clone(),
+            set: usage.set,
+            range: *usage.range,
+            size: usage.size,
+            is_fallback,
+            taken: usage.taken.into_iter().map(taken).collect(),
+        }
+    }
 }
 
 /// One taken address as `list` shows it.

@@ -49,6 +49,8 @@ pub(crate) enum RangeWait {
     Look(Attachment),
     /// That the store has deleted it.
     Gone(Attachment),
+    /// That the store has forgotten these, at last.
+    Owed(BTreeSet<Attachment>),
 }
 
 /// Who owns an exchange.
@@ -126,6 +128,8 @@ pub(crate) enum Report {
         fallback: Box<Fallback>,
         /// The addresses that others were found to use.
         used: BTreeSet<Ipv4Addr>,
+        /// The last address of its identity, if the ranges have it.
+        last: Option<IpAddr>,
     },
     /// A server has answered the question whether any is there, asked by a container that got its address without one.
     ServerIsBack(Ipv4Addr),

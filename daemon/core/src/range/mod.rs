@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use self::free::{Free, after};
 use self::taken::Taken;
-use crate::identity::Attachment;
+use crate::identity::{AddressHolder, Attachment};
 use crate::time::WallTime;
 
 pub use self::sets::{BadRange, Overlap, Range, Said, Sets, overlaps};
@@ -52,6 +52,9 @@ pub struct Fallback {
     /// seldom try the same address.
     offset: u128,
 }
+
+/// Says who else has an address: a holder that no allocator knows of.
+pub type Others<'a> = dyn Fn(IpAddr) -> Option<AddressHolder> + 'a;
 
 /// An address that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,7 +107,7 @@ pub enum NoAddress {
         /// The address.
         address: IpAddr,
         /// Who has it.
-        by: Arc<Attachment>,
+        by: AddressHolder,
     },
     /// The requested address is a gateway.
     #[error("{0} is a gateway")]
@@ -168,10 +171,8 @@ impl Allocator {
     /// Records an address as taken, in a range or not. Returns whether nobody had it.
     pub fn occupy(&mut self, address: IpAddr, holding: Holding) -> bool {
         let is_new = self.taken.get(address).is_none();
-        if is_new {
-            self.free.take(address);
-            self.taken.insert(address, holding);
-        }
+        self.free.take(address);
+        self.taken.insert(address, holding);
         is_new
     }
 
@@ -181,16 +182,22 @@ impl Allocator {
     }
 
     /// Gives an attachment an address of each set, in the order of the sets: the one among `asked` that the set contains,
-    /// else the next free one.
+    /// else the next free one. None is given that one of the `others` has.
     ///
     /// # Errors
-    /// The first set that cannot give its address, or an address of `asked` that is left over. Nothing is taken then, but
-    /// the next search begins after what would have been.
-    pub fn allocate(&mut self, by: &Arc<Attachment>, asked: &[IpAddr], now: WallTime) -> Result<Vec<Given>, NoAddress> {
+    /// The first set that cannot give its address, or an address of `asked` that is left over. Then nothing is taken, but
+    /// the next search begins after what was.
+    pub fn allocate(
+        &mut self,
+        by: &Arc<Attachment>,
+        asked: &[IpAddr],
+        others: &Others<'_>,
+        now: WallTime,
+    ) -> Result<Vec<Given>, NoAddress> {
         let mut given = Vec::with_capacity(self.sets.count());
-        let outcome = self.allocate_each(by, asked.iter().copied().collect(), now, &mut given);
+        let outcome = self.allocate_each(by, asked.iter().copied().collect(), others, now, &mut given);
         if outcome.is_err() {
-            given.iter().for_each(|given| self.give_back(given.address.addr()));
+            given.iter().for_each(|given| self.vacate(given.address.addr(), by));
         }
         outcome.map(|()| given)
     }
@@ -199,14 +206,15 @@ impl Allocator {
         &mut self,
         by: &Arc<Attachment>,
         mut asked: BTreeSet<IpAddr>,
+        others: &Others<'_>,
         now: WallTime,
         given: &mut Vec<Given>,
     ) -> Result<(), NoAddress> {
         for set in 0..self.sets.count() {
             let wanted = asked.iter().copied().find(|address| self.sets.range_of(set, *address).is_some());
             let address = match wanted {
-                Some(address) => self.available(address)?,
-                None => self.next(set, by)?,
+                Some(address) => self.available(address, others)?,
+                None => self.next(set, by, others)?,
             };
             asked.remove(&address);
             given.push(self.given(set, address));
@@ -224,31 +232,32 @@ impl Allocator {
         Given { address: with_prefix, gateway: range.gateway }
     }
 
-    /// Returns a requested address of a set, if it can be given. An attachment that has another one may have it too.
-    fn available(&self, address: IpAddr) -> Result<IpAddr, NoAddress> {
+    /// Returns an address of a set that was asked for, if it can be given. An attachment that has another one may have it too.
+    fn available(&self, address: IpAddr, others: &Others<'_>) -> Result<IpAddr, NoAddress> {
         if !self.sets.have(address) {
             return Err(NoAddress::Gateway(address));
         }
-        match self.taken.get(address) {
-            Some(Holding { by, .. }) => Err(NoAddress::Taken { address, by: by.clone() }),
+        let own = self.taken.get(address).map(|holding| AddressHolder::Attachment(holding.by.clone()));
+        match own.or_else(|| others(address)) {
+            Some(by) => Err(NoAddress::Taken { address, by }),
             None => Ok(address),
         }
     }
 
     /// Returns the next free address of a set for an attachment that has none of it.
-    fn next(&self, set: usize, by: &Arc<Attachment>) -> Result<IpAddr, NoAddress> {
+    fn next(&self, set: usize, by: &Arc<Attachment>, others: &Others<'_>) -> Result<IpAddr, NoAddress> {
         match self.taken.of(by).find(|address| self.sets.range_of(set, *address).is_some()) {
             Some(address) => Err(NoAddress::Duplicate { address, by: by.clone() }),
-            None => self.next_free(set),
+            None => self.next_free(set, others),
         }
     }
 
     /// Returns the next free address of the first set, without taking it.
     pub fn peek(&self) -> Result<Given, NoAddress> {
-        Ok(self.given(0, self.next_free(0)?))
+        Ok(self.given(0, self.next_free(0, &|_| None)?))
     }
 
-    fn next_free(&self, set: usize) -> Result<IpAddr, NoAddress> {
+    fn next_free(&self, set: usize, others: &Others<'_>) -> Result<IpAddr, NoAddress> {
         let ranges = self.sets.set(set);
         let last = self.last.get(&set).and_then(|last| Some((self.sets.range_of(set, *last)?.0, *last)));
         let (at, from) = match last {
@@ -258,11 +267,17 @@ impl Allocator {
                 (at, Some(from))
             }
         };
-        let rest = from.and_then(|from| self.free.first_in(from, ranges[at].last));
-        // Once around, with the beginning of the same range last.
-        let mut others = ranges[at + 1..].iter().chain(&ranges[..=at]);
-        rest.or_else(|| others.find_map(|range| self.free.first_in(range.first, range.last)))
+        let rest = self.first_free(from, ranges[at].last, others);
+        // Around once, the beginning of the same range last.
+        let mut around = ranges[at + 1..].iter().chain(&ranges[..=at]);
+        rest.or_else(|| around.find_map(|range| self.first_free(Some(range.first), range.last, others)))
             .ok_or_else(|| self.full(set))
+    }
+
+    /// Returns the first free address from one on that none of the others has.
+    fn first_free(&self, from: Option<IpAddr>, last: IpAddr, others: &Others<'_>) -> Option<IpAddr> {
+        let free = |from: Option<IpAddr>| self.free.first_in(from?, last);
+        std::iter::successors(free(from), |address| free(after(*address))).find(|address| others(*address).is_none())
     }
 
     /// Looks at every taken address of the set.
@@ -282,27 +297,21 @@ impl Allocator {
     /// Gives all addresses of an attachment back, and returns them.
     pub fn release(&mut self, by: &Attachment) -> Vec<IpAddr> {
         let addresses: Vec<_> = self.addresses_of(by).collect();
-        addresses.iter().for_each(|address| self.give_back(*address));
+        addresses.iter().for_each(|address| self.vacate(*address, by));
         addresses
     }
 
-    /// Frees an address, if it is taken by this attachment.
+    /// Forgets that an attachment has an address, which is free then unless another has it too.
     pub fn vacate(&mut self, address: IpAddr, by: &Attachment) {
-        if self.taken.get(address).is_some_and(|holding| *holding.by == *by) {
-            self.give_back(address);
+        self.taken.remove(address, by);
+        if self.is_free(address) {
+            self.free.add(address, address);
         }
     }
 
     /// Returns whether an address can be given.
     pub fn is_free(&self, address: IpAddr) -> bool {
         self.sets.have(address) && self.taken.get(address).is_none()
-    }
-
-    fn give_back(&mut self, address: IpAddr) {
-        self.taken.remove(address);
-        if self.sets.have(address) {
-            self.free.add(address, address);
-        }
     }
 
     /// Returns the addresses of an attachment, in the ranges or not.

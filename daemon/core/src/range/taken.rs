@@ -16,34 +16,41 @@ pub struct Holding {
     pub since: WallTime,
 }
 
-/// The taken addresses of a network, by address and by holder.
+/// The taken addresses of a network, by address and by holder. An address may have more than one: what others' files say is not
+/// always so.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
-    by_address: BTreeMap<IpAddr, Holding>,
+    by_address: BTreeMap<IpAddr, Vec<Holding>>,
     by_holder: BTreeMap<Arc<Attachment>, BTreeSet<IpAddr>>,
 }
 
 impl Taken {
-    /// Records a holder of an address that has none.
+    /// Records a holder of an address, unless it is known.
     pub(super) fn insert(&mut self, address: IpAddr, holding: Holding) {
-        self.by_holder.entry(holding.by.clone()).or_default().insert(address);
-        self.by_address.insert(address, holding);
+        if self.by_holder.entry(holding.by.clone()).or_default().insert(address) {
+            self.by_address.entry(address).or_default().push(holding);
+        }
     }
 
-    /// Forgets who has an address.
-    pub(super) fn remove(&mut self, address: IpAddr) {
-        let Some(Holding { by, .. }) = self.by_address.remove(&address) else { return };
-        if let Some(of_holder) = self.by_holder.get_mut(&by) {
+    /// Forgets that somebody has an address.
+    pub(super) fn remove(&mut self, address: IpAddr, by: &Attachment) {
+        if let Some(holdings) = self.by_address.get_mut(&address) {
+            holdings.retain(|holding| *holding.by != *by);
+            if holdings.is_empty() {
+                self.by_address.remove(&address);
+            }
+        }
+        if let Some(of_holder) = self.by_holder.get_mut(by) {
             of_holder.remove(&address);
             if of_holder.is_empty() {
-                self.by_holder.remove(&by);
+                self.by_holder.remove(by);
             }
         }
     }
 
-    /// Returns who has an address.
+    /// Returns who has an address, the first of several.
     pub(super) fn get(&self, address: IpAddr) -> Option<&Holding> {
-        self.by_address.get(&address)
+        self.by_address.get(&address)?.first()
     }
 
     /// Returns the addresses of a holder, in order.
@@ -53,11 +60,15 @@ impl Taken {
 
     /// Returns the taken addresses from `first` to `last`, in order.
     pub(super) fn within(&self, first: IpAddr, last: IpAddr) -> impl Iterator<Item = (IpAddr, &Holding)> {
-        self.by_address.range(first..=last).map(|(address, holding)| (*address, holding))
+        self.by_address.range(first..=last).filter_map(first_of)
     }
 
     /// Returns all taken addresses, in order.
     pub(super) fn all(&self) -> impl Iterator<Item = (IpAddr, &Holding)> {
-        self.by_address.iter().map(|(address, holding)| (*address, holding))
+        self.by_address.iter().filter_map(first_of)
     }
+}
+
+fn first_of<'a>((address, holdings): (&IpAddr, &'a Vec<Holding>)) -> Option<(IpAddr, &'a Holding)> {
+    Some((*address, holdings.first()?))
 }

@@ -35,7 +35,7 @@ fn at(seconds: u64) -> WallTime {
 /// What holder `n` gets at `n` seconds, or why it gets nothing.
 fn add(allocator: &mut Allocator, n: u64, asked: &[&str]) -> String {
     let asked: Vec<_> = asked.iter().map(|address| ip(address)).collect();
-    match allocator.allocate(&holder(n), &asked, at(n)) {
+    match allocator.allocate(&holder(n), &asked, &|_| None, at(n)) {
         Ok(given) => given.iter().map(|given| given.address.to_string()).collect::<Vec<_>>().join(" "),
         Err(why) => why.to_string(),
     }

@@ -12,10 +12,10 @@ use super::Registry;
 use super::timers::Key;
 use crate::binding::Binding;
 use crate::dhcpv4::timing::Timer;
-use crate::effect::Why;
+use crate::effect::{RangeRow, Why};
 use crate::event::{Event, EventKind};
 use crate::identity::{Attachment, Lan};
-use crate::range::{Fallback, Given, Holding, NoAddress};
+use crate::range::{Allocator, Fallback, Given, Holding, NoAddress};
 use crate::record::BindingId;
 use crate::time::{Instant, Now, WallTime};
 
@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_secs(20);
 pub(super) struct Fallbacks {
     /// The last address that was given on each LAN: the next search begins after it.
     last: BTreeMap<Lan, IpAddr>,
+    /// The fallback that each network's ADDs have named last, and its LAN.
+    named: BTreeMap<String, (Lan, Fallback)>,
     /// When each LAN is asked next.
     silent: BTreeMap<Lan, Instant>,
 }
@@ -39,10 +41,24 @@ impl Fallbacks {
 }
 
 impl Registry {
+    /// Records that an ADD has named a fallback.
+    pub(super) fn enter_fallback(&mut self, network: &str, lan: &Lan, fallback: &Fallback) {
+        let named = &mut self.fallbacks.named;
+        if named.get(network).is_none_or(|(on, known)| on != lan || known != fallback) {
+            named.insert(network.to_owned(), (lan.clone(), fallback.clone()));
+        }
+    }
+
     /// Gives an acquisition an address of a local range: one that nobody on this host has or is about to get, and that no other
-    /// station is known to use.
-    pub(super) fn fall_back(&mut self, now: Now, id: BindingId, fallback: &Fallback, used: &BTreeSet<Ipv4Addr>) {
-        let given = self.address_of_range(now, id, fallback, used);
+    /// station is known to use. If that goes, it is the last one of its identity.
+    pub(super) fn fall_back(
+        &mut self,
+        now: Now,
+        id: BindingId,
+        fallback: &Fallback,
+        (used, last): (&BTreeSet<Ipv4Addr>, Option<IpAddr>),
+    ) {
+        let given = self.address_of_range(now, id, fallback, (used, last));
         self.with(now, id, |binding, cx| binding.on_resort(given, cx));
     }
 
@@ -51,28 +67,18 @@ impl Registry {
         now: Now,
         id: BindingId,
         fallback: &Fallback,
-        used: &BTreeSet<Ipv4Addr>,
+        (used, last): (&BTreeSet<Ipv4Addr>, Option<IpAddr>),
     ) -> Result<Given, NoAddress> {
         let Some(own) = self.bindings.get(id) else { return fallback.allocator(None).peek() };
         let lan = own.identity.lan.clone();
-        let mut allocator = fallback.allocator(self.fallbacks.last.get(&lan).copied());
-        let since = |binding: &Binding| {
-            let age = binding.lease(now.boot).map(|lease| now.boot.saturating_since(lease.start)).unwrap_or_default();
-            WallTime::from_epoch(now.wall.since_epoch().saturating_sub(age))
-        };
-        for other in self.bindings.iter().filter(|other| other.id != id && other.identity.lan == lan) {
-            if let Some(claim) = other.standing(now.boot).claim {
-                let holding = Holding { by: other.attachment.clone(), since: since(other) };
-                allocator.occupy(claim.address.into(), holding);
-            }
-        }
-        for (address, holding) in self.ranges.taken_on_lan(&lan) {
-            allocator.occupy(address, holding);
-        }
+        let mut allocator = self.allocator_of(now, &lan, fallback, Some(id));
         let stranger = Arc::new(Attachment::cni("another station", "", ""));
         let hosts = self.bindings.holders().hosts_on(&lan).into_iter().map(IpAddr::V4);
         for address in used.iter().copied().map(IpAddr::V4).chain(hosts) {
             allocator.occupy(address, Holding { by: stranger.clone(), since: now.wall });
+        }
+        if let Some(given) = last.filter(|last| allocator.is_free(*last)).and_then(|last| fallback.take_over(last)) {
+            return Ok(given);
         }
         let given = allocator.peek()?;
         let lans: BTreeSet<_> = self.bindings.iter().map(|binding| &binding.identity.lan).collect();
@@ -81,7 +87,38 @@ impl Registry {
         Ok(given)
     }
 
-    /// Asks a LAN's servers from now on: a container has an address of a local range because they were silent.
+    /// Returns the ranges of a fallback with all that is taken of them on a LAN, but for one binding.
+    fn allocator_of(&self, now: Now, lan: &Lan, fallback: &Fallback, but: Option<BindingId>) -> Allocator {
+        let mut allocator = fallback.allocator(self.fallbacks.last.get(lan).copied());
+        let since = |binding: &Binding| {
+            let age = binding.lease(now.boot).map(|lease| now.boot.saturating_since(lease.start)).unwrap_or_default();
+            WallTime::from_epoch(now.wall.since_epoch().saturating_sub(age))
+        };
+        for other in self.bindings.iter().filter(|other| Some(other.id) != but && other.identity.lan == *lan) {
+            if let Some(claim) = other.standing(now.boot).claim {
+                let holding = Holding { by: other.attachment.clone(), since: since(other) };
+                allocator.occupy(claim.address.into(), holding);
+            }
+        }
+        for (address, holding) in self.ranges.taken_on_lan(lan) {
+            allocator.occupy(address, holding);
+        }
+        allocator
+    }
+
+    /// Returns all ranges: of networks that have no others, then of fallbacks, with what is taken of each on its LAN.
+    pub(super) fn range_rows(&self, now: Now) -> Vec<RangeRow> {
+        let of_fallback = |(network, (lan, fallback)): (&String, &(Lan, Fallback))| {
+            let allocator = self.allocator_of(now, lan, fallback, None);
+            let rows = allocator.usage().map(|usage| RangeRow::of(network, lan, usage, true));
+            rows.collect::<Vec<_>>()
+        };
+        let mut rows = self.ranges.rows();
+        rows.extend(self.fallbacks.named.iter().flat_map(of_fallback));
+        rows
+    }
+
+    /// A container has an address of a local range because its LAN's servers were silent: they are asked from now on.
     pub(super) fn await_server(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
         self.fallbacks.silent.entry(lan).or_insert(now.boot + PAUSE);

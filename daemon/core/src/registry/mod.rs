@@ -213,6 +213,7 @@ impl Registry {
             Key::Taken => self.set_up_again(),
             Key::Orphans => {}
             Key::Seek => self.seek_on_clock(now),
+            Key::Debts => self.pay_debts(now),
             Key::Silent => self.ask_silent(now),
         }
     }
@@ -315,8 +316,14 @@ impl Registry {
     pub(crate) fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let id = match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => id,
-            // A STATUS only checks whether sockets can be opened.
-            Some(Owner::Call | Owner::Above) => return,
+            // A STATUS only looks whether there can be sockets.
+            Some(Owner::Call) => {
+                if let Ok(Frame::Arp(arp)) = frame::decode(bytes, meta) {
+                    self.call_hears(now, exchange, &arp);
+                }
+                return;
+            }
+            Some(Owner::Above) => return,
             None => return self.unknown += 1,
         };
         // On a host's link the container's answers are addressed to a MAC that is not the link's own. The same goes for a
@@ -428,7 +435,7 @@ impl Registry {
             Report::AsksAgain { waited_for } => self.ask_again(now, id, waited_for),
             Report::WantsRoom { blocked: Some(address) } => self.unblock(now, id, address),
             Report::WantsRoom { blocked: None } => self.make_room(now, id),
-            Report::FallsBack { fallback, used } => self.fall_back(now, id, &fallback, &used),
+            Report::FallsBack { fallback, used, last } => self.fall_back(now, id, &fallback, (&used, last)),
             Report::ServerIsBack(server) => self.server_is_back(now, id, server),
             Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.renew_early(cx)),
             Report::Replaced(replaced) => {

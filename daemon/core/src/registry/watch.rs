@@ -71,6 +71,9 @@ impl Registry {
             KernelMessage::Carrier { cookie, ifindex, up } => {
                 let at = (cookie, ifindex);
                 self.interfaces.has_news(at);
+                if up {
+                    self.ranges_have_carrier(at);
+                }
                 let back = self.interfaces.on_carrier(at, up, now.boot);
                 if up {
                     self.interfaces.on_up(at, now.boot);

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use leasehold_api::cni::{Code, Version};
 use leasehold_core::effect::{Answer, Call, Failure, RangeAdd, RangeAnswer, RangeCall};
-use leasehold_core::identity::{Attachment, Lan};
+use leasehold_core::identity::{AddressHolder, Attachment, Lan};
 use leasehold_core::range::{Given, NoAddress};
 use serde_json::{Value, json};
 
@@ -122,7 +122,7 @@ fn failures_are_in_host_locals_words() {
             "duplicate allocation is not allowed: pods/x/eth0 has 10.0.0.9",
         ),
         (
-            NoAddress::Taken { address, by },
+            NoAddress::Taken { address, by: AddressHolder::Attachment(by) },
             11,
             "requested IP address is not available in range set: 10.0.0.9 is taken by",
         ),

@@ -23,6 +23,7 @@ fn everything() -> Vec<Change> {
         returns_as: Some(ClientId::new(b"\0c".to_vec()).unwrap()),
         boot: BootId("boot".to_owned()),
         since: WallTime::from_epoch(Duration::from_secs(1)),
+        past: false,
     };
     let event = Event {
         wall: WallTime::from_epoch(Duration::from_secs(1)),

@@ -20,7 +20,7 @@ fn every_key_is_read() {
         "ranges": [[{"subnet": "10.0.0.0/24", "rangeStart": "10.0.0.5", "rangeEnd": "::ffff:10.0.0.9",
                      "gateway": "10.0.0.254", "comment": 1}, {"subnet": "10.0.1.7/24", "gateway": ""}],
                    [{"subnet": "fd00::/64"}], null],
-        "timeout": 5, "clientId": "pod",
+        "timeout": 5, "clientId": "pod", "conflictDetection": "strict",
     }}));
     let address = |text: &str| Some(text.parse().expect("an address"));
     let route = |dst: &str| Route { dst: dst.parse().expect("a subnet"), ..Route::default() };
@@ -37,6 +37,7 @@ fn every_key_is_read() {
         data_dir: Some("/run/x".to_owned()),
         timeout: Some(5.0),
         client_id: Some(ClientId::Pod),
+        conflict_detection: Some(ConflictDetection::Strict),
     };
     assert_eq!(read, Ok(expected));
 }
@@ -99,10 +100,7 @@ fn what_is_refused_is_named() {
         (json!({"ranges": [vec![json!({}); 257]]}), "ipam.ranges[0]: more than 256 entries"),
         (json!({"routes": [{}]}), "ipam.routes[0].dst: missing"),
         (json!({"rangeEnds": "10.0.0.9"}), "ipam.rangeEnds: unknown key: did you mean rangeEnd?"),
-        (
-            json!({"conflictDetection": "strict"}),
-            "ipam.conflictDetection: \"strict\" is not off: addresses of local ranges are not probed",
-        ),
+        (json!({"conflictDetection": "maybe"}), "ipam.conflictDetection: \"maybe\" is not optimistic, strict or off"),
         (json!({"dataDir": 1}), "ipam.dataDir: it must be a string, not a number"),
     ];
     for (ipam, fault) in table {

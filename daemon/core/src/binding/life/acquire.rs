@@ -189,11 +189,11 @@ impl Acquire {
             return SAME;
         }
         common.keep_if_free(&mut self.client, cx);
-        let from = warnings::sender(&signal);
+        let (from, answered) = (warnings::sender(&signal), !is_ours(&signal));
         let mut output = self.client.handle(cx.now.boot, signal);
         self.queue_no_more(common, cx);
         cx.out.counts.settled(output.settled);
-        self.hear(cx.now.boot);
+        self.hear(common, answered, cx);
         common.tell_refused(from, &output, cx);
         self.pace.goes_on(output.settled, cx.now.boot);
         if self.judge(common, &mut output, cx)? {

@@ -141,15 +141,16 @@ enum Stage {
 
 impl Release {
     pub(in crate::binding) fn new(lease: Lease, owed: Owed, why: Leave) -> Self {
-        // Only a server is told.
-        let owed = if lease.source.is_asked() { owed } else { Owed::Nothing };
+        // Only a server is told. What no server granted is good until it goes.
+        let (is_asked, is_good) = (lease.source.is_asked(), matches!(owed, Owed::Leased | Owed::Left));
+        let owed = if is_asked { owed } else { Owed::Nothing };
         let link_gone = why == Leave::LinkGone;
         Self {
             lease,
             owed,
             why,
             stage: Stage::Marking,
-            good: matches!(owed, Owed::Leased | Owed::Left) && why != Leave::Undone,
+            good: (is_good || !is_asked) && why != Leave::Undone,
             kept: None,
             link_gone,
             mute: false,

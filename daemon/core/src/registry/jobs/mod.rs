@@ -95,10 +95,20 @@ impl Jobs {
         self.by_id.iter().find(|(_, job)| is_its(job)).map(|(id, _)| *id)
     }
 
-    /// Takes out an attachment's ADD from local ranges.
-    fn take_ranging(&mut self, attachment: &Attachment) -> Option<(RequestId, Job)> {
-        let id = self.ranging(attachment)?;
+    /// Returns the ADDs from local ranges.
+    fn rangings(&mut self) -> impl Iterator<Item = &mut Ranging> {
+        self.by_id.values_mut().filter_map(|job| if let Job::Range(job) = job { Some(job) } else { None })
+    }
+
+    /// Takes out a call.
+    fn take(&mut self, is_it: impl Fn(&Job) -> bool) -> Option<(RequestId, Job)> {
+        let id = self.by_id.iter().find(|(_, job)| is_it(job)).map(|(id, _)| *id)?;
         self.by_id.remove_entry(&id)
+    }
+
+    /// Returns the ids of some calls.
+    fn ids_of(&self, is_one: impl Fn(&Job) -> bool) -> Vec<RequestId> {
+        self.by_id.iter().filter(|(_, job)| is_one(job)).map(|(id, _)| *id).collect()
     }
 
     /// Forgets a call that nobody needs any more.
@@ -177,7 +187,7 @@ impl Registry {
             Call::Show(which) => self.show(now, id, &which),
             Call::Order(order) => self.order(now, id, &order),
             Call::Ranges(RangeCall::Add(add)) => self.add_from_ranges(now, id, add),
-            Call::Ranges(RangeCall::List) => Next::Answers(Answer::Ranges(RangeAnswer::Rows(self.ranges.rows()))),
+            Call::Ranges(RangeCall::List) => Next::Answers(Answer::Ranges(RangeAnswer::Rows(self.range_rows(now)))),
             // They are answered above.
             Call::List | Call::Pool(_) | Call::Network(_) => Next::Nothing,
         };
@@ -190,7 +200,7 @@ impl Registry {
         let next = match job {
             Job::Status(job) => job.done(self, outcome),
             Job::Range(job) => job.done(self, now, id, outcome),
-            Job::Parting(job) => job.done(self, outcome),
+            Job::Parting(job) => job.done(self, now, outcome),
             Job::Showing(job) => job.done(outcome),
             Job::Attached(_) | Job::Collect(_) | Job::Leave(_) | Job::Renewal(_) | Job::Returning(_) => {
                 Next::Waits(job)
@@ -207,7 +217,7 @@ impl Registry {
             Some(Job::Collect(job)) => job.time_out(),
             Some(Job::Status(job)) => job.time_out(self),
             Some(Job::Leave(job)) => job.time_out(self, id),
-            Some(Job::Range(job)) => job.time_out(self, now),
+            Some(Job::Range(job)) => job.time_out(self, now, id),
             Some(job @ Job::Parting(_)) => Next::Waits(job),
             Some(Job::Showing(job)) => job.time_out(),
             Some(Job::Renewal(job)) => job.time_out(self, now),

@@ -1,20 +1,26 @@
-//! An ADD of a network with local ranges: whether namespaces live, then the store, then the files, which follow it.
+//! An ADD of a network with local ranges: whether namespaces live, then the probes, if any are wanted, then the store, then the
+//! files, which follow it.
+
+mod probing;
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use self::probing::{Probed, Probing};
 use super::{Job, Next};
-use crate::effect::{Answer, Failure, FileCause, FileChange, Outcome, RangeAdd, RangeAnswer, RequestId};
+use crate::effect::{Answer, ExchangeId, Failure, FileCause, FileChange, Outcome, RangeAdd, RangeAnswer, RequestId};
 use crate::event::EventKind;
 use crate::identity::Attachment;
 use crate::link::{Cookie, LinkCause};
-use crate::outbox::Waiter;
+use crate::outbox::{RangeWait, Waiter};
 use crate::range::Given;
 use crate::record::{Change, RangeChange, RangeRecord};
 use crate::registry::Registry;
 use crate::registry::ranges::{Life, range_event};
 use crate::time::{Instant, Now};
+use crate::wire::Mac;
+use crate::wire::frame::Arp;
 
 /// How long an ADD waits for its files once the store has its record: a directory may be slow.
 const FILES: Duration = Duration::from_millis(250);
@@ -23,12 +29,19 @@ const FILES: Duration = Duration::from_millis(250);
 /// again.
 const UNHEARD: Duration = Duration::from_secs(60);
 
+/// How many addresses that stations use are tried.
+const MOST: usize = 10;
+
 /// An ADD under way.
 #[derive(Debug)]
 pub(in crate::registry) struct Ranging {
     add: Box<RangeAdd>,
     began: Instant,
     stage: Stage,
+    /// How many addresses that stations use were tried.
+    tried: usize,
+    /// The namespaces that have died meanwhile.
+    died: Vec<Cookie>,
 }
 
 #[derive(Debug)]
@@ -37,10 +50,20 @@ enum Stage {
     LooksAtFormer,
     /// Whether its own is there.
     Looks,
+    /// Whether stations use its addresses.
+    Probes(Box<(Probing, Candidate)>),
     Records(Box<Recording>),
 }
 
-/// Addresses that are being written to the store and into files.
+/// Addresses that are taken for it, and of which the store does not know.
+#[derive(Debug)]
+struct Candidate {
+    given: Vec<Given>,
+    cookie: Option<Cookie>,
+    former: Option<RangeRecord>,
+}
+
+/// Addresses on their way to the store and into files.
 #[derive(Debug)]
 struct Recording {
     given: Vec<Given>,
@@ -61,10 +84,10 @@ pub(in crate::registry) struct Parting {
 }
 
 impl Parting {
-    pub(super) fn done(self, core: &mut Registry, outcome: Outcome) -> Next {
+    pub(super) fn done(self, core: &mut Registry, now: Now, outcome: Outcome) -> Next {
         let Outcome::Persisted(result) = outcome else { return Next::Waits(Job::Parting(self)) };
-        // A full store does not keep a container from being removed: at its next start the daemon finds the namespace gone.
-        core.range_ended(&self.attachment, result.is_ok());
+        // A store that is full keeps no container from being removed: at its next start the daemon finds the namespace gone.
+        core.range_ended(now, &self.attachment, result.is_ok());
         Next::Answers(Answer::Deleted)
     }
 }
@@ -77,6 +100,10 @@ impl Ranging {
                 self.look(core, id)
             }
             (Stage::Looks, Outcome::Watched(seen)) => {
+                let seen = seen.and_then(|cookie| match self.died.contains(&cookie) {
+                    true => Err(LinkCause::NoNetns(self.add.netns.clone())),
+                    false => Ok(cookie),
+                });
                 let is_the_same =
                     core.ranges.held(&self.add.attachment).is_some_and(|held| held.record.netns == self.add.netns);
                 if is_the_same {
@@ -85,6 +112,10 @@ impl Ranging {
                 let life = Life::of(&seen, None);
                 core.saw_namespace(now, &self.add.attachment, &self.add.netns, life);
                 self.give(core, now, id, seen.ok())
+            }
+            (Stage::Probes(probes), outcome) => {
+                let probed = probes.0.done(core, now, id, outcome);
+                self.probed(core, now, id, probed)
             }
             (Stage::Records(recording), Outcome::Persisted(Ok(()))) => {
                 recording.is_written = true;
@@ -123,7 +154,7 @@ impl Ranging {
     /// Takes addresses, and has them recorded.
     fn give(mut self, core: &mut Registry, now: Now, id: RequestId, cookie: Option<Cookie>) -> Next {
         // Addresses that are being given back are freed at once: the store keeps the order.
-        core.range_ended(&self.add.attachment, true);
+        core.range_ended(now, &self.add.attachment, true);
         let held = core.ranges.held(&self.add.attachment);
         let unheard = held.filter(|held| {
             let age = now.wall.saturating_since(held.record.since);
@@ -141,12 +172,80 @@ impl Ranging {
                 return Next::Answers(Answer::Failed(Failure::NoAddress { none, running }));
             }
         };
+        let candidate = Candidate { given, cookie, former };
+        let of_v4 = candidate.given.iter().filter_map(|given| v4(given.address.addr()));
+        match Probing::begin(core, id, &self.add, of_v4.collect()) {
+            Some(probing) => {
+                self.stage = Stage::Probes(Box::new((probing, candidate)));
+                Next::Waits(Job::Range(self))
+            }
+            None => self.write(core, now, id, candidate),
+        }
+    }
+
+    /// Goes on with what the probes have found out.
+    fn probed(mut self, core: &mut Registry, now: Now, id: RequestId, probed: Probed) -> Next {
+        let Stage::Probes(probes) = &self.stage else { return Next::Waits(Job::Range(self)) };
+        let has_no_interface =
+            |cause: &LinkCause| cause.is_unseen() || matches!(cause, LinkCause::NoLink(_) | LinkCause::NotEthernet(_));
+        match probed {
+            Probed::Waits => {
+                let limit = self.began + self.add.timeout;
+                core.time_call(id, probes.0.deadline().map_or(limit, |at| at.min(limit)));
+                Next::Waits(Job::Range(self))
+            }
+            Probed::Unknown(cause) if probes.0.is_strict() && !has_no_interface(&cause) => {
+                let target = format!("{} in {}", self.add.ifname(), self.add.netns.display());
+                self.undo(core, now);
+                Next::Answers(Answer::Failed(Failure::Link { target, cause }))
+            }
+            Probed::InUse(address, by) => {
+                let given = [self.passes_over(core, now, address, by)];
+                let note = range_event(
+                    now,
+                    &self.add.attachment,
+                    EventKind::Conflict,
+                    &given,
+                    &format!("{by} uses the address"),
+                );
+                core.out.write_for(Waiter::Journal, vec![note]);
+                let cookie = probes_cookie(&self.stage);
+                self.undo(core, now);
+                self.tried += 1;
+                if self.tried == MOST {
+                    return Next::Answers(Answer::Failed(Failure::Conflict { address, by }));
+                }
+                self.give(core, now, id, cookie)
+            }
+            Probed::Free | Probed::Unknown(_) => {
+                core.time_call(id, self.began + self.add.timeout);
+                probes.0.close(core);
+                match std::mem::replace(&mut self.stage, Stage::Looks) {
+                    Stage::Probes(probes) => self.write(core, now, id, probes.1),
+                    _ => Next::Nothing,
+                }
+            }
+        }
+    }
+
+    /// Remembers that a station uses an address. Returns that, with what goes with it.
+    fn passes_over(&self, core: &mut Registry, now: Now, address: Ipv4Addr, by: Mac) -> Given {
+        tracing::warn!(attachment = %self.add.attachment, %address, %by, "a station uses this address of a local range: taking another");
+        core.conflicts.passes_over(&self.add.lan, (address, by), now.boot);
+        let Stage::Probes(probes) = &self.stage else { unreachable!("it was probed for") };
+        let is_it = |given: &&Given| given.address.addr() == address;
+        *probes.1.given.iter().find(is_it).expect("what is probed for is taken")
+    }
+
+    /// Has addresses recorded.
+    fn write(mut self, core: &mut Registry, now: Now, id: RequestId, candidate: Candidate) -> Next {
+        let Candidate { given, cookie, former } = candidate;
         let record = self.record(core, now, &given, cookie, former.as_ref());
-        let mut changes = core.owed_to_store();
-        changes.push(Change::Range(RangeChange::Put(Box::new(record.clone()))));
-        changes.push(range_event(now, &self.add.attachment, EventKind::Acquired, &given, "ADD, from a local range"));
+        let put = Change::Range(RangeChange::Put(Box::new(record.clone())));
+        let note = range_event(now, &self.add.attachment, EventKind::Acquired, &given, "ADD, from a local range");
+        let changes = vec![put, note];
         core.out.write_for(Waiter::Call(id), changes);
-        core.ranges.hold(record, false);
+        core.hold_range(record, false);
         let files = given.iter().map(|given| given.address.addr()).collect();
         self.stage =
             Stage::Records(Box::new(Recording { given, cookie, former, is_written: false, files, taken: Vec::new() }));
@@ -172,6 +271,7 @@ impl Ranging {
             returns_as: self.add.returns_as.clone(),
             boot: core.boot.clone(),
             since: now.wall,
+            past: false,
         }
     }
 
@@ -201,8 +301,15 @@ impl Ranging {
 
     /// Takes back what was recorded.
     fn undo(&mut self, core: &mut Registry, now: Now) {
-        let Stage::Records(recording) = &mut self.stage else { return };
         let attachment = &self.add.attachment;
+        if let Stage::Probes(probes) = &self.stage {
+            probes.0.close(core);
+            let addresses: Vec<_> = probes.1.given.iter().map(|given| given.address.addr()).collect();
+            core.ranges.vacate(attachment, &addresses);
+            self.stage = Stage::Looks;
+            return;
+        }
+        let Stage::Records(recording) = &mut self.stage else { return };
         let addresses: Vec<_> = recording.given.iter().map(|given| given.address.addr()).collect();
         core.ranges.vacate(attachment, &addresses);
         for address in addresses {
@@ -210,19 +317,28 @@ impl Ranging {
         }
         let change = match recording.former.take() {
             Some(former) => {
-                core.ranges.hold(former.clone(), false);
+                core.hold_range(former.clone(), false);
                 RangeChange::Put(Box::new(former))
             }
             None => {
+                core.free_for_bindings(attachment);
                 core.ranges.drop_held(attachment);
                 RangeChange::Remove(attachment.clone())
             }
         };
+        let owed = matches!(change, RangeChange::Remove(_)).then(|| attachment.clone());
         let note = range_event(now, attachment, EventKind::Released, &recording.given, "the ADD failed");
-        core.out.write_for(Waiter::Journal, vec![Change::Range(change), note]);
+        let waiter = Waiter::Range(RangeWait::Owed(owed.into_iter().collect()));
+        core.out.write_for(waiter, vec![Change::Range(change), note]);
     }
 
-    pub(super) fn time_out(mut self, core: &mut Registry, now: Now) -> Next {
+    pub(super) fn time_out(mut self, core: &mut Registry, now: Now, id: RequestId) -> Next {
+        if let Stage::Probes(probes) = &mut self.stage
+            && now.boot < self.began + self.add.timeout
+        {
+            let probed = probes.0.on_clock(core, now);
+            return self.probed(core, now, id, probed);
+        }
         let waited = crate::time::whole_millis(now.boot.saturating_since(self.began));
         let waiting_for = match &mut self.stage {
             // The files follow.
@@ -230,10 +346,34 @@ impl Ranging {
                 return Next::Answers(Answer::Ranges(RangeAnswer::Given(std::mem::take(&mut recording.given))));
             }
             Stage::Records(_) => "the store",
+            Stage::Probes(_) => "the probes for its addresses",
             Stage::LooksAtFormer | Stage::Looks => "a look at the container's namespace",
         };
         self.undo(core, now);
         Next::Answers(Answer::Failed(Failure::TimedOut { waiting_for, waited }))
+    }
+
+    /// Handles a frame, if it came in on its sockets.
+    pub(super) fn on_frame(mut self, core: &mut Registry, now: Now, id: RequestId, arp: &Arp) -> Next {
+        let Stage::Probes(probes) = &mut self.stage else { return Next::Waits(Job::Range(self)) };
+        let probed = probes.0.on_arp(core, now, &self.add, arp);
+        self.probed(core, now, id, probed)
+    }
+
+    /// Its interface may have carrier now.
+    pub(super) fn on_carrier(&mut self, core: &mut Registry, id: RequestId, at: (Cookie, u32)) {
+        if let Stage::Probes(probes) = &mut self.stage {
+            probes.0.on_carrier(core, id, at);
+        }
+    }
+
+    fn is_probing(&self) -> bool {
+        matches!(self.stage, Stage::Probes(_))
+    }
+
+    /// Returns whether these are its sockets.
+    pub(super) fn hears(&self, exchange: ExchangeId) -> bool {
+        matches!(&self.stage, Stage::Probes(probes) if probes.0.hears(exchange))
     }
 
     pub(super) fn hang_up(mut self, core: &mut Registry, now: Now) -> Next {
@@ -242,7 +382,36 @@ impl Ranging {
     }
 }
 
+fn v4(address: IpAddr) -> Option<Ipv4Addr> {
+    if let IpAddr::V4(address) = address { Some(address) } else { None }
+}
+
+/// Returns the namespace of an ADD whose addresses are probed for.
+fn probes_cookie(stage: &Stage) -> Option<Cookie> {
+    if let Stage::Probes(probes) = stage { probes.1.cookie } else { None }
+}
+
 impl Registry {
+    /// A frame has come in on sockets that a call has.
+    pub(in crate::registry) fn call_hears(&mut self, now: Now, exchange: ExchangeId, arp: &Arp) {
+        let is_its = |job: &Job| matches!(job, Job::Range(job) if job.hears(exchange));
+        if let Some((id, Job::Range(job))) = self.jobs.take(is_its) {
+            let next = job.on_frame(self, now, id, arp);
+            self.call_goes_on(id, next);
+        }
+    }
+
+    /// An interface has carrier: an ADD may wait for that.
+    pub(in crate::registry) fn ranges_have_carrier(&mut self, at: (Cookie, u32)) {
+        let waiting = self.jobs.ids_of(|job| matches!(job, Job::Range(job) if job.is_probing()));
+        for id in waiting {
+            if let Some(Job::Range(mut job)) = self.jobs.by_id.remove(&id) {
+                job.on_carrier(self, id, at);
+                self.jobs.by_id.insert(id, Job::Range(job));
+            }
+        }
+    }
+
     /// An ADD of a network with local ranges.
     pub(super) fn add_from_ranges(&mut self, now: Now, id: RequestId, add: Box<RangeAdd>) -> Next {
         let attachment = add.attachment.clone();
@@ -252,7 +421,7 @@ impl Registry {
         self.time_call(id, now.boot + add.timeout);
         let former = self.ranges.held(&attachment).filter(|held| held.record.netns != add.netns);
         let former = former.map(|held| held.record.netns.clone());
-        let mut job = Ranging { add, began: now.boot, stage: Stage::LooksAtFormer };
+        let mut job = Ranging { add, began: now.boot, stage: Stage::LooksAtFormer, tried: 0, died: Vec::new() };
         match former {
             Some(netns) => {
                 self.out.watch(Waiter::Call(id), netns);
@@ -278,12 +447,25 @@ impl Registry {
         self.ranges.knows(attachment) || self.jobs.ranging(attachment).is_some()
     }
 
+    /// Fails ADDs that are under way.
+    pub(in crate::registry) fn cancel_ranging(&mut self, now: Now, is_one: impl Fn(&Attachment) -> bool) {
+        while let Some((id, Job::Range(mut job))) =
+            self.jobs.take(|job| matches!(job, Job::Range(job) if is_one(&job.add.attachment)))
+        {
+            job.undo(self, now);
+            let attachment = job.add.attachment.clone();
+            self.call_goes_on(id, Next::Answers(Answer::Failed(Failure::Cancelled(attachment))));
+        }
+    }
+
+    /// A namespace died, of which an ADD may be about to hear that it lives.
+    pub(in crate::registry) fn ranging_died(&mut self, cookie: Cookie) {
+        self.jobs.rangings().for_each(|job| job.died.push(cookie));
+    }
+
     /// A DEL of an attachment that has addresses from local ranges.
     pub(super) fn del_from_ranges(&mut self, now: Now, id: RequestId, attachment: Attachment) -> Next {
-        if let Some((add, Job::Range(mut job))) = self.jobs.take_ranging(&attachment) {
-            job.undo(self, now);
-            self.call_goes_on(add, Next::Answers(Answer::Failed(Failure::Cancelled(attachment.clone()))));
-        }
+        self.cancel_ranging(now, |add| *add == attachment);
         self.remove_files(&attachment);
         if !self.ranges.leaves(&attachment) {
             return Next::Answers(Answer::Deleted);

@@ -9,18 +9,23 @@ mod networks;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::networks::{Compared, Missing, is_interface};
 pub(super) use self::networks::{Held, Ranges};
 use super::Registry;
-use crate::effect::{FileChange, FoundFile, Outcome, RangeAdd};
+use super::timers::Key;
+use crate::effect::{FileChange, FoundFile, Outcome, RangeAdd, Why};
 use crate::event::{Event, EventKind};
-use crate::identity::Attachment;
+use crate::identity::{AddressHolder, Attachment};
 use crate::link::{Cookie, LinkCause, directory_of};
 use crate::outbox::{RangeWait, Waiter};
 use crate::range::{Given, NoAddress};
 use crate::record::{Change, RangeChange, RangeRecord};
 use crate::time::{BootId, Now};
+
+/// The pause before the store is told again what it should forget.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Whether a namespace lives, as far as a look at it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,20 +48,41 @@ impl Life {
 }
 
 impl Registry {
-    /// Takes over what an earlier daemon gave. Only the memory of who had which address outlives a reboot.
-    pub(crate) fn recover_ranges(&mut self, now: Now, boot: &BootId, records: Vec<RangeRecord>) {
+    /// Takes over what an earlier daemon gave. Nothing outlives a reboot, except for whom addresses are kept in mind.
+    pub(crate) fn recover_ranges(&mut self, now: Now, boot: &BootId, mut records: Vec<RangeRecord>) {
+        records.sort_unstable_by_key(|record| record.since);
         for record in records {
-            if record.boot == *boot {
+            if record.past {
+                self.ranges.remember(&record);
+            } else if record.boot == *boot {
                 self.out.watch(Waiter::Range(RangeWait::Look(record.attachment.clone())), record.netns.clone());
-                self.ranges.hold(record, true);
+                self.hold_range(record, true);
             } else {
-                self.ranges.hold(record.clone(), true);
+                self.hold_range(record.clone(), true);
                 self.range_ends(now, &record.attachment, "the host was rebooted");
             }
         }
     }
 
-    /// Has the store delete what an attachment has; its addresses are free when that is done. `cause`: why, for its event.
+    /// Records what an attachment has, instead of what it had. No binding takes its addresses.
+    pub(super) fn hold_range(&mut self, record: RangeRecord, is_recovered: bool) {
+        self.free_for_bindings(&record.attachment.clone());
+        let attachment = Arc::new(record.attachment.clone());
+        for given in &record.given {
+            self.bindings.note_of_range(&record.lan, given.address.addr(), &attachment);
+        }
+        self.ranges.hold(record, is_recovered);
+    }
+
+    /// Lets bindings take what an attachment has had.
+    pub(super) fn free_for_bindings(&mut self, attachment: &Attachment) {
+        let Some(Held { record, .. }) = self.ranges.held(attachment) else { return };
+        for given in &record.given {
+            self.bindings.forget_of_range(&record.lan, given.address.addr(), attachment);
+        }
+    }
+
+    /// Has the store forget what an attachment has; it is free when that is done. `cause`: why, for its event.
     pub(super) fn range_ends(&mut self, now: Now, attachment: &Attachment, cause: &str) {
         if self.ranges.leaves(attachment) {
             let changes = self.end_of_range(now, attachment, cause);
@@ -66,32 +92,47 @@ impl Registry {
 
     /// Returns the changes that delete what an attachment has from the store.
     pub(super) fn end_of_range(&mut self, now: Now, attachment: &Attachment, cause: &str) -> Vec<Change> {
-        let given = self.ranges.held(attachment).map(|held| held.record.given.clone()).unwrap_or_default();
-        let mut changes = self.owed_to_store();
-        changes.push(Change::Range(RangeChange::Remove(attachment.clone())));
-        changes.push(range_event(now, attachment, EventKind::Released, &given, cause));
-        changes
+        let record = self.ranges.held(attachment).map(|held| held.record.clone());
+        let given = record.as_ref().map(|record| record.given.clone()).unwrap_or_default();
+        // Who returns gets the same again, after a restart too.
+        let past = record.filter(|record| record.returns_as.is_some());
+        let change = match past {
+            Some(record) => RangeChange::Put(Box::new(RangeRecord { past: true, ..record })),
+            None => RangeChange::Remove(attachment.clone()),
+        };
+        vec![Change::Range(change), range_event(now, attachment, EventKind::Released, &given, cause)]
     }
 
-    /// Returns the changes that the store has not been able to write.
-    pub(super) fn owed_to_store(&mut self) -> Vec<Change> {
+    /// Has the store forget what it should not have any more, once it is time; it is tried again until that succeeds.
+    pub(super) fn pay_debts(&mut self, now: Now) {
         let owed = std::mem::take(&mut self.ranges.owed);
-        owed.into_iter().map(|attachment| Change::Range(RangeChange::Remove(attachment))).collect()
+        if !owed.is_empty() {
+            let changes = owed.iter().map(|by| Change::Range(RangeChange::Remove(by.clone()))).collect();
+            self.out.write_for(Waiter::Range(RangeWait::Owed(owed)), changes);
+        }
+        self.time_debts(now);
     }
 
-    /// The store has deleted what an attachment has, or will do so with the next successful write.
-    pub(super) fn range_ended(&mut self, attachment: &Attachment, is_written: bool) {
+    fn time_debts(&mut self, now: Now) {
+        let is_due = !self.ranges.owed.is_empty();
+        self.timers.set(Key::Debts, is_due.then(|| (now.boot + PAUSE, Why::Store)));
+    }
+
+    /// The store has forgotten what an attachment has, or will with the next write that succeeds.
+    pub(super) fn range_ended(&mut self, now: Now, attachment: &Attachment, is_written: bool) {
         // A successor may have taken its place.
         if self.ranges.held(attachment).is_none_or(|held| !held.is_leaving) {
             return;
         }
         if !is_written {
-            self.ranges.owed.push(attachment.clone());
+            self.ranges.owed.insert(attachment.clone());
         }
+        self.free_for_bindings(attachment);
         let Some(record) = self.ranges.release(attachment) else { return };
         for given in &record.given {
             self.out.file(None, (&record.directory, given.address.addr()), attachment, FileChange::Remove);
         }
+        self.time_debts(now);
     }
 
     /// Removes the files in which others say that an attachment has addresses.
@@ -110,6 +151,8 @@ impl Registry {
             !matches!(attachment, Attachment::Cni { .. })
                 || keep.iter().any(|(container, ifname)| is_interface(attachment, container, ifname))
         };
+        let is_of = |by: &Attachment| matches!(by, Attachment::Cni { network: of, .. } if of == network);
+        self.cancel_ranging(now, |attachment| is_of(attachment) && !is_kept(attachment));
         for attachment in self.ranges.attachments(network).into_iter().filter(|attachment| !is_kept(attachment)) {
             self.range_ends(now, &attachment, "a GC does not name it");
             self.remove_files(&attachment);
@@ -136,6 +179,7 @@ impl Registry {
 
     /// A namespace died: what its attachments have is free again.
     pub(super) fn ranges_died(&mut self, now: Now, cookie: Cookie) {
+        self.ranging_died(cookie);
         let dead = self.ranges.all_held().filter(|(_, held)| held.record.cookie == Some(cookie));
         for attachment in dead.map(|(attachment, _)| attachment.clone()).collect::<Vec<_>>() {
             self.range_ends(now, &attachment, "its namespace is gone");
@@ -153,7 +197,15 @@ impl Registry {
     /// An effect for local ranges is over that no call waits for.
     pub(super) fn range_done(&mut self, now: Now, wait: RangeWait, outcome: Outcome) {
         match (wait, outcome) {
-            (RangeWait::Gone(attachment), Outcome::Persisted(result)) => self.range_ended(&attachment, result.is_ok()),
+            (RangeWait::Gone(attachment), Outcome::Persisted(result)) => {
+                self.range_ended(now, &attachment, result.is_ok());
+            }
+            // What has been given since is written already.
+            (RangeWait::Owed(owed), Outcome::Persisted(Err(_))) => {
+                let still = owed.into_iter().filter(|by| self.ranges.held(by).is_none());
+                self.ranges.owed.extend(still.collect::<Vec<_>>());
+                self.time_debts(now);
+            }
             (RangeWait::Look(attachment), Outcome::Watched(seen)) => {
                 let Some(held) = self.ranges.held(&attachment).filter(|held| !held.is_leaving) else { return };
                 let (life, netns) = (Life::of(&seen, held.record.cookie), held.record.netns.clone());
@@ -196,7 +248,13 @@ impl Registry {
     /// Gives an attachment an address of each set.
     pub(super) fn allocate(&mut self, now: Now, add: &RangeAdd) -> Result<Vec<Given>, NoAddress> {
         self.ranges.enter(add);
-        self.ranges.allocate(add, now.wall)
+        let (holders, lans) = (self.bindings.holders(), &self.conflicts);
+        let others = |address| {
+            let IpAddr::V4(address) = address else { return None };
+            let station = || lans.user(&add.lan, address, now.boot).map(AddressHolder::Station);
+            holders.claimant(&add.lan, address).or_else(station)
+        };
+        self.ranges.allocate(add, &others, now.wall)
     }
 }
 

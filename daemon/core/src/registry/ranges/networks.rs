@@ -6,29 +6,35 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::effect::{FoundFile, RangeAdd, RangeRow, TakenRow};
+use crate::effect::{FoundFile, LONG_AGO, RangeAdd, RangeRow};
 use crate::identity::{Attachment, ClientId, Lan};
-use crate::range::{Allocator, Given, Holding, NoAddress, overlaps};
+use crate::range::{Allocator, Given, Holding, NoAddress, Others, overlaps};
 use crate::record::RangeRecord;
 use crate::time::WallTime;
 
 /// The most identities whose last addresses are remembered.
 const MAX_RETURNING: usize = 1024;
 
-/// The time of addresses that have been taken for an unknown time.
-const LONG_AGO: WallTime = WallTime::from_epoch(Duration::ZERO);
-
 /// All networks with local ranges.
 #[derive(Debug, Default)]
 pub(in crate::registry) struct Ranges {
     networks: BTreeMap<String, Network>,
     held: BTreeMap<Arc<Attachment>, Held>,
-    returning: VecDeque<((String, ClientId), Vec<IpAddr>)>,
-    /// What the store has not been able to delete.
-    pub(super) owed: Vec<Attachment>,
+    /// What identities had last, the latest at the end, and whose record says so.
+    returning: VecDeque<Last>,
+    /// What the store has not been able to forget.
+    pub(super) owed: BTreeSet<Attachment>,
     pub(super) sight: Sight,
+}
+
+/// What an identity of a network had last.
+#[derive(Debug)]
+struct Last {
+    network: String,
+    id: ClientId,
+    addresses: Vec<IpAddr>,
+    attachment: Attachment,
 }
 
 /// What is to be done about the files of a network.
@@ -182,7 +188,8 @@ impl Ranges {
                 network.allocator = Some(allocator);
             }
         }
-        let taken: Vec<_> = self.taken_on(&add.lan, name).collect();
+        // What is being probed for is in the others' tables alone.
+        let taken: Vec<_> = self.taken_on(&add.lan, name).chain(self.taken_beside(&add.lan, name)).collect();
         let network = self.networks.get_mut(name).expect("it was just entered");
         let allocator = network.allocator.as_mut().expect("it was just made");
         taken.into_iter().for_each(|(address, holding)| _ = allocator.occupy(address, holding));
@@ -192,11 +199,19 @@ impl Ranges {
     /// Returns what is taken on a LAN, or in this network.
     fn taken_on(&self, lan: &Lan, name: &str) -> impl Iterator<Item = (IpAddr, Holding)> {
         let names: BTreeSet<_> = self.networks_on(lan).chain([name.to_owned()]).collect();
-        let of = names.clone();
-        let held = self.held.iter().filter(
-            move |(attachment, _)| matches!(&***attachment, Attachment::Cni { network, .. } if of.contains(network)),
-        );
+        // A network that no ADD has named since the start is on the LAN that its records name.
+        let (on, of) = (lan.clone(), name.to_owned());
+        let is_of = move |by: &Attachment| matches!(by, Attachment::Cni { network, .. } if *network == of);
+        let held = self.held.iter().filter(move |(by, held)| held.record.lan == on || is_of(by));
         taken(held, names.into_iter().filter_map(|name| self.networks.get(&name)))
+    }
+
+    /// Returns what the other networks of a LAN know to be taken.
+    fn taken_beside(&self, lan: &Lan, name: &str) -> impl Iterator<Item = (IpAddr, Holding)> {
+        let beside =
+            self.networks.iter().filter(move |(other, network)| *other != name && network.lan.as_ref() == Some(lan));
+        let allocators = beside.filter_map(|(_, network)| network.allocator.as_ref());
+        allocators.flat_map(Allocator::taken).map(|(address, holding)| (address, holding.clone()))
     }
 
     /// Returns what is taken on a LAN.
@@ -226,21 +241,29 @@ impl Ranges {
         }
     }
 
-    /// Gives an attachment an address of each set of its network.
-    pub(in crate::registry) fn allocate(&mut self, add: &RangeAdd, now: WallTime) -> Result<Vec<Given>, NoAddress> {
+    /// Gives an attachment an address of each set of its network that none of the others has.
+    pub(in crate::registry) fn allocate(
+        &mut self,
+        add: &RangeAdd,
+        others: &Others<'_>,
+        now: WallTime,
+    ) -> Result<Vec<Given>, NoAddress> {
         let Attachment::Cni { network: name, .. } = &add.attachment else { unreachable!("only CNI has ranges") };
         let by = self
             .held
             .get_key_value(&add.attachment)
             .map_or_else(|| Arc::new(add.attachment.clone()), |(by, _)| by.clone());
-        let remembered = add.returns_as.as_ref().and_then(|id| self.last_of(name, id)).unwrap_or_default();
+        // Who has addresses already is refused others.
+        let returns_as = add.returns_as.as_ref().filter(|_| !self.held.contains_key(&add.attachment));
+        let remembered = returns_as.and_then(|id| self.last_of(name, id)).unwrap_or_default();
         let allocator = self.networks.get_mut(name).and_then(|network| network.allocator.as_mut());
         let allocator = allocator.expect("the ADD has entered its network");
-        // An identity's last address is a wish; its caller's request is not.
+        // What an identity had last is a wish, what its caller asks for is not.
+        let is_free = |address: &IpAddr| allocator.is_free(*address) && others(*address).is_none();
         let returns: Vec<_> =
-            remembered.into_iter().filter(|address| add.asked.is_empty() && allocator.is_free(*address)).collect();
+            remembered.into_iter().filter(|address| add.asked.is_empty() && is_free(address)).collect();
         let asked = if returns.is_empty() { &add.asked } else { &returns };
-        let given = allocator.allocate(&by, asked, now)?;
+        let given = allocator.allocate(&by, asked, others, now)?;
         self.mirror(&add.lan, name, &by, &given, now);
         Ok(given)
     }
@@ -265,6 +288,7 @@ impl Ranges {
 
     /// Records what an attachment has, instead of what it had.
     pub(in crate::registry) fn hold(&mut self, record: RangeRecord, is_recovered: bool) {
+        self.owed.remove(&record.attachment);
         let held = Held { record, is_recovered, is_leaving: false };
         self.held.insert(Arc::new(held.record.attachment.clone()), held);
     }
@@ -281,23 +305,31 @@ impl Ranges {
         self.sight.forget(attachment);
         let addresses: Vec<_> = record.given.iter().map(|given| given.address.addr()).collect();
         self.vacate(attachment, &addresses);
-        if let (Some(id), Attachment::Cni { network, .. }) = (&record.returns_as, attachment) {
-            self.remember((network.clone(), id.clone()), addresses);
-        }
+        self.remember(&record);
         Some(record)
     }
 
-    /// Remembers the addresses of an identity.
-    pub(in crate::registry) fn remember(&mut self, of: (String, ClientId), addresses: Vec<IpAddr>) {
-        self.returning.retain(|(other, _)| *other != of);
-        self.returning.push_back((of, addresses));
-        if self.returning.len() > MAX_RETURNING {
-            self.returning.pop_front();
+    /// Remembers what an identity had, if it returns. A record that says what it had before is of no use any more.
+    pub(in crate::registry) fn remember(&mut self, record: &RangeRecord) {
+        let (Some(id), Attachment::Cni { network, .. }) = (&record.returns_as, &record.attachment) else { return };
+        let before = self.returning.iter().position(|last| last.network == *network && last.id == *id);
+        let before = before.and_then(|at| self.returning.remove(at));
+        let addresses = record.given.iter().map(|given| given.address.addr()).collect();
+        let (network, id, attachment) = (network.clone(), id.clone(), record.attachment.clone());
+        self.returning.push_back(Last { network, id, addresses, attachment });
+        let oldest = if self.returning.len() > MAX_RETURNING { self.returning.pop_front() } else { None };
+        for last in before.into_iter().chain(oldest) {
+            let is_of_use = self.held.contains_key(&last.attachment)
+                || self.returning.iter().any(|other| other.attachment == last.attachment);
+            if !is_of_use {
+                self.owed.insert(last.attachment);
+            }
         }
     }
 
     fn last_of(&self, network: &str, id: &ClientId) -> Option<Vec<IpAddr>> {
-        self.returning.iter().find(|((of, other), _)| of == network && other == id).map(|(_, last)| last.clone())
+        let last = self.returning.iter().find(|last| last.network == network && last.id == *id)?;
+        Some(last.addresses.clone())
     }
 
     /// Forgets that a file says that an address is taken.
@@ -313,8 +345,11 @@ impl Ranges {
         let by = Arc::new(by);
         let Some(found) = self.networks.get_mut(network) else { return };
         found.others.insert(address, by.clone());
-        if let Some(allocator) = &mut found.allocator {
-            allocator.occupy(address, Holding { by, since: LONG_AGO });
+        let lan = found.lan.clone();
+        let is_beside = |other: &Network| lan.is_some() && other.lan == lan;
+        let beside = self.networks.iter_mut().filter(|(name, other)| *name == network || is_beside(other));
+        for allocator in beside.filter_map(|(_, network)| network.allocator.as_mut()) {
+            allocator.occupy(address, Holding { by: by.clone(), since: LONG_AGO });
         }
     }
 
@@ -361,14 +396,7 @@ impl Ranges {
     pub(in crate::registry) fn rows(&self) -> Vec<RangeRow> {
         let rows_of = |(name, network): (&String, &Network)| {
             let (lan, allocator) = (network.lan.clone()?, network.allocator.as_ref()?);
-            let row = |usage: crate::range::Usage<'_>| RangeRow {
-                network: name.clone(),
-                lan: lan.clone(),
-                set: usage.set,
-                range: *usage.range,
-                size: usage.size,
-                taken: usage.taken.into_iter().map(|(address, holding)| taken_row(address, holding)).collect(),
-            };
+            let row = |usage| RangeRow::of(name, &lan, usage, false);
             Some(allocator.usage().map(row).collect::<Vec<_>>())
         };
         self.networks.iter().filter_map(rows_of).flatten().collect()
@@ -415,8 +443,4 @@ fn taken<'a>(
 pub(super) fn is_interface(attachment: &Attachment, container: &str, ifname: &str) -> bool {
     let Attachment::Cni { container: of, ifname: on, .. } = attachment else { return false };
     of == container && (on == ifname || on.is_empty())
-}
-
-fn taken_row(address: IpAddr, holding: &Holding) -> TakenRow {
-    TakenRow { address, by: holding.by.clone(), since: Some(holding.since).filter(|since| *since != LONG_AGO) }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Adoptee, Call, Failure};
+use crate::effect::{Adoptee, Call, Failure, RangeAnswer, RangeCall};
 use crate::event::EventKind;
 use crate::range::{Fallback, Said, Sets};
 use crate::source::Source;
@@ -336,4 +336,96 @@ fn a_daemon_killed_at_any_moment_gives_no_address_twice_and_leaves_none_behind()
             rig.assert_only_discovers();
         }
     }
+}
+
+#[test]
+fn a_pod_that_comes_back_finds_its_address_again_after_a_del_and_after_a_reboot() {
+    for reboots in [false, true] {
+        let mut rig = silent();
+        rig.profile.grace = Some(60);
+        // The search begins at .201, after a reboot too.
+        let adds = [rig.add("z", 1, "z"), rig.add("a", 2, "pod")];
+        rig.run_until(1028.0);
+        let given = adds.map(|add| rig.given(add));
+        assert!(
+            given.contains(&"192.0.2.201/24".to_owned()) && given.contains(&"192.0.2.202/24".to_owned()),
+            "{given:?}"
+        );
+        if reboots {
+            let records = rig.stored.clone().into_iter().collect();
+            rig.reg = Core::new(Config::default(), 9);
+            let boot = BootId("next".into());
+            rig.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });
+        } else {
+            rig.del("z");
+            rig.del("a");
+        }
+        rig.run_until(1030.0);
+        assert!(rig.rows().is_empty(), "{:?}", rig.rows());
+        let again = rig.add("b", 3, "pod");
+        rig.run_until(1060.0);
+        assert_eq!(rig.given(again), given[1], "reboots: {reboots}");
+        assert_eq!(rig.wished, None, "no server knows of it");
+        rig.assert_only_discovers();
+    }
+}
+
+#[test]
+fn a_pod_whose_address_another_has_by_now_gets_the_next_one() {
+    let mut rig = silent();
+    rig.profile.grace = Some(60);
+    rig.add("a", 1, "pod");
+    rig.run_until(1028.0);
+    rig.del("a");
+    let taken = rig.range_call("x", 2, 201, 201);
+    rig.ask_range(taken);
+    let again = rig.add("b", 3, "pod");
+    rig.run_until(1060.0);
+    assert_eq!(rig.given(again), "192.0.2.202/24");
+}
+
+#[test]
+fn the_ranges_of_fallbacks_are_listed_with_all_that_is_taken_of_them() {
+    let mut rig = fallen_back();
+    let other = rig.range_call("pod", 2, 202, 210);
+    rig.ask_range(other);
+    let id = rig.request(Call::Ranges(RangeCall::List));
+    let Answer::Ranges(RangeAnswer::Rows(rows)) = &rig.answers[&id] else { panic!() };
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let taken: Vec<_> = row.taken.iter().map(|taken| format!("{} {}", taken.address, taken.by)).collect();
+            (row.network.as_str(), row.is_fallback, row.size, taken)
+        })
+        .collect();
+    let (a, pod) = ("192.0.2.201 ".to_owned() + &attachment("a").to_string(), "192.0.2.202 pods/pod/eth0".to_owned());
+    assert_eq!(told, [("pods", false, 9, vec![pod.clone()]), (attachment("a").network(), true, 4, vec![a, pod])]);
+}
+
+#[test]
+fn those_that_wait_for_their_turn_behind_a_silent_server_fall_back_with_the_others() {
+    let mut rig = Rig::new(2);
+    (rig.server, rig.fallback) = (Server::Silent, Some(to(250, 0)));
+    rig.live = (1..40).collect();
+    let adds: Vec<_> = (1..=30).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    for second in 1000..=1028 {
+        rig.run_until(f64::from(second));
+    }
+    let given: std::collections::BTreeSet<_> = adds.iter().map(|add| rig.given(*add)).collect();
+    assert_eq!(given.len(), 30);
+    let asked = rig.chaddrs.len();
+    assert!(asked < 20, "the others have asked for those that wait: {asked}");
+    rig.assert_only_discovers();
+}
+
+#[test]
+fn a_queue_is_no_reason_to_fall_back() {
+    // The server answers one client and takes its time: the others wait for their turn.
+    let mut rig = Rig::new(1);
+    (rig.server, rig.fallback) = (Server::Silent, Some(to(250, 0)));
+    let adds: Vec<_> = (1..=3).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
+    rig.run_until(1008.0);
+    rig.server = Server::Up;
+    rig.run_until(1028.0);
+    assert!(adds.iter().all(|add| rig.given(*add).starts_with("192.0.2.5")), "{:?}", rig.answers);
 }

@@ -42,6 +42,8 @@ mod on_host;
 mod orders;
 mod races;
 mod ranges;
+mod ranges_beside;
+mod ranges_probed;
 mod reach;
 mod recorded;
 mod refused;

@@ -1,5 +1,7 @@
 //! Addresses from local ranges, with a shell of their own: a store, files, and namespaces that live or not.
 
+mod lasting;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,6 +13,7 @@ use crate::effect::{
     Call, Failure, FileCause, FileChange, FoundFile, Input, RangeAdd, RangeAnswer, RangeCall, RequestId, StoreCause,
 };
 use crate::event::Event;
+use crate::grant::policy::Detection;
 use crate::identity::ClientId;
 use crate::link::own::OwnLinks;
 use crate::link::{Cookie, KernelMessage};
@@ -240,6 +243,7 @@ fn add(container: &str, netns: u64, subnets: &[&str]) -> RangeAdd {
         sets: sets(subnets),
         asked: vec![],
         directory: "/data/pods".into(),
+        detection: Detection::Off,
         timeout: Duration::from_secs(30),
     }
 }
@@ -366,6 +370,7 @@ fn nobody_gets_an_address_that_is_not_durable_and_everybody_gets_rid_of_one() {
     assert_eq!((host.filed(), host.stored.len()), (vec![], 1));
     host.disk_is_full = false;
     host.given(add("c", 3, &SMALL)).expect("an address");
+    host.run_for(10_000);
     assert_eq!(host.stored.keys().collect::<Vec<_>>(), [&attachment("pods", "c")], "the store catches up");
 }
 

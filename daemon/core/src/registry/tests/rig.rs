@@ -3,6 +3,7 @@
 //! twice panics.
 
 mod plugin;
+mod ranges;
 mod server;
 mod values;
 mod wired;
@@ -32,7 +33,7 @@ use crate::link::{
 use crate::pool;
 use crate::profile::Profile;
 use crate::range::Fallback;
-use crate::record::{Record, RecordState};
+use crate::record::{RangeRecord, Record, RecordState};
 use crate::silence::Survey;
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -112,6 +113,8 @@ pub(super) struct Rig {
     pub(super) profile: Profile,
     /// The ranges that an ADD names for when no server answers.
     pub(super) fallback: Option<Fallback>,
+    /// What the store has of local ranges.
+    pub(super) ranges: BTreeMap<Attachment, RangeRecord>,
     /// Changes of known links are held back before their first step.
     pub(super) hold_changes: bool,
     pub(super) changes: VecDeque<(OpId, Target, Vec<Step>)>,
@@ -204,6 +207,7 @@ impl Rig {
             ifname: "eth0".into(),
             profile: Profile::default(),
             fallback: None,
+            ranges: BTreeMap::new(),
             mask: [255, 0],
             hold_changes: false,
             changes: VecDeque::new(),
@@ -404,7 +408,7 @@ impl Rig {
                 Change::Note(event) => self.events.push(*event),
                 Change::PutDoor(record) => self.wired.put(&record),
                 Change::RemoveDoor(key) => self.wired.remove(&key),
-                Change::Range(change) => panic!("no network here has local ranges: {change:?}"),
+                Change::Range(change) => self.store_range(change),
             }
         }
     }
@@ -497,7 +501,7 @@ impl Rig {
                 }
                 effect @ (Effect::Make { .. } | Effect::Unmake { .. } | Effect::ListOwn { .. }) => self.wire(effect),
                 Effect::Publish { attachment, dns } => self.published.push((container(&attachment), dns)),
-                Effect::Watch { .. } | Effect::File { .. } => panic!("no network here has local ranges"),
+                effect @ (Effect::Watch { .. } | Effect::File { .. }) => self.serve_range(effect),
                 Effect::Reply { id, answer } => {
                     assert!(self.answers.insert(id.0, answer).is_none(), "answered twice");
                 }
@@ -555,6 +559,8 @@ impl Rig {
         self.wired.held.clear();
         let records = self.stored.clone().into_iter().collect();
         let doors = self.wired.stored().collect();
+        let ranges = self.ranges.values().cloned().collect();
+        self.input(Input::Ranges { boot: BootId("b".into()), records: ranges });
         self.input(Input::Start { boot: BootId("b".into()), records, doors, spooled: vec![], adoptees: vec![] });
     }
 

@@ -84,8 +84,15 @@ async fn answer_at_length(server: &mut Server) {
         DoorReport::Asked { call: Call::Ranges(RangeCall::List), reply, .. } => {
             let ip = "10.0.0.2".parse().unwrap();
             let range = Range { subnet: "10.0.0.0/24".parse().unwrap(), first: ip, last: ip, gateway: ip };
-            let row =
-                RangeRow { network: long, lan: Lan::Network("lan".into()), set: 0, range, size: 1, taken: vec![] };
+            let row = RangeRow {
+                network: long,
+                lan: Lan::Network("lan".into()),
+                set: 0,
+                range,
+                size: 1,
+                is_fallback: false,
+                taken: vec![],
+            };
             reply.send(Answer::Ranges(RangeAnswer::Rows(vec![row])));
         }
         DoorReport::Asked { call: Call::Status { parent: None }, reply, .. } => {

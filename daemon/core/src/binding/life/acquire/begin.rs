@@ -58,7 +58,10 @@ impl Acquire {
         let sender = holder.sender();
         let Known { began, limit, came_up, wanted, adopts, lease, patience, last, .. } = known;
         let Known { fallback, limits, replaces, view, .. } = known;
-        let last = last.map(|address| Wanted { address, preferred: true });
+        let resort = fallback.map(|fallback| Box::new(Resort::new(*fallback, adopts, last, now)));
+        let is_of_range = |last: &Ipv4Addr| resort.as_ref().is_some_and(|resort| resort.has_last(*last));
+        // No server knows of an address of a range.
+        let last = last.filter(|last| !is_of_range(last)).map(|address| Wanted { address, preferred: true });
         let lease = lease.filter(|lease| Wanted::takes(wanted, lease.ip())).map(Arc::new);
         let trusts = lease.clone().zip(patience.map(|patience| began + patience));
         let mut client = match (adopts, lease) {
@@ -99,7 +102,7 @@ impl Acquire {
             sized: false,
             trusts,
             trusted: false,
-            resort: fallback.map(|fallback| Box::new(Resort::new(*fallback, adopts))),
+            resort,
             limits: limits.map(Box::new),
             misses: Misses::default(),
             pace: Pace::default(),

@@ -32,7 +32,9 @@ const LAST: Duration = Duration::from_secs(4);
 #[derive(Debug)]
 pub(super) struct Resort {
     fallback: Fallback,
-    /// When the first DISCOVER left.
+    /// Since when it waits for its turn to ask.
+    waits: Instant,
+    /// Since when nobody has answered: since its first DISCOVER, or since it waits, if all others on its LAN met silence meanwhile.
     asked: Option<Instant>,
     /// When the last one was due.
     once_more: Option<Instant>,
@@ -46,14 +48,19 @@ pub(super) struct Resort {
     none: Option<NoAddress>,
     /// The address of a container that already ran, if the ranges have it.
     own: Option<Given>,
+    /// The last address of its identity, if the ranges have it.
+    last: Option<IpAddr>,
 }
 
 impl Resort {
-    /// Returns the last resort of an ADD. `adopts`: the address with which a container runs.
-    pub(super) fn new(fallback: Fallback, adopts: Option<Ipv4Net>) -> Self {
+    /// Returns the last resort of an ADD that waits for its turn from now on. `adopts`: the address with which a container runs;
+    /// `last`: that of its identity, if it has come back.
+    pub(super) fn new(fallback: Fallback, adopts: Option<Ipv4Net>, last: Option<Ipv4Addr>, now: Instant) -> Self {
         let own = adopts.and_then(|address| fallback.take_over(address.addr().into()));
+        let last = last.map(IpAddr::V4).filter(|last| fallback.take_over(*last).is_some());
         Self {
             fallback,
+            waits: now,
             asked: None,
             once_more: None,
             heard: false,
@@ -61,21 +68,32 @@ impl Resort {
             used: BTreeSet::new(),
             none: None,
             own,
+            last,
         }
+    }
+
+    /// Returns whether this was the last address of its identity, and is of the ranges.
+    pub(super) fn has_last(&self, address: Ipv4Addr) -> bool {
+        self.last == Some(address.into())
     }
 }
 
 impl Acquire {
-    /// Records what the client has done and heard.
-    pub(super) fn hear(&mut self, now: Instant) {
-        let tally = self.client.tally();
-        let (asked, heard) = (tally.discovers > 0, tally.has_heard());
-        if let Some(resort) = &mut self.resort {
-            resort.heard |= heard;
-            if asked && resort.asked.is_none() {
-                resort.asked = Some(now);
-                resort.once_more = (resort.fallback.after <= LAST).then_some(now);
-            }
+    /// Records what the client has done and heard. `answered`: something has come in.
+    pub(super) fn hear(&mut self, common: &Common, answered: bool, cx: &mut Cx<'_>) {
+        let Some(resort) = &mut self.resort else { return };
+        let (tally, lan, now) = (self.client.tally(), &common.identity.lan, cx.now.boot);
+        resort.heard |= tally.has_heard();
+        if resort.heard && answered {
+            cx.conflicts.heard(lan, now);
+        }
+        if tally.discovers > 0 && resort.asked.is_none() {
+            let in_silence = !cx.conflicts.was_heard(lan, resort.waits);
+            let (asked, after) = (if in_silence { resort.waits } else { now }, resort.fallback.after);
+            resort.asked = Some(asked);
+            // Where that is over soon, others have asked once more.
+            let last = asked + after.saturating_sub(LAST);
+            resort.once_more = (now >= last).then_some(last);
         }
     }
 
@@ -83,8 +101,16 @@ impl Acquire {
     /// or none.
     pub(super) fn falls_back_at(&self) -> Option<Instant> {
         let resort = self.resort.as_ref().filter(|resort| !resort.heard && !resort.wished)?;
-        let waits = self.stage == Stage::Exchanging && self.insists.is_none() && self.misses.is_empty();
-        let (asked, after) = (resort.asked.filter(|_| waits)?, resort.fallback.after);
+        let after = resort.fallback.after;
+        if self.insists.is_some() || !self.misses.is_empty() {
+            return None;
+        }
+        let asked = match self.stage {
+            // Others have asked meanwhile.
+            Stage::AwaitingPermit => return Some(resort.waits + after),
+            Stage::Exchanging => resort.asked?,
+            _ => return None,
+        };
         Some(match resort.once_more {
             Some(last) => (asked + after).max(last + LAST.min(after)),
             None => asked + (after - LAST),
@@ -97,16 +123,24 @@ impl Acquire {
 
     /// Wishes for an address once it is time.
     pub(super) fn fall_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
-        let has_asked = self.resort.as_ref().is_some_and(|resort| resort.once_more.is_some());
-        if has_asked && self.is_due(cx.now.boot) {
-            self.wish_for_address(common, cx);
+        let is_due = self.is_due(cx.now.boot);
+        let Some(resort) = self.resort.as_mut().filter(|_| is_due) else { return };
+        match self.stage {
+            // Its turn may take long, but servers are there: it waits anew.
+            Stage::AwaitingPermit if cx.conflicts.was_heard(&common.identity.lan, resort.waits) => {
+                resort.waits = cx.now.boot;
+            }
+            Stage::AwaitingPermit => self.wish_for_address(common, cx),
+            _ if resort.once_more.is_some() => self.wish_for_address(common, cx),
+            _ => {}
         }
     }
 
     /// Sends the last DISCOVER before it falls back, if it is time. That needs no permit. Returns whether it does.
     pub(super) fn asks_once_more(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
         let (now, is_due) = (cx.now.boot, self.is_due(cx.now.boot));
-        let Some(resort) = self.resort.as_mut().filter(|resort| is_due && resort.once_more.is_none()) else {
+        let asks = is_due && self.stage == Stage::Exchanging;
+        let Some(resort) = self.resort.as_mut().filter(|resort| asks && resort.once_more.is_none()) else {
             return false;
         };
         resort.once_more = Some(now);
@@ -120,8 +154,8 @@ impl Acquire {
         resort.wished = true;
         let reserved = self.limits.iter().flat_map(|limits| &limits.reserved);
         let used = resort.used.iter().chain(reserved).copied().collect();
-        let fallback = Box::new(resort.fallback.clone());
-        cx.out.report(common.id, Report::FallsBack { fallback, used });
+        let (fallback, last) = (Box::new(resort.fallback.clone()), resort.last);
+        cx.out.report(common.id, Report::FallsBack { fallback, used, last });
     }
 
     /// Goes on with an address of a range, unless the wish for it is out of date. Without one, servers are asked until time is
@@ -132,7 +166,8 @@ impl Acquire {
         given: Result<Given, NoAddress>,
         cx: &mut Cx<'_>,
     ) -> Next {
-        let Some(resort) = self.resort.as_mut().filter(|_| self.stage == Stage::Exchanging) else { return SAME };
+        let asks = matches!(self.stage, Stage::AwaitingPermit | Stage::Exchanging);
+        let Some(resort) = self.resort.as_mut().filter(|_| asks) else { return SAME };
         let lease = match given {
             Ok(given) => lease(&given, cx.now.boot),
             Err(none) => {

@@ -1,0 +1,124 @@
+//! What outlasts a daemon, a full store, or somebody else's file.
+
+use super::*;
+
+#[test]
+fn an_identity_gets_its_address_again_after_a_restart_and_a_reboot() {
+    for boot in ["a", "b"] {
+        let mut host = Host::new();
+        let pod = |container: &str, netns| RangeAdd {
+            returns_as: Some(ClientId::new(b"\0db-0".to_vec()).expect("an identifier")),
+            ..add(container, netns, &SMALL)
+        };
+        assert_eq!(host.given(pod("a", 1)), Ok("10.0.0.2/29".into()));
+        host.del("a");
+        (host.boot, host.at) = (boot, host.at + Duration::from_secs(1));
+        host.start();
+        assert_eq!(host.given(add("x", 2, &SMALL)), Ok("10.0.0.2/29".into()), "nobody has it");
+        host.del("x");
+        assert_eq!(host.given(add("y", 2, &SMALL)), Ok("10.0.0.3/29".into()));
+        assert_eq!(host.given(pod("b", 3)), Ok("10.0.0.2/29".into()), "{boot}");
+        host.del("b");
+        host.del("y");
+        host.run_for(10_000);
+        // One record says so, the latest.
+        let past: Vec<_> = host.stored.values().map(|record| record.attachment.id().to_owned()).collect();
+        assert_eq!(past, ["b"]);
+    }
+}
+
+#[test]
+fn what_a_full_store_could_not_forget_it_forgets_when_it_has_room() {
+    let mut host = Host::new();
+    host.given(add("a", 1, &SMALL)).expect("an address");
+    host.given(add("b", 2, &SMALL)).expect("an address");
+    host.disk_is_full = true;
+    host.del("a");
+    host.del("b");
+    assert_eq!(host.stored.len(), 2);
+    // The next ADD of one fails, and loses nothing of what is owed.
+    assert!(matches!(host.given(add("c", 3, &SMALL)), Err(Failure::Store(_))));
+    host.run_for(30_000);
+    host.disk_is_full = false;
+    assert_eq!(host.given(add("b", 2, &SMALL)), Ok("10.0.0.5/29".into()));
+    for _ in 0..4 {
+        host.run_for(10_000);
+    }
+    assert_eq!(host.stored.keys().map(ToString::to_string).collect::<Vec<_>>(), ["pods/b/eth0"]);
+    assert_eq!(host.reg.poll_timeout(), None);
+}
+
+#[test]
+fn what_a_file_of_one_network_says_is_taken_on_its_whole_lan_until_nobody_has_it() {
+    let mut host = Host::new();
+    let other = |container: &str, netns| RangeAdd {
+        attachment: attachment("other", container),
+        directory: "/data/other".into(),
+        ..add(container, netns, &SMALL)
+    };
+    host.given(add("a", 1, &SMALL)).expect("an address");
+    host.given(other("b", 2)).expect("an address");
+    host.found(vec![file("10.0.0.4", "stray", false)], vec![]);
+    assert_eq!(host.given(other("c", 3)), Ok("10.0.0.5/29".into()));
+    // A file that is late says the same of an address that another has by now: that it goes frees nothing.
+    host.found(vec![file("10.0.0.5", "late", false)], vec![]);
+    host.found(vec![], vec![]);
+    assert_eq!(host.given(add("d", 4, &SMALL)), Ok("10.0.0.4/29".into()));
+    assert_eq!(host.given(add("e", 5, &SMALL)), Ok("10.0.0.6/29".into()));
+}
+
+#[test]
+fn after_a_restart_no_network_of_a_lan_gives_what_another_has() {
+    let mut host = Host::new();
+    let other = |container: &str, netns| RangeAdd {
+        attachment: attachment("other", container),
+        directory: "/data/other".into(),
+        ..add(container, netns, &SMALL)
+    };
+    assert_eq!(host.given(other("a", 1)), Ok("10.0.0.2/29".into()));
+    host.start();
+    // No ADD has named the other network since.
+    assert_eq!(host.given(add("b", 2, &SMALL)), Ok("10.0.0.3/29".into()));
+}
+
+#[test]
+fn a_pod_whose_identity_has_another_address_gets_no_second_one() {
+    let mut host = Host::new();
+    let pod = |container: &str, netns| RangeAdd {
+        returns_as: Some(ClientId::new(b"\0db-0".to_vec()).expect("an identifier")),
+        ..add(container, netns, &SMALL)
+    };
+    host.given(pod("a", 1)).expect("an address");
+    host.del("a");
+    host.given(add("x", 2, &SMALL)).expect("the next address");
+    host.given(pod("b", 3)).expect("the first address");
+    host.del("b");
+    host.given(add("y", 4, &SMALL)).expect("another");
+    assert_eq!(host.given(pod("c", 5)), Ok("10.0.0.2/29".into()));
+    host.dies(2);
+    let again = host.given(pod("c", 5));
+    assert!(matches!(again, Err(Failure::NoAddress { none: NoAddress::Duplicate { .. }, .. })), "{again:?}");
+}
+
+#[test]
+fn a_failed_add_after_a_del_that_the_store_could_not_take_leaves_nothing_there() {
+    let mut host = Host::new();
+    host.given(add("a", 1, &SMALL)).expect("an address");
+    host.disk_is_full = true;
+    host.del("a");
+    assert!(matches!(host.given(add("a", 1, &SMALL)), Err(Failure::Store(_))));
+    host.disk_is_full = false;
+    host.run_for(10_000);
+    assert!(host.stored.is_empty(), "{:?}", host.stored);
+}
+
+#[test]
+fn a_gc_that_does_not_name_an_add_under_way_takes_it_back() {
+    let mut host = Host::new();
+    host.files_are_slow = true;
+    let id = host.ask(add("a", 1, &SMALL));
+    host.request(Call::Collect { network: "pods".into(), keep: vec![] });
+    assert_eq!(host.answer(id), Err(Failure::Cancelled(attachment("pods", "a"))));
+    host.flush();
+    assert_eq!((host.filed(), host.stored.len()), (vec![], 0));
+}
