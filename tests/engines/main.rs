@@ -3,6 +3,7 @@
 mod docker;
 mod dockerd;
 mod documents;
+mod fallback;
 mod hang;
 mod journeys;
 mod network;

@@ -266,6 +266,61 @@ fn a_pod_that_is_recreated_gets_its_address_again() -> Result<(), CallError> {
     host.ours.del(&first, &host.lab.config)?;
     assert_eq!(add(&host, &other, &pod("web"))?, "10.9.0.3/24");
     assert_eq!(add(&host, &again, &pod("db-0"))?, "10.9.0.2/24");
+    host.ours.del(&again, &host.lab.config)?;
+
+    // The next daemon knows it too.
+    host.lab.kill9()?;
+    host.lab.start_daemon()?;
+    let [between, last] = ["c4", "c5"].map(|id| host.container(id));
+    let (between, last) = (between?, last?);
+    assert_eq!(add(&host, &between, &pod("job"))?, "10.9.0.4/24");
+    assert_eq!(add(&host, &last, &pod("db-0"))?, "10.9.0.2/24");
+    Ok(())
+}
+
+/// The shim keeps the DEL beside the socket.
+#[test]
+fn a_del_while_no_daemon_runs_gives_the_address_back_at_the_next_start_and_its_file() -> Result<(), CallError> {
+    let Some(sandbox) = ready() else { return Ok(()) };
+    let mut host = Host::new(&sandbox, "10.9.0.0/24")?;
+    let [gone, stays] = ["gone", "stays"].map(|id| host.container(id));
+    let (gone, stays) = (gone?, stays?);
+    assert_eq!((host.address(&gone)?, host.address(&stays)?), ("10.9.0.2/24".to_owned(), "10.9.0.3/24".to_owned()));
+    host.lab.kill9()?;
+    host.ours.del(&gone, &host.lab.config)?;
+    assert!(host.file("10.9.0.2").exists(), "nobody has done it yet");
+    host.lab.start_daemon()?;
+    host.wait_for_files("the file to go", |files| files.keys().eq(["10.9.0.3"]))?;
+    let again = host.container("gone")?;
+    host.address(&again).map(drop)
+}
+
+/// Returns a bridge of the host, with a neighbour at a port of it that uses an address without asking.
+fn bridged(sandbox: &Sandbox, address: &str) -> Result<(Host, Netns), Error> {
+    let mut host = Host::new(sandbox, "10.9.0.0/24")?;
+    host.lab.config["type"] = "bridge".into();
+    host.lab.config["bridge"] = "cni1".into();
+    let neighbour = Netns::new(sandbox, "neighbour")?;
+    let at = neighbour.path().to_string_lossy().into_owned();
+    let wire = format!(
+        "ip link add cni1 type bridge && ip link set cni1 up && ip link add port0 type veth peer name eth0 netns {at} && \
+         ip link set port0 master cni1 up"
+    );
+    host.lab.lan.host.run_command("sh", &["-c", &wire], "")?;
+    neighbour.run_command("sh", &["-c", &format!("ip addr add {address} dev eth0 && ip link set eth0 up")], "")?;
+    Ok((host, neighbour))
+}
+
+#[test]
+fn an_address_that_a_station_on_the_bridge_uses_is_passed_over() -> Result<(), CallError> {
+    let Some(sandbox) = ready() else { return Ok(()) };
+    let (mut host, _neighbour) = bridged(&sandbox, "10.9.0.2/24")?;
+    for (detection, expected) in [("optimistic", "10.9.0.3/24"), ("strict", "10.9.0.4/24")] {
+        host.lab.config["ipam"]["conflictDetection"] = detection.into();
+        let member = host.lab.attach(detection)?;
+        assert_eq!(address(&member.result), expected);
+    }
+    host.lab.daemon().wait_for_event("conflict")?;
     Ok(())
 }
 

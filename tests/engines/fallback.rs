@@ -1,0 +1,48 @@
+//! Docker's containers while no server answers.
+
+use std::net::Ipv4Addr;
+
+use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};
+use netns_fixtures::{Error, sandbox};
+
+use crate::docker::{Host, LAN, needs};
+use crate::network::FORMS;
+
+/// The addresses of the fallback, outside of the server's pool.
+const RANGE: &str = "fallback=10.7.200.1-10.7.200.9";
+/// How long an address may take.
+const TIMEOUT: &str = "timeout=40";
+
+fn is_local(address: Ipv4Addr) -> bool {
+    address.octets()[..3] == [10, 7, 200]
+}
+
+/// Starts a container while the server is away, and another once it is back.
+fn starts_without_a_server(host: &Host, server: &mut Dnsmasq) -> Result<(), Error> {
+    server.stop()?;
+    host.docker.keep("web", &LAN)?;
+    let address = host.address("web")?;
+    assert!(is_local(address), "{address}");
+    server.restart(None)?;
+    host.lab.daemon().wait_for_event("server_back")?;
+    host.docker.keep("db", &LAN)?;
+    assert!(!is_local(host.address("db")?), "the next one is served");
+    host.pings("web")?;
+    assert_eq!(host.address("web")?, address, "it keeps its address");
+    host.docker.docker(&["rm", "--force", "web", "db"])?;
+    server.wait_until_free()?;
+    host.docker.docker(&["network", "rm", "lan"])?;
+    host.lab.daemon().wait_until_empty()
+}
+
+#[test]
+fn containers_of_either_driver_start_although_their_server_is_away() -> Result<(), Error> {
+    let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
+    let host = Host::new(&sandbox)?;
+    let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
+    host.create(&["--ipam-opt", RANGE, "--ipam-opt", TIMEOUT])?;
+    starts_without_a_server(&host, &mut server)?;
+    let own = FORMS.iter().find(|form| **form == "leasehold").expect("it is one");
+    host.wire_as(own, "lan", &["grace=0", RANGE, TIMEOUT])?;
+    starts_without_a_server(&host, &mut server)
+}
