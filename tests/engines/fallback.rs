@@ -10,8 +10,6 @@ use crate::network::FORMS;
 
 /// The addresses of the fallback, outside of the server's pool.
 const RANGE: &str = "fallback=10.7.200.1-10.7.200.9";
-/// How long an address may take.
-const TIMEOUT: &str = "timeout=40";
 
 fn is_local(address: Ipv4Addr) -> bool {
     address.octets()[..3] == [10, 7, 200]
@@ -40,9 +38,9 @@ fn containers_of_either_driver_start_although_their_server_is_away() -> Result<(
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
     let host = Host::new(&sandbox)?;
     let mut server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
-    host.create(&["--ipam-opt", RANGE, "--ipam-opt", TIMEOUT])?;
+    host.create(&["--ipam-opt", RANGE])?;
     starts_without_a_server(&host, &mut server)?;
     let own = FORMS.iter().find(|form| **form == "leasehold").expect("it is one");
-    host.wire_as(own, "lan", &["grace=0", RANGE, TIMEOUT])?;
+    host.wire_as(own, "lan", &["grace=0", RANGE])?;
     starts_without_a_server(&host, &mut server)
 }
