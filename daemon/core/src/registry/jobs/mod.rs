@@ -200,7 +200,7 @@ impl Registry {
         let next = match job {
             Job::Status(job) => job.done(self, outcome),
             Job::Range(job) => job.done(self, now, id, outcome),
-            Job::Parting(job) => job.done(self, now, outcome),
+            Job::Parting(job) => job.done(self, now, id, outcome),
             Job::Showing(job) => job.done(outcome),
             Job::Attached(_) | Job::Collect(_) | Job::Leave(_) | Job::Renewal(_) | Job::Returning(_) => {
                 Next::Waits(job)
@@ -218,7 +218,8 @@ impl Registry {
             Some(Job::Status(job)) => job.time_out(self),
             Some(Job::Leave(job)) => job.time_out(self, id),
             Some(Job::Range(job)) => job.time_out(self, now, id),
-            Some(job @ Job::Parting(_)) => Next::Waits(job),
+            // The files follow.
+            Some(Job::Parting(_)) => Next::Answers(Answer::Deleted),
             Some(Job::Showing(job)) => job.time_out(),
             Some(Job::Renewal(job)) => job.time_out(self, now),
             Some(Job::Returning(job)) => job.time_out(),

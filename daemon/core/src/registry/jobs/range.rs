@@ -22,7 +22,7 @@ use crate::time::{Instant, Now};
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
 
-/// How long an ADD waits for its files once the store has its record: a directory may be slow.
+/// How long a call waits for its files once the store has the change: a directory may be slow.
 const FILES: Duration = Duration::from_millis(250);
 
 /// How old an address from an earlier daemon may be if its caller may not have had the answer: a shim asks the next daemon
@@ -81,14 +81,24 @@ struct Recording {
 #[derive(Debug)]
 pub(in crate::registry) struct Parting {
     attachment: Attachment,
+    /// The files that are being removed.
+    files: BTreeSet<IpAddr>,
 }
 
 impl Parting {
-    pub(super) fn done(self, core: &mut Registry, now: Now, outcome: Outcome) -> Next {
-        let Outcome::Persisted(result) = outcome else { return Next::Waits(Job::Parting(self)) };
-        // A store that is full keeps no container from being removed: at its next start the daemon finds the namespace gone.
-        core.range_ended(now, &self.attachment, result.is_ok());
-        Next::Answers(Answer::Deleted)
+    /// Goes on when the store has forgotten it, and when a file is gone: the next daemon would take a file that is left for
+    /// another's.
+    pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
+        match outcome {
+            // A store that is full keeps no container from being removed: at its next start the daemon finds the namespace gone.
+            Outcome::Persisted(result) => {
+                self.files = core.range_ended(now, &self.attachment, result.is_ok(), Some(id));
+                core.time_call(id, now.boot + FILES);
+            }
+            Outcome::Filed { address, .. } => _ = self.files.remove(&address),
+            _ => return Next::Waits(Job::Parting(self)),
+        }
+        if self.files.is_empty() { Next::Answers(Answer::Deleted) } else { Next::Waits(Job::Parting(self)) }
     }
 }
 
@@ -154,7 +164,7 @@ impl Ranging {
     /// Takes addresses, and has them recorded.
     fn give(mut self, core: &mut Registry, now: Now, id: RequestId, cookie: Option<Cookie>) -> Next {
         // Addresses that are being given back are freed at once: the store keeps the order.
-        core.range_ended(now, &self.add.attachment, true);
+        core.range_ended(now, &self.add.attachment, true, None);
         let held = core.ranges.held(&self.add.attachment);
         let unheard = held.filter(|held| {
             let age = now.wall.saturating_since(held.record.since);
@@ -472,6 +482,6 @@ impl Registry {
         }
         let changes = self.end_of_range(now, &attachment, "DEL");
         self.out.write_for(Waiter::Call(id), changes);
-        Next::Waits(Job::Parting(Parting { attachment }))
+        Next::Waits(Job::Parting(Parting { attachment, files: BTreeSet::new() }))
     }
 }

@@ -6,6 +6,7 @@
 
 mod networks;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use self::networks::{Compared, Missing, is_interface};
 pub(super) use self::networks::{Held, Ranges};
 use super::Registry;
 use super::timers::Key;
-use crate::effect::{FileChange, FoundFile, Outcome, RangeAdd, Why};
+use crate::effect::{FileChange, FoundFile, Outcome, RangeAdd, RequestId, Why};
 use crate::event::{Event, EventKind};
 use crate::identity::{AddressHolder, Attachment};
 use crate::link::{Cookie, LinkCause, directory_of};
@@ -118,21 +119,30 @@ impl Registry {
         self.timers.set(Key::Debts, is_due.then(|| (now.boot + PAUSE, Why::Store)));
     }
 
-    /// The store has forgotten what an attachment has, or will with the next write that succeeds.
-    pub(super) fn range_ended(&mut self, now: Now, attachment: &Attachment, is_written: bool) {
+    /// The store has forgotten what an attachment has, or will with the next write that succeeds. Returns the addresses whose
+    /// files are being removed; `call` waits for that.
+    pub(super) fn range_ended(
+        &mut self,
+        now: Now,
+        attachment: &Attachment,
+        is_written: bool,
+        call: Option<RequestId>,
+    ) -> BTreeSet<IpAddr> {
         // A successor may have taken its place.
         if self.ranges.held(attachment).is_none_or(|held| !held.is_leaving) {
-            return;
+            return BTreeSet::new();
         }
         if !is_written {
             self.ranges.owed.insert(attachment.clone());
         }
         self.free_for_bindings(attachment);
-        let Some(record) = self.ranges.release(attachment) else { return };
-        for given in &record.given {
-            self.out.file(None, (&record.directory, given.address.addr()), attachment, FileChange::Remove);
-        }
+        let Some(record) = self.ranges.release(attachment) else { return BTreeSet::new() };
         self.time_debts(now);
+        let addresses: BTreeSet<_> = record.given.iter().map(|given| given.address.addr()).collect();
+        for address in &addresses {
+            self.out.file(call.map(Waiter::Call), (&record.directory, *address), attachment, FileChange::Remove);
+        }
+        addresses
     }
 
     /// Removes the files in which others say that an attachment has addresses.
@@ -198,7 +208,7 @@ impl Registry {
     pub(super) fn range_done(&mut self, now: Now, wait: RangeWait, outcome: Outcome) {
         match (wait, outcome) {
             (RangeWait::Gone(attachment), Outcome::Persisted(result)) => {
-                self.range_ended(now, &attachment, result.is_ok());
+                self.range_ended(now, &attachment, result.is_ok(), None);
             }
             // What has been given since is written already.
             (RangeWait::Owed(owed), Outcome::Persisted(Err(_))) => {

@@ -188,8 +188,12 @@ impl Host {
         }
     }
 
+    fn ask_del(&mut self, container: &str) -> u64 {
+        self.request(Call::Del { attachment: attachment("pods", container), grace: None })
+    }
+
     fn del(&mut self, container: &str) {
-        let id = self.request(Call::Del { attachment: attachment("pods", container), grace: None });
+        let id = self.ask_del(container);
         assert_eq!(self.answers[&id], Answer::Deleted);
     }
 
@@ -347,7 +351,7 @@ fn what_lacks_its_file_gets_it_again_and_what_is_gone_loses_it() {
 }
 
 #[test]
-fn slow_files_delay_an_add_by_a_moment() {
+fn slow_files_delay_an_add_and_a_del_by_a_moment() {
     let mut host = Host::new();
     host.files_are_slow = true;
     let id = host.ask(add("a", 1, &SMALL));
@@ -356,7 +360,19 @@ fn slow_files_delay_an_add_by_a_moment() {
     host.run_for(1);
     assert_eq!(host.answer(id), Ok("10.0.0.2/29".into()));
     host.flush();
-    assert_eq!(host.filed(), ["10.0.0.2 a"]);
+    host.given(add("b", 2, &SMALL)).expect("an address");
+    assert_eq!(host.filed(), ["10.0.0.2 a", "10.0.0.3 b"]);
+
+    for (container, over) in [("a", Host::flush as fn(&mut Host)), ("b", |host| host.run_for(1))] {
+        host.files_are_slow = true;
+        let id = host.ask_del(container);
+        host.run_for(249);
+        assert!(!host.answers.contains_key(&id), "a daemon killed now would leave the file");
+        over(&mut host);
+        assert_eq!(host.answers.get(&id), Some(&Answer::Deleted));
+        host.flush();
+    }
+    assert!(host.filed().is_empty());
 }
 
 #[test]
