@@ -1,11 +1,17 @@
 //! What a seed decides before the first event: the size of the world, its servers, its faults, its crashes.
 
+mod fallback;
+mod ranges;
+
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry};
 use netns_fixtures::model::{Knows, code};
+
+pub(crate) use self::fallback::Fallback;
+pub(crate) use self::ranges::Ranges;
 
 /// How often something happens, in parts per million.
 pub(crate) type Chance = u32;
@@ -218,6 +224,10 @@ pub(crate) struct Plan {
     pub(crate) docker: bool,
     /// How some of those are on networks of our own driver.
     pub(crate) wires: Option<Wires>,
+    /// What containers get that no server answers.
+    pub(crate) fallback: Option<Fallback>,
+    /// Networks with local ranges.
+    pub(crate) ranges: Option<Ranges>,
 }
 
 impl Plan {
@@ -306,6 +316,8 @@ impl Plan {
             flapping: 0,
             docker: false,
             wires: None,
+            fallback: None,
+            ranges: Ranges::draw(&mut Rng::with_seed(seed ^ 0x7261_6e67)),
         };
         let faults = rng.u32(..6);
         let plan = calm.with_faults(faults, rng).with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561));
@@ -318,6 +330,7 @@ impl Plan {
         let plan = plan.with_ports(&mut Rng::with_seed(seed ^ 0x706f_7274));
         let plan = plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b));
         let plan = plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265));
+        let plan = plan.with_fallback(&mut Rng::with_seed(seed ^ 0x6661_6c6c));
         // Clients that ask for broadcast answers at once, and leases that end before a third try, are irrelevant here.
         let long = plan.lease >= 600 && !plan.docker && !plan.ipvlan;
         let orders = (Rng::with_seed(seed ^ 0x6f72_6472).u32(..6) == 0).then_some(active / 4);

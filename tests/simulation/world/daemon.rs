@@ -62,6 +62,8 @@ impl World {
             self.calls.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
         }
         let doors = self.store.docker.values().map(DockerRecord::kept).collect();
+        let ranges = self.store.ranges.values().cloned().collect();
+        self.feed(Input::Ranges { boot: boot.clone(), records: ranges });
         self.feed(Input::Start { boot, records, doors, spooled, adoptees });
     }
 
@@ -157,6 +159,7 @@ impl World {
         self.pinned.clear();
         self.kernel.forget_watched();
         self.store.daemon_ended();
+        self.local.daemon_ended();
         (self.calls, self.effects) = Default::default();
         self.timing.daemon_ended();
         self.timer = None;
@@ -375,6 +378,7 @@ impl World {
             return self.cut(id);
         }
         let mut call = asked.call.clone();
+        self.look_first(&call);
         self.name_the_valid(&mut call);
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.calls.request(self.now, id, &call);

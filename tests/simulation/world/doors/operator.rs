@@ -44,6 +44,7 @@ impl Errand for Operator {
                 (Verb::Renew, Upshot::Fresh(_)) => "leases that an operator found extended",
                 (Verb::Renew, Upshot::Unanswered(_)) => "leases that no server extended for an operator",
                 (Verb::Renew, Upshot::Lost(_)) => "leases that an operator saw lost",
+                (Verb::Renew, Upshot::Local) => "leases of local ranges that an operator had nothing to extend of",
                 (Verb::Release { .. }, Upshot::Leaves) => "leases that an operator gave back",
                 (Verb::Release { .. }, Upshot::Failed(_)) => "leases that an operator could not give back",
                 (_, Upshot::Nothing(_)) => "orders about no lease",

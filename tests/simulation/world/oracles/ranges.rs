@@ -1,0 +1,80 @@
+//! Addresses of local ranges.
+
+use leasehold_core::effect::{RangeAdd, RangeAnswer, RangeCall, RangeRow};
+
+use super::*;
+
+/// Who was told addresses of local ranges, and still has them.
+struct Holder {
+    lan: Lan,
+    addresses: Vec<IpAddr>,
+}
+
+/// Each has one live holder on its LAN, whoever gave it, and its file by the time of the answer. What a live holder has is listed.
+#[derive(Default)]
+pub(super) struct Ranges(BTreeMap<Attachment, Holder>);
+
+impl Oracle for Ranges {
+    fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
+        match seen {
+            Seen::Emitted(Effect::Reply { id, answer: Answer::Ranges(RangeAnswer::Given(given)) }) => {
+                let Some(Call::Ranges(RangeCall::Add(add))) = world.requests.get(id).map(|asked| &asked.call) else {
+                    return;
+                };
+                self.given(world, add, given.iter().map(|given| given.address.addr()).collect(), says);
+            }
+            Seen::Emitted(Effect::Reply { answer: Answer::Ranges(RangeAnswer::Rows(rows)), .. }) => {
+                self.listed(world, rows, says)
+            }
+            Seen::Requested(Call::Del { attachment, .. }) => _ = self.0.remove(attachment),
+            Seen::Requested(Call::Collect { network, keep }) => {
+                self.0.retain(|attachment, _| !is_collected(attachment, network, keep));
+            }
+            Seen::Gone(attachment) => _ = self.0.remove(*attachment),
+            Seen::Rebooted => self.0.clear(),
+            // What went with its store is known by its files, if these were there.
+            Seen::Started if world.was_damaged => self.0.retain(|attachment, holder| {
+                world.store.ranges.get(attachment).is_some_and(|record| !record.past)
+                    || world.local.has_files(attachment, &holder.addresses)
+            }),
+            _ => {}
+        }
+    }
+}
+
+impl Ranges {
+    fn given(&mut self, world: &World, add: &RangeAdd, addresses: Vec<IpAddr>, says: &mut Says) {
+        let lives = world.local.of(&add.attachment).map(|index| &world.local.containers[index]);
+        let Some(one) = lives.filter(|one| one.netns.is_some()) else { return };
+        let same = |(by, other): &(&Attachment, &Holder)| {
+            **by != add.attachment && other.lan == add.lan && other.addresses.iter().any(|it| addresses.contains(it))
+        };
+        if let Some((by, _)) = self.0.iter().find(same) {
+            return says.broken(Rule::Twice, format!("{} was given what {by} has: {addresses:?}", add.attachment));
+        }
+        let is_on_time = world.plan.ranges.as_ref().is_some_and(|plan| plan.slow == 0);
+        if is_on_time && !world.local.has_files(&add.attachment, &addresses) {
+            return says
+                .broken(Rule::Twice, format!("{} has no file of {addresses:?}, or others have", add.attachment));
+        }
+        if one.phase == Phase::Adding {
+            self.0.insert(add.attachment.clone(), Holder { lan: add.lan.clone(), addresses });
+        }
+    }
+
+    fn listed(&self, world: &World, rows: &[RangeRow], says: &mut Says) {
+        for (attachment, holder) in &self.0 {
+            let Attachment::Cni { network, .. } = attachment else { continue };
+            let of_network = rows.iter().filter(|row| row.network == *network).flat_map(|row| &row.taken);
+            let has: Vec<_> = of_network.filter(|taken| *taken.by == *attachment).map(|taken| taken.address).collect();
+            let known = rows.iter().any(|row| row.network == *network);
+            // An ADD does not wait for long for its files: those of others may turn out to be there.
+            let is_sure = known && world.plan.ranges.as_ref().is_some_and(|plan| plan.slow == 0);
+            if is_sure && !holder.addresses.iter().all(|address| has.contains(address)) {
+                let detail = format!("{attachment} was given {:?}, but has {has:?}", holder.addresses);
+                return says.broken(Rule::LeaseLost, detail);
+            }
+        }
+        says.count("looks at local ranges");
+    }
+}
