@@ -353,6 +353,11 @@ impl Client {
         matches!(self.state, State::Selecting { second: None, .. })
     }
 
+    /// Returns whether it has an offer, and waits a moment for a better one.
+    pub fn compares(&self) -> bool {
+        matches!(self.state, State::Selecting { second: Some(_), .. })
+    }
+
     /// Returns whether only the first DISCOVER of a client that would take any address has been sent.
     pub fn asks_first(&self) -> bool {
         matches!(self.state, State::Selecting { wanted: None, .. }) && self.tally().discovers == 1

@@ -48,8 +48,8 @@ pub(in crate::registry) struct Ranging {
 enum Stage {
     /// Whether the namespace lives in which the attachment has addresses already.
     LooksAtFormer,
-    /// Whether its own is there.
-    Looks,
+    /// Whether its own is there; what was seen of the former, if that was another.
+    Looks(Option<Result<Cookie, LinkCause>>),
     /// Whether stations use its addresses.
     Probes(Box<(Probing, Candidate)>),
     Records(Box<Recording>),
@@ -105,19 +105,16 @@ impl Parting {
 impl Ranging {
     pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
         match (&mut self.stage, outcome) {
-            (Stage::LooksAtFormer, Outcome::Watched(seen)) => {
-                core.end_if_dead(now, &self.add.attachment, &seen);
-                self.look(core, id)
-            }
-            (Stage::Looks, Outcome::Watched(seen)) => {
+            (Stage::LooksAtFormer, Outcome::Watched(seen)) => self.look(core, id, Some(seen)),
+            (Stage::Looks(former), Outcome::Watched(seen)) => {
+                let former = former.take();
                 let seen = seen.and_then(|cookie| match self.died.contains(&cookie) {
                     true => Err(LinkCause::NoNetns(self.add.netns.clone())),
                     false => Ok(cookie),
                 });
-                let is_the_same =
-                    core.ranges.held(&self.add.attachment).is_some_and(|held| held.record.netns == self.add.netns);
-                if is_the_same {
-                    core.end_if_dead(now, &self.add.attachment, &seen);
+                // Where its own namespace is not seen, it may be that none is.
+                if seen.is_ok() {
+                    core.end_if_dead(now, &self.add.attachment, former.as_ref().unwrap_or(&seen));
                 }
                 let life = Life::of(&seen, None);
                 core.saw_namespace(now, &self.add.attachment, &self.add.netns, life);
@@ -155,8 +152,8 @@ impl Ranging {
     }
 
     /// Looks at its own namespace.
-    fn look(mut self, core: &mut Registry, id: RequestId) -> Next {
-        self.stage = Stage::Looks;
+    fn look(mut self, core: &mut Registry, id: RequestId, former: Option<Result<Cookie, LinkCause>>) -> Next {
+        self.stage = Stage::Looks(former);
         core.out.watch(Waiter::Call(id), self.add.netns.clone());
         Next::Waits(Job::Range(self))
     }
@@ -205,9 +202,9 @@ impl Ranging {
                 Next::Waits(Job::Range(self))
             }
             Probed::Unknown(cause) if probes.0.is_strict() && !has_no_interface(&cause) => {
-                let target = format!("{} in {}", self.add.ifname(), self.add.netns.display());
+                let failure = self.lacks_link(cause);
                 self.undo(core, now);
-                Next::Answers(Answer::Failed(Failure::Link { target, cause }))
+                Next::Answers(Answer::Failed(failure))
             }
             Probed::InUse(address, by) => {
                 let given = [self.passes_over(core, now, address, by)];
@@ -219,7 +216,7 @@ impl Ranging {
                     &format!("{by} uses the address"),
                 );
                 core.out.write_for(Waiter::Journal, vec![note]);
-                let cookie = probes_cookie(&self.stage);
+                let cookie = self.cookie();
                 self.undo(core, now);
                 self.tried += 1;
                 if self.tried == MOST {
@@ -230,7 +227,7 @@ impl Ranging {
             Probed::Free | Probed::Unknown(_) => {
                 core.time_call(id, self.began + self.add.timeout);
                 probes.0.close(core);
-                match std::mem::replace(&mut self.stage, Stage::Looks) {
+                match std::mem::replace(&mut self.stage, Stage::Looks(None)) {
                     Stage::Probes(probes) => self.write(core, now, id, probes.1),
                     _ => Next::Nothing,
                 }
@@ -316,7 +313,7 @@ impl Ranging {
             probes.0.close(core);
             let addresses: Vec<_> = probes.1.given.iter().map(|given| given.address.addr()).collect();
             core.ranges.vacate(attachment, &addresses);
-            self.stage = Stage::Looks;
+            self.stage = Stage::Looks(None);
             return;
         }
         let Stage::Records(recording) = &mut self.stage else { return };
@@ -357,7 +354,7 @@ impl Ranging {
             }
             Stage::Records(_) => "the store",
             Stage::Probes(_) => "the probes for its addresses",
-            Stage::LooksAtFormer | Stage::Looks => "a look at the container's namespace",
+            Stage::LooksAtFormer | Stage::Looks(_) => "a look at the container's namespace",
         };
         self.undo(core, now);
         Next::Answers(Answer::Failed(Failure::TimedOut { waiting_for, waited }))
@@ -377,6 +374,19 @@ impl Ranging {
         }
     }
 
+    /// Returns the namespace that is about to have addresses.
+    fn cookie(&self) -> Option<Cookie> {
+        match &self.stage {
+            Stage::LooksAtFormer | Stage::Looks(_) => None,
+            Stage::Probes(probes) => probes.1.cookie,
+            Stage::Records(recording) => recording.cookie,
+        }
+    }
+
+    fn lacks_link(&self, cause: LinkCause) -> Failure {
+        Failure::Link { target: format!("{} in {}", self.add.ifname(), self.add.netns.display()), cause }
+    }
+
     fn is_probing(&self) -> bool {
         matches!(self.stage, Stage::Probes(_))
     }
@@ -394,11 +404,6 @@ impl Ranging {
 
 fn v4(address: IpAddr) -> Option<Ipv4Addr> {
     if let IpAddr::V4(address) = address { Some(address) } else { None }
-}
-
-/// Returns the namespace of an ADD whose addresses are probed for.
-fn probes_cookie(stage: &Stage) -> Option<Cookie> {
-    if let Stage::Probes(probes) = stage { probes.1.cookie } else { None }
 }
 
 impl Registry {
@@ -431,16 +436,13 @@ impl Registry {
         self.time_call(id, now.boot + add.timeout);
         let former = self.ranges.held(&attachment).filter(|held| held.record.netns != add.netns);
         let former = former.map(|held| held.record.netns.clone());
-        let mut job = Ranging { add, began: now.boot, stage: Stage::LooksAtFormer, tried: 0, died: Vec::new() };
+        let job = Ranging { add, began: now.boot, stage: Stage::LooksAtFormer, tried: 0, died: Vec::new() };
         match former {
             Some(netns) => {
                 self.out.watch(Waiter::Call(id), netns);
                 Next::Waits(Job::Range(job))
             }
-            None => {
-                job.stage = Stage::Looks;
-                job.look(self, id)
-            }
+            None => job.look(self, id, None),
         }
     }
 
@@ -457,20 +459,26 @@ impl Registry {
         self.ranges.knows(attachment) || self.jobs.ranging(attachment).is_some()
     }
 
-    /// Fails ADDs that are under way.
+    /// Fails the ADDs of these attachments.
     pub(in crate::registry) fn cancel_ranging(&mut self, now: Now, is_one: impl Fn(&Attachment) -> bool) {
-        while let Some((id, Job::Range(mut job))) =
-            self.jobs.take(|job| matches!(job, Job::Range(job) if is_one(&job.add.attachment)))
-        {
-            job.undo(self, now);
-            let attachment = job.add.attachment.clone();
-            self.call_goes_on(id, Next::Answers(Answer::Failed(Failure::Cancelled(attachment))));
-        }
+        let cancelled = |job: &Ranging| Failure::Cancelled(job.add.attachment.clone());
+        self.fail_ranging(now, |job| is_one(&job.add.attachment), cancelled);
     }
 
-    /// A namespace died, of which an ADD may be about to hear that it lives.
-    pub(in crate::registry) fn ranging_died(&mut self, cookie: Cookie) {
+    /// A namespace died: it gets no address, and an ADD that is about to hear that it lives does not believe it.
+    pub(in crate::registry) fn ranging_died(&mut self, now: Now, cookie: Cookie) {
+        let gone = |job: &Ranging| job.lacks_link(LinkCause::NoNetns(job.add.netns.clone()));
+        self.fail_ranging(now, |job| job.cookie() == Some(cookie), gone);
         self.jobs.rangings().for_each(|job| job.died.push(cookie));
+    }
+
+    fn fail_ranging(&mut self, now: Now, is_one: impl Fn(&Ranging) -> bool, why: impl Fn(&Ranging) -> Failure) {
+        while let Some((id, Job::Range(mut job))) = self.jobs.take(|job| matches!(job, Job::Range(job) if is_one(job)))
+        {
+            let failure = why(&job);
+            job.undo(self, now);
+            self.call_goes_on(id, Next::Answers(Answer::Failed(failure)));
+        }
     }
 
     /// A DEL of an attachment that has addresses from local ranges.

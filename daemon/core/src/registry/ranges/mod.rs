@@ -129,15 +129,16 @@ impl Registry {
         call: Option<RequestId>,
     ) -> BTreeSet<IpAddr> {
         // A successor may have taken its place.
-        if self.ranges.held(attachment).is_none_or(|held| !held.is_leaving) {
+        if self.ranges.held(attachment).is_some_and(|held| !held.is_leaving) {
             return BTreeSet::new();
         }
         if !is_written {
             self.ranges.owed.insert(attachment.clone());
         }
         self.free_for_bindings(attachment);
-        let Some(record) = self.ranges.release(attachment) else { return BTreeSet::new() };
+        let released = self.ranges.release(attachment);
         self.time_debts(now);
+        let Some(record) = released else { return BTreeSet::new() };
         let addresses: BTreeSet<_> = record.given.iter().map(|given| given.address.addr()).collect();
         for address in &addresses {
             self.out.file(call.map(Waiter::Call), (&record.directory, *address), attachment, FileChange::Remove);
@@ -189,7 +190,7 @@ impl Registry {
 
     /// A namespace died: what its attachments have is free again.
     pub(super) fn ranges_died(&mut self, now: Now, cookie: Cookie) {
-        self.ranging_died(cookie);
+        self.ranging_died(now, cookie);
         let dead = self.ranges.all_held().filter(|(_, held)| held.record.cookie == Some(cookie));
         for attachment in dead.map(|(attachment, _)| attachment.clone()).collect::<Vec<_>>() {
             self.range_ends(now, &attachment, "its namespace is gone");

@@ -34,6 +34,8 @@ struct Host {
     files: BTreeMap<IpAddr, String>,
     /// File changes wait for `flush`.
     files_are_slow: bool,
+    /// Writes of the store do.
+    store_is_slow: bool,
     slow: VecDeque<Effect>,
     answers: BTreeMap<u64, Answer>,
     requests: u64,
@@ -54,6 +56,7 @@ impl Host {
             disk_is_full: false,
             files: BTreeMap::new(),
             files_are_slow: false,
+            store_is_slow: false,
             slow: VecDeque::new(),
             answers: BTreeMap::new(),
             requests: 0,
@@ -91,7 +94,12 @@ impl Host {
                 Some(left) => *left -= 1,
                 None => {}
             }
-            if self.files_are_slow && matches!(effect, Effect::File { .. }) {
+            let is_slow = match effect {
+                Effect::File { .. } => self.files_are_slow,
+                Effect::Persist { .. } => self.store_is_slow,
+                _ => false,
+            };
+            if is_slow {
                 self.slow.push_back(effect);
             } else {
                 self.carry_out(effect);
@@ -99,9 +107,9 @@ impl Host {
         }
     }
 
-    /// Carries out the file changes that wait.
+    /// Carries out what waits.
     fn flush(&mut self) {
-        self.files_are_slow = false;
+        (self.files_are_slow, self.store_is_slow) = (false, false);
         while let Some(effect) = self.slow.pop_front() {
             self.carry_out(effect);
         }
@@ -348,31 +356,6 @@ fn what_lacks_its_file_gets_it_again_and_what_is_gone_loses_it() {
     host.found(vec![file("10.0.0.3", "old", true)], vec![]);
     assert_eq!(host.filed(), ["10.0.0.2 a"]);
     assert_eq!(host.given(add("b", 2, &SMALL)), Ok("10.0.0.3/29".into()));
-}
-
-#[test]
-fn slow_files_delay_an_add_and_a_del_by_a_moment() {
-    let mut host = Host::new();
-    host.files_are_slow = true;
-    let id = host.ask(add("a", 1, &SMALL));
-    host.run_for(249);
-    assert!(!host.answers.contains_key(&id));
-    host.run_for(1);
-    assert_eq!(host.answer(id), Ok("10.0.0.2/29".into()));
-    host.flush();
-    host.given(add("b", 2, &SMALL)).expect("an address");
-    assert_eq!(host.filed(), ["10.0.0.2 a", "10.0.0.3 b"]);
-
-    for (container, over) in [("a", Host::flush as fn(&mut Host)), ("b", |host| host.run_for(1))] {
-        host.files_are_slow = true;
-        let id = host.ask_del(container);
-        host.run_for(249);
-        assert!(!host.answers.contains_key(&id), "a daemon killed now would leave the file");
-        over(&mut host);
-        assert_eq!(host.answers.get(&id), Some(&Answer::Deleted));
-        host.flush();
-    }
-    assert!(host.filed().is_empty());
 }
 
 #[test]

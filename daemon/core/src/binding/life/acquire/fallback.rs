@@ -83,7 +83,7 @@ impl Acquire {
     pub(super) fn hear(&mut self, common: &Common, answered: bool, cx: &mut Cx<'_>) {
         let Some(resort) = &mut self.resort else { return };
         let (tally, lan, now) = (self.client.tally(), &common.identity.lan, cx.now.boot);
-        resort.heard |= tally.has_heard();
+        resort.heard |= tally.has_heard() || self.client.compares();
         if resort.heard && answered {
             cx.conflicts.heard(lan, now);
         }

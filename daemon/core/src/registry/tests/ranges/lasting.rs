@@ -49,6 +49,44 @@ fn what_a_full_store_could_not_forget_it_forgets_when_it_has_room() {
 }
 
 #[test]
+fn a_namespace_that_dies_during_its_add_gets_no_address() {
+    let mut host = Host::new();
+    host.files_are_slow = true;
+    let id = host.ask(add("a", 1, &SMALL));
+    host.dies(1);
+    assert!(matches!(host.answer(id), Err(Failure::Link { cause: LinkCause::NoNetns(_), .. })));
+    host.flush();
+    assert_eq!((host.stored.len(), host.filed()), (0, vec![]));
+}
+
+#[test]
+fn who_sees_no_namespace_takes_no_container_for_dead() {
+    let mut host = Host::new();
+    host.given(add("a", 1, &SMALL)).expect("an address");
+    host.live.clear();
+    for netns in [1, 2] {
+        let failure = host.given(add("a", netns, &SMALL)).expect_err("it has one");
+        assert!(matches!(failure, Failure::NoAddress { none: NoAddress::Duplicate { .. }, .. }), "{failure:?}");
+    }
+}
+
+#[test]
+fn what_a_full_store_could_not_forget_is_owed_though_an_add_in_its_place_failed_meanwhile() {
+    let mut host = Host::new();
+    host.given(add("a", 1, &SMALL)).expect("an address");
+    (host.disk_is_full, host.store_is_slow) = (true, true);
+    host.dies(1);
+    host.live.insert(path(1), Cookie(50));
+    let impossible = RangeAdd { asked: vec![ip("10.9.9.9")], ..add("a", 1, &SMALL) };
+    assert!(matches!(host.given(impossible), Err(Failure::NoAddress { .. })));
+    host.flush();
+    assert_eq!(host.stored.len(), 1);
+    host.disk_is_full = false;
+    host.run_for(10_000);
+    assert!(host.stored.is_empty());
+}
+
+#[test]
 fn what_a_file_of_one_network_says_is_taken_on_its_whole_lan_until_nobody_has_it() {
     let mut host = Host::new();
     let other = |container: &str, netns| RangeAdd {
@@ -121,4 +159,29 @@ fn a_gc_that_does_not_name_an_add_under_way_takes_it_back() {
     assert_eq!(host.answer(id), Err(Failure::Cancelled(attachment("pods", "a"))));
     host.flush();
     assert_eq!((host.filed(), host.stored.len()), (vec![], 0));
+}
+
+#[test]
+fn slow_files_delay_an_add_and_a_del_by_a_moment() {
+    let mut host = Host::new();
+    host.files_are_slow = true;
+    let id = host.ask(add("a", 1, &SMALL));
+    host.run_for(249);
+    assert!(!host.answers.contains_key(&id));
+    host.run_for(1);
+    assert_eq!(host.answer(id), Ok("10.0.0.2/29".into()));
+    host.flush();
+    host.given(add("b", 2, &SMALL)).expect("an address");
+    assert_eq!(host.filed(), ["10.0.0.2 a", "10.0.0.3 b"]);
+
+    for (container, over) in [("a", Host::flush as fn(&mut Host)), ("b", |host| host.run_for(1))] {
+        host.files_are_slow = true;
+        let id = host.ask_del(container);
+        host.run_for(249);
+        assert!(!host.answers.contains_key(&id), "a daemon killed now would leave the file");
+        over(&mut host);
+        assert_eq!(host.answers.get(&id), Some(&Answer::Deleted));
+        host.flush();
+    }
+    assert!(host.filed().is_empty());
 }
