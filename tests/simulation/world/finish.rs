@@ -287,7 +287,17 @@ impl World {
         // A lease told while all servers are silent was granted long before.
         let said = told.map_or(actor.told_at, |lease| actor.told_at.min(self.world_time(lease.start)));
         let changed = self.segments[actor.lan].changed.is_some_and(|changed| changed + MINUTE > said);
-        self.actors[index].excused |= lapsed && self.may_lapse || changed;
+        let robbed = self.was_robbed(index);
+        self.actors[index].excused |= lapsed && self.may_lapse || changed || robbed;
+    }
+
+    /// Returns whether another station claimed the address of a fallback that an actor was told. No server keeps it for it.
+    fn was_robbed(&self, index: usize) -> bool {
+        let actor = &self.actors[index];
+        let (Some(told), Some(fallback)) = (&actor.told, self.plan.fallback) else { return false };
+        let is_it =
+            |event: &journal::Event| event.attachment == actor.attachment && event.kind == journal::EventKind::Conflict;
+        fallback.has(actor.lan, told.ip()) && self.store.events.iter().any(is_it)
     }
 
     /// Returns whether an address was granted to a client until a time that has passed.

@@ -48,6 +48,8 @@ pub(crate) struct Container {
     pub(super) phase: Phase,
     /// The call that it waits for.
     pub(super) call: Option<RequestId>,
+    /// When its first ADD was asked.
+    pub(super) since: Micros,
     pub(super) given: Vec<Given>,
     /// When its last namespace went without a DEL.
     pub(super) died: Option<Micros>,
@@ -97,6 +99,7 @@ impl Local {
                 netns: None,
                 phase: Phase::Idle,
                 call: None,
+                since: 0,
                 given: Vec::new(),
                 died: None,
             };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold_core::effect::{Answer, Call, Failure, RangeAdd, RangeAnswer, RangeCall, RequestId};
 use leasehold_core::identity::{Attachment, ClientId};
+use leasehold_core::link::LinkCause;
 use leasehold_core::range::NoAddress;
 
 use crate::plan::Ranges as Plan;
@@ -133,7 +134,7 @@ impl World {
                 self.after(0, 5 * MILLI, Event::GivesUp(id));
             }
             (Phase::Adding, Some(_), 2) => self.del_local(index),
-            (Phase::Adding, None, _) => self.add_local(index, plan),
+            (Phase::Adding, None, _) => self.add_once_more(index, plan),
             (Phase::Live, _, 0..2) => {
                 let attachment = one.attachment.clone();
                 self.ask_for(index, Call::Check { attachment, expected: Vec::new() });
@@ -150,12 +151,13 @@ impl World {
         let spooled = |by: &Attachment| self.spool.iter().any(|spooled| spooled.attachment == *by);
         let again = self.local.containers[index].number > 0 && !spooled(&self.local.containers[index].attachment);
         let again = again && self.rng.u32(..4) == 0;
+        let now = self.now;
         let one = &mut self.local.containers[index];
         one.number += u32::from(!again);
         let name = format!("l{index}-{}", one.number);
         one.path = PathBuf::from(format!("/run/netns/{name}"));
         one.attachment = Attachment::cni(network_name(one.lan, one.network), &*name, "eth0");
-        one.phase = Phase::Adding;
+        (one.phase, one.since) = (Phase::Adding, now);
         let path = one.path.clone();
         let cookie = self.kernel.create_empty(&path);
         self.local.containers[index].netns = Some(cookie);
@@ -183,6 +185,14 @@ impl World {
         let call = self.range_add(index, plan);
         let id = self.ask_for(index, call);
         self.local.containers[index].call = Some(id);
+    }
+
+    /// A shim asks the next daemon while its ADD has time; then its runtime says DEL.
+    fn add_once_more(&mut self, index: usize, plan: &Plan) {
+        match self.now < self.local.containers[index].since + TIMEOUT.as_micros() as Micros {
+            true => self.add_local(index, plan),
+            false => self.del_local(index),
+        }
     }
 
     /// Asks for a second time without a DEL, which fails while the namespace lives.
@@ -251,21 +261,28 @@ impl World {
     /// Judges why an ADD failed.
     fn refuses(&mut self, index: usize, is_first: bool, failure: &Failure) {
         let (one, now) = (&self.local.containers[index], self.now);
+        // Nobody can know of the end of a namespace that was not seen when its ADD came.
+        let unseen = || self.store.ranges.values().filter(|record| !record.past && record.cookie.is_none());
         let explained = match failure {
             Failure::NoAddress { none: NoAddress::Full { .. }, .. } => {
                 self.stats.count("full local ranges");
                 let takes = |other: &&Container| {
                     let died = other.died.is_some_and(|died| now < died + NOTICED);
-                    other.lan == one.lan && (other.phase != Phase::Idle || died)
+                    let is_other = other.attachment != one.attachment;
+                    is_other && other.lan == one.lan && (other.phase != Phase::Idle || died)
                 };
-                let own = usize::from(one.died.is_some_and(|died| now < died + NOTICED));
-                let taken = self.local.containers.iter().filter(takes).count() + own + self.local.strays.len();
-                self.plan.ranges.as_ref().is_some_and(|plan| taken > plan.size as usize)
+                let own = 1 + usize::from(one.died.is_some_and(|died| now < died + NOTICED));
+                let of_lan = unseen().filter(|record| record.lan == self.segments[one.lan].lan).count();
+                let taken = self.local.containers.iter().filter(takes).count() + own + of_lan;
+                // A file of a stray may be found after its DEL.
+                self.plan.ranges.as_ref().is_some_and(|plan| plan.strays || taken > plan.size as usize)
             }
             Failure::NoAddress { none: NoAddress::Duplicate { .. }, .. } => {
                 self.stats.count("second addresses that were refused");
-                !is_first || one.died.is_some_and(|died| now < died + NOTICED)
+                let is_unseen = unseen().any(|record| record.attachment == one.attachment);
+                !is_first || is_unseen || one.died.is_some_and(|died| now < died + NOTICED)
             }
+            Failure::Link { cause: LinkCause::NoNetns(_), .. } => one.netns.is_none(),
             Failure::Cancelled(_) | Failure::Attached { .. } => true,
             _ => false,
         };
@@ -339,7 +356,7 @@ impl World {
             let one = &self.local.containers[index];
             match (one.phase, one.call) {
                 (Phase::Ending, None) => self.del_local(index),
-                (Phase::Adding, None) => self.add_local(index, &plan),
+                (Phase::Adding, None) => self.add_once_more(index, &plan),
                 _ => {}
             }
         }
@@ -375,7 +392,7 @@ impl World {
             self.look_into(&name, true);
             self.inquire(Call::Collect { network: name, keep: Vec::new() });
         }
-        self.until(self.now + SECOND, |_| false);
+        self.until(self.now + SOON, |_| false);
         if let Some(leaked) = self.leaked().first() {
             return self.fail(Rule::Orphan, format!("{leaked} has an address of a local range after a GC"));
         }

@@ -9,6 +9,8 @@ use super::*;
 const PAUSE: Micros = 20 * SECOND;
 /// How much sooner than that it may be, if the last question was late: its sockets took their time.
 const GRAIN: Micros = SECOND / 4;
+/// For how long a server may ping an address before it offers it.
+const PING: Micros = 4 * SECOND;
 /// The probes before an address is used (RFC 5227 §1.1).
 const PROBES: usize = 3;
 
@@ -51,7 +53,9 @@ impl Oracle for Fallbacks {
             Seen::Heard(lan, _, message) => {
                 self.heard.insert(*lan, world.now);
                 let search = self.searches.get_mut(&(*lan, message.key()));
-                if let Some(search) = search.filter(|search| search.xids.contains(&message.xid)) {
+                // Once it probes, it has waited for long enough.
+                let listens = |search: &&mut Search| search.xids.contains(&message.xid) && search.probes.is_empty();
+                if let Some(search) = search.filter(listens) {
                     search.heard = true;
                 }
             }
@@ -150,7 +154,9 @@ impl Fallbacks {
             return says.count("fallbacks that were adopted");
         }
         let who = (actor.lan, actor.client_key());
-        let search = self.searches.remove(&who).unwrap_or_default();
+        let Some(search) = self.searches.remove(&who).filter(|search| search.came.is_some()) else {
+            return says.count("fallbacks of containers that are gone");
+        };
         // Who waited for its turn counts the silence that others met.
         let heard = self.heard.get(&actor.lan).copied();
         let came = search.came.filter(|came| heard.is_none_or(|heard| heard < *came));
@@ -161,7 +167,7 @@ impl Fallbacks {
             "though a server was heard".to_owned()
         } else if waited < fallback.after {
             format!("after {waited:?}")
-        } else if world.calm {
+        } else if world.calm && fallback.after > Duration::from_micros(PING) {
             "though servers are there".to_owned()
         } else if !fallback.has(actor.lan, address) {
             "which is in no range".to_owned()

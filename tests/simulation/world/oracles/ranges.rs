@@ -8,6 +8,8 @@ use super::*;
 struct Holder {
     lan: Lan,
     addresses: Vec<IpAddr>,
+    /// Whether the store forgot it: its network's files tell of it, and of no LAN.
+    is_forgotten: bool,
 }
 
 /// Each has one live holder on its LAN, whoever gave it, and its file by the time of the answer. What a live holder has is listed.
@@ -34,8 +36,9 @@ impl Oracle for Ranges {
             Seen::Rebooted => self.0.clear(),
             // What went with its store is known by its files, if these were there.
             Seen::Started if world.was_damaged => self.0.retain(|attachment, holder| {
-                world.store.ranges.get(attachment).is_some_and(|record| !record.past)
-                    || world.local.has_files(attachment, &holder.addresses)
+                let record = world.store.ranges.get(attachment).filter(|record| !record.past);
+                holder.is_forgotten |= record.is_none();
+                !holder.is_forgotten || world.local.has_files(attachment, &holder.addresses)
             }),
             _ => {}
         }
@@ -47,7 +50,8 @@ impl Ranges {
         let lives = world.local.of(&add.attachment).map(|index| &world.local.containers[index]);
         let Some(one) = lives.filter(|one| one.netns.is_some()) else { return };
         let same = |(by, other): &(&Attachment, &Holder)| {
-            **by != add.attachment && other.lan == add.lan && other.addresses.iter().any(|it| addresses.contains(it))
+            let is_near = other.lan == add.lan && (!other.is_forgotten || is_beside(by, &add.attachment));
+            **by != add.attachment && is_near && other.addresses.iter().any(|it| addresses.contains(it))
         };
         if let Some((by, _)) = self.0.iter().find(same) {
             return says.broken(Rule::Twice, format!("{} was given what {by} has: {addresses:?}", add.attachment));
@@ -58,7 +62,7 @@ impl Ranges {
                 .broken(Rule::Twice, format!("{} has no file of {addresses:?}, or others have", add.attachment));
         }
         if one.phase == Phase::Adding {
-            self.0.insert(add.attachment.clone(), Holder { lan: add.lan.clone(), addresses });
+            self.0.insert(add.attachment.clone(), Holder { lan: add.lan.clone(), addresses, is_forgotten: false });
         }
     }
 
@@ -77,4 +81,12 @@ impl Ranges {
         }
         says.count("looks at local ranges");
     }
+}
+
+/// Returns whether two attachments are of one network.
+fn is_beside(one: &Attachment, other: &Attachment) -> bool {
+    let (Attachment::Cni { network: one, .. }, Attachment::Cni { network: other, .. }) = (one, other) else {
+        return false;
+    };
+    one == other
 }
