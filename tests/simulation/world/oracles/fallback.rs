@@ -107,7 +107,8 @@ impl Fallbacks {
         if message.kind() != Some(Kind::Discover) {
             return;
         }
-        if !world.has_fallback(&who) {
+        let is_sought = self.searches.get(&who).is_some_and(|search| search.came.is_some());
+        if is_sought || !world.has_fallback(&who) {
             let search = self.searches.entry(who).or_default();
             search.first.get_or_insert(world.now);
             search.xids.insert(message.xid);
@@ -154,7 +155,8 @@ impl Fallbacks {
             return says.count("fallbacks that were adopted");
         }
         let who = (actor.lan, actor.client_key());
-        let Some(search) = self.searches.remove(&who).filter(|search| search.came.is_some()) else {
+        let is_there = actor.phase == Phase::Adding;
+        let Some(search) = self.searches.remove(&who).filter(|search| is_there && search.came.is_some()) else {
             return says.count("fallbacks of containers that are gone");
         };
         // Who waited for its turn counts the silence that others met.

@@ -91,9 +91,7 @@ impl Acquire {
             let in_silence = !cx.conflicts.was_heard(lan, resort.waits);
             let (asked, after) = (if in_silence { resort.waits } else { now }, resort.fallback.after);
             resort.asked = Some(asked);
-            // Where that is over soon, others have asked once more.
-            let last = asked + after.saturating_sub(LAST);
-            resort.once_more = (now >= last).then_some(last);
+            resort.once_more = (now >= asked + after.saturating_sub(LAST)).then_some(now);
         }
     }
 
