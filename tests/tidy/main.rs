@@ -100,7 +100,7 @@ const LAYERS: [(&str, &str); 31] = [
     ),
     ("interface", "interface plan backoff grant effect identity link record wire time"),
     ("outbox", "outbox dhcpv4 wire counts effect event record identity link time range"),
-    ("plan", "grant link"),
+    ("plan", "grant link record"),
     ("profile", "dhcpv4 grant"),
     ("grant", ""),
     ("tenure", "grant time"),

@@ -14,24 +14,10 @@ use ipnet::IpNet;
 
 use crate::grant::{Grant, MAIN_TABLE, Route};
 use crate::link::{LinkRoute, Step};
+use crate::record::Former;
 
 /// How many of others' addresses are replaced by a /32 while they are gone: a namespace's owner may put any number there.
 const MAX_MEANWHILE: usize = 16;
-
-/// What an interface carries before it is changed.
-#[derive(Clone, Copy, Debug)]
-pub struct Before<'a> {
-    /// The grants of one family that may have something on it. What they have in common is certainly on it, unless `bare`.
-    pub grants: &'a [Grant],
-    /// Whether nothing on it is certain.
-    pub bare: bool,
-    /// Whether no route on it is certain.
-    pub unrouted: bool,
-    /// The router of a grant that has nothing else on it.
-    pub router: Option<IpAddr>,
-    /// The addresses that were seen on it.
-    pub addresses: &'a [IpNet],
-}
 
 /// Returns the routes that the daemon itself keeps in step with a grant: those of its addresses' family, in the main table or
 /// wherever the daemon puts them.
@@ -76,27 +62,28 @@ pub fn same(a: &Grant, b: &Grant) -> bool {
     (&a.addresses, a.mtu, a.router) == (&b.addresses, b.mtu, b.router) && link_routes(a) == link_routes(b)
 }
 
-/// Returns the steps from what the interface carries to what `next` says, or to nothing.
-pub fn difference(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
+/// Returns the steps from what the interface carries to what `next` says, or to nothing. `seen`: the addresses on it. What all
+/// former grants have in common is certainly on it too, unless `former` says otherwise.
+pub fn difference(former: &Former, seen: &[IpNet], next: Option<&Grant>) -> Vec<Step> {
     let mut steps = Vec::new();
     let wanted = next.map(|next| next.addresses.as_slice()).unwrap_or_default();
-    let old: BTreeSet<IpNet> = before.grants.iter().flat_map(|grant| &grant.addresses).copied().collect();
+    let old: BTreeSet<IpNet> = former.grants.iter().flat_map(|grant| &grant.addresses).copied().collect();
     // A change that was cut short may have left its temporary address behind.
     let meanwhile = old.iter().filter(|address| address.addr().is_ipv4()).map(|address| IpNet::from(address.addr()));
-    let left: BTreeSet<IpNet> = meanwhile.filter(|address| before.addresses.contains(address)).collect();
+    let left: BTreeSet<IpNet> = meanwhile.filter(|address| seen.contains(address)).collect();
     let mut leaving: Vec<IpNet> = old.union(&left).copied().filter(|address| !wanted.contains(address)).collect();
     let is_other = |address: &IpNet| !old.contains(address) && !left.contains(address) && !wanted.contains(address);
-    let others: Vec<IpNet> = before.addresses.iter().copied().filter(is_other).collect();
+    let others: Vec<IpNet> = seen.iter().copied().filter(is_other).collect();
     // Without an earlier grant, the addresses are those that are there.
     let is_there =
-        |address: &IpNet| !before.bare && before.grants.iter().all(|grant| grant.addresses.contains(address));
+        |address: &IpNet| !former.bare && former.grants.iter().all(|grant| grant.addresses.contains(address));
     for address in wanted.iter().filter(|address| !is_there(address)) {
         let (first, later) = leaving.into_iter().partition(|gone| of_one_subnet(gone, address));
         leaving = later;
         arrive(*address, first, &others, &mut steps);
     }
-    reroute(before, next, &mut steps);
-    steps.extend(redirect(before, next));
+    reroute(former, next, &mut steps);
+    steps.extend(redirect(former, next));
     for address in leaving {
         leave(address, &others, &mut steps);
     }
@@ -146,10 +133,10 @@ fn of_one_subnet(a: &IpNet, b: &IpNet) -> bool {
 
 /// Changes routes. New routes are added before old ones are removed, except if the kernel cannot distinguish them: then the
 /// old one is removed first.
-fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
-    let old: Vec<Vec<LinkRoute>> = before.grants.iter().map(link_routes).collect();
+fn reroute(former: &Former, next: Option<&Grant>, steps: &mut Vec<Step>) {
+    let old: Vec<Vec<LinkRoute>> = former.grants.iter().map(link_routes).collect();
     let new = next.map(link_routes).unwrap_or_default();
-    let certain = !before.bare && !before.unrouted && !old.is_empty();
+    let certain = !former.bare && !former.routes_due && !old.is_empty();
     let there = |route: &LinkRoute| certain && old.iter().all(|old| old.contains(route));
     let mut going: Vec<LinkRoute> = Vec::new();
     // A route that needs another is removed before it.
@@ -173,9 +160,9 @@ fn reroute(before: &Before<'_>, next: Option<&Grant>, steps: &mut Vec<Step>) {
 }
 
 /// Returns the steps that point others' default route to the router of `next`, if it uses that of an earlier grant.
-fn redirect(before: &Before<'_>, next: Option<&Grant>) -> Vec<Step> {
+fn redirect(former: &Former, next: Option<&Grant>) -> Vec<Step> {
     let Some(to) = next.and_then(|next| next.router) else { return Vec::new() };
-    let old: BTreeSet<IpAddr> = before.grants.iter().filter_map(|grant| grant.router).chain(before.router).collect();
+    let old: BTreeSet<IpAddr> = former.grants.iter().filter_map(|grant| grant.router).chain(former.router).collect();
     old.into_iter().filter(|from| *from != to).map(|from| Step::ReplaceDefault { from, to }).collect()
 }
 

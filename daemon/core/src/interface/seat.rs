@@ -16,7 +16,7 @@ use super::{Act, Around, Changed, Holding, Lack, Presence, Wish, Work};
 use crate::grant::Grant;
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::link::{LinkCause, LinkRoute, LinkView, Step};
-use crate::plan::{self, Before};
+use crate::plan;
 use crate::record::{BindingId, Former};
 use crate::time::Instant;
 
@@ -151,8 +151,7 @@ impl Seat {
         if grants.is_empty() || stays && !former.is_some_and(|former| former.taken) {
             return Vec::new();
         }
-        let before = Before { grants: &grants, bare: false, unrouted: false, router: None, addresses };
-        plan::difference(&before, None)
+        plan::difference(&Former { grants, ..Former::default() }, addresses, None)
     }
 }
 

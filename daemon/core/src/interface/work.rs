@@ -26,7 +26,7 @@ use super::Wish;
 use crate::backoff::Backoff;
 use crate::grant::Grant;
 use crate::link::{LinkCause, LinkView, Step};
-use crate::plan::{self, Before};
+use crate::plan;
 use crate::record::Former;
 use crate::time::Instant;
 
@@ -412,11 +412,8 @@ impl Work {
         let differs = self.differs();
         let is_there = |next: &Grant| next.addresses.iter().all(|address| addresses.contains(address));
         let is_on = next.as_deref().is_some_and(|next| differs || is_there(next));
-        let (bare, unrouted) = (self.former.bare, self.former.routes_due);
-        let Former { grants, router, .. } = &self.former;
-        let before = Before { grants, bare, unrouted, router: *router, addresses };
-        let mut steps = match differs || (unrouted && is_on && view.up) {
-            true => plan::difference(&before, next.as_deref()),
+        let mut steps = match differs || (self.former.routes_due && is_on && view.up) {
+            true => plan::difference(&self.former, addresses, next.as_deref()),
             false => Vec::new(),
         };
         if let (Some(grant), false, true) = (&next, differs, self.only_late) {

@@ -39,9 +39,9 @@ fn from(leases: &[Lease]) -> From<'_> {
 
 fn way(from: &From<'_>, next: Option<&Lease>, policy: &Policy) -> Vec<Step> {
     let From { leases, bare, unrouted, addresses } = *from;
-    let grants: Vec<_> = leases.iter().map(|lease| lease.grant(policy)).collect();
+    let grants = leases.iter().map(|lease| lease.grant(policy)).collect();
     let next = next.map(|lease| lease.grant(policy));
-    difference(&Before { grants: &grants, bare, unrouted, router: None, addresses }, next.as_ref())
+    difference(&Former { grants, bare, routes_due: unrouted, ..Former::default() }, addresses, next.as_ref())
 }
 
 fn steps(from: &From<'_>, next: Option<&Lease>, policy: &Policy) -> Vec<String> {
@@ -267,8 +267,8 @@ fn a_default_route_of_others_follows_the_router_from_where_an_earlier_lease_had_
     for (before, next, expected) in table {
         assert_eq!(steps(&from(before), next, &policy), expected, "{before:?} to {next:?}");
     }
-    let lost = Before { grants: &[], bare: true, unrouted: false, router: one.gateway.map(Into::into), addresses: &[] };
-    let found = difference(&lost, Some(&two.grant(&policy)));
+    let lost = Former { bare: true, router: one.gateway.map(Into::into), ..Former::default() };
+    let found = difference(&lost, &[], Some(&two.grant(&policy)));
     assert_eq!(found.iter().map(show).collect::<Vec<_>>(), [&format!("+{A}"), "192.0.2.1 > 192.0.2.2"]);
     let left_alone = Policy { follow_router: false, ..policy };
     assert!(steps(&from(std::slice::from_ref(&one)), Some(&two), &left_alone).is_empty());
@@ -293,14 +293,16 @@ fn an_interface_carries_two_families_side_by_side() {
     };
     let seen: Vec<IpNet> =
         [&v4, &v6("2001:db8::5/64", "fe80::1")].iter().flat_map(|grant| grant.addresses.clone()).collect();
-    let carried = |grants, bare| Before { grants, bare, unrouted: false, router: None, addresses: &seen };
-    let shown =
-        |before: &Before<'_>, next: Option<&Grant>| difference(before, next).iter().map(show).collect::<Vec<_>>();
+    let shown = |grants: &[&Grant], next: Option<&Grant>| {
+        let grants: Vec<_> = grants.iter().copied().cloned().collect();
+        let former = Former { bare: grants.is_empty(), grants, ..Former::default() };
+        difference(&former, &seen, next).iter().map(show).collect::<Vec<_>>()
+    };
     let first = v6("2001:db8::5/64", "fe80::1");
-    assert_eq!(shown(&carried(&[], true), Some(&first)), ["+2001:db8::5/64", "+::/0 via fe80::1"]);
+    assert_eq!(shown(&[], Some(&first)), ["+2001:db8::5/64", "+::/0 via fe80::1"]);
     let next = v6("2001:db8::6/64", "fe80::2");
     let changed = ["+2001:db8::6/64", "+::/0 via fe80::2", "-::/0 via fe80::1", "-2001:db8::5/64"];
-    assert_eq!(shown(&carried(std::slice::from_ref(&first), false), Some(&next)), changed);
+    assert_eq!(shown(&[&first], Some(&next)), changed);
     let lost = ["-0.0.0.0/0 via 192.0.2.1", "-192.0.2.50/24"];
-    assert_eq!(shown(&carried(std::slice::from_ref(&v4), false), None), lost, "the other family is left alone");
+    assert_eq!(shown(&[&v4], None), lost, "the other family is left alone");
 }
