@@ -240,7 +240,6 @@ impl Registry {
         let (wanted, adopts, came_up) = (admission.add.wanted, admission.adopts, admission.came_up);
         let profile = admission.add.profile.clone();
         let (limits, fallback) = (admission.add.limits.clone(), admission.add.fallback.clone());
-        let fallback_named = fallback.clone();
         let unfit = |address| limits.as_ref().and_then(|limits| limits.refuse(address));
         if let Some((wanted, why)) = wanted.and_then(|wanted| Some((wanted, unfit(wanted.address)?)))
             && !wanted.preferred
@@ -286,7 +285,7 @@ impl Registry {
         self.timers.set(Key::Call(request), None);
         self.begin(attachment, Operation::Acquiring(request, id));
         let lan = holder.identity.lan.clone();
-        fallback_named.iter().for_each(|fallback| self.enter_fallback(attachment.network(), &lan, fallback));
+        known.fallback.iter().for_each(|fallback| self.enter_fallback(attachment.network(), &lan, fallback));
         self.interfaces.enter(&holder.link, id);
         self.interfaces.is_on(view.at(), view.lower);
         let binding = Binding::acquiring(id, holder, known, now.boot, self.rng.fork());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::networks::{Compared, Missing, is_interface};
+use self::networks::{Compared, Missing, is_interface, is_of};
 pub(super) use self::networks::{Held, Ranges};
 use super::Registry;
 use super::timers::Key;
@@ -49,7 +49,7 @@ impl Life {
 }
 
 impl Registry {
-    /// Takes over what an earlier daemon gave. Nothing outlives a reboot, except for whom addresses are kept in mind.
+    /// Takes over what an earlier daemon gave. Only the memory of who had which address outlives a reboot.
     pub(crate) fn recover_ranges(&mut self, now: Now, boot: &BootId, mut records: Vec<RangeRecord>) {
         records.sort_unstable_by_key(|record| record.since);
         for record in records {
@@ -67,7 +67,7 @@ impl Registry {
 
     /// Records what an attachment has, instead of what it had. No binding takes its addresses.
     pub(super) fn hold_range(&mut self, record: RangeRecord, is_recovered: bool) {
-        self.free_for_bindings(&record.attachment.clone());
+        self.free_for_bindings(&record.attachment);
         let attachment = Arc::new(record.attachment.clone());
         for given in &record.given {
             self.bindings.note_of_range(&record.lan, given.address.addr(), &attachment);
@@ -83,7 +83,7 @@ impl Registry {
         }
     }
 
-    /// Has the store forget what an attachment has; it is free when that is done. `cause`: why, for its event.
+    /// Has the store delete what an attachment has; its addresses are free when that is done. `cause`: why, for its event.
     pub(super) fn range_ends(&mut self, now: Now, attachment: &Attachment, cause: &str) {
         if self.ranges.leaves(attachment) {
             let changes = self.end_of_range(now, attachment, cause);
@@ -104,7 +104,7 @@ impl Registry {
         vec![Change::Range(change), range_event(now, attachment, EventKind::Released, &given, cause)]
     }
 
-    /// Has the store forget what it should not have any more, once it is time; it is tried again until that succeeds.
+    /// Has the store delete what it could not delete before, once it is time; that is repeated until it succeeds.
     pub(super) fn pay_debts(&mut self, now: Now) {
         let owed = std::mem::take(&mut self.ranges.owed);
         if !owed.is_empty() {
@@ -119,7 +119,7 @@ impl Registry {
         self.timers.set(Key::Debts, is_due.then(|| (now.boot + PAUSE, Why::Store)));
     }
 
-    /// The store has forgotten what an attachment has, or will with the next write that succeeds. Returns the addresses whose
+    /// The store has deleted what an attachment has, or will do so with the next successful write. Returns the addresses whose
     /// files are being removed; `call` waits for that.
     pub(super) fn range_ended(
         &mut self,
@@ -162,8 +162,7 @@ impl Registry {
             !matches!(attachment, Attachment::Cni { .. })
                 || keep.iter().any(|(container, ifname)| is_interface(attachment, container, ifname))
         };
-        let is_of = |by: &Attachment| matches!(by, Attachment::Cni { network: of, .. } if of == network);
-        self.cancel_ranging(now, |attachment| is_of(attachment) && !is_kept(attachment));
+        self.cancel_ranging(now, |attachment| is_of(attachment, network) && !is_kept(attachment));
         for attachment in self.ranges.attachments(network).into_iter().filter(|attachment| !is_kept(attachment)) {
             self.range_ends(now, &attachment, "a GC does not name it");
             self.remove_files(&attachment);

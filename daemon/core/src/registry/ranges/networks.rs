@@ -23,7 +23,7 @@ pub(in crate::registry) struct Ranges {
     held: BTreeMap<Arc<Attachment>, Held>,
     /// What identities had last, the latest at the end, and whose record says so.
     returning: VecDeque<Last>,
-    /// What the store has not been able to forget.
+    /// What the store has not been able to delete.
     pub(super) owed: BTreeSet<Attachment>,
     pub(super) sight: Sight,
 }
@@ -159,9 +159,8 @@ impl Ranges {
 
     /// Returns the attachments of a network, given addresses by us or by others.
     pub(in crate::registry) fn attachments(&self, network: &str) -> BTreeSet<Arc<Attachment>> {
-        let is_of = |attachment: &&Arc<Attachment>| matches!(&***attachment, Attachment::Cni { network: of, .. } if of == network);
         let others = self.networks.get(network).into_iter().flat_map(|network| network.others.values());
-        self.held.keys().filter(is_of).chain(others).cloned().collect()
+        self.held.keys().filter(|by| is_of(by, network)).chain(others).cloned().collect()
     }
 
     /// Returns the directory of a network's files, if it is known.
@@ -201,8 +200,7 @@ impl Ranges {
         let names: BTreeSet<_> = self.networks_on(lan).chain([name.to_owned()]).collect();
         // A network that no ADD has named since the start is on the LAN that its records name.
         let (on, of) = (lan.clone(), name.to_owned());
-        let is_of = move |by: &Attachment| matches!(by, Attachment::Cni { network, .. } if *network == of);
-        let held = self.held.iter().filter(move |(by, held)| held.record.lan == on || is_of(by));
+        let held = self.held.iter().filter(move |(by, held)| held.record.lan == on || is_of(by, &of));
         taken(held, names.into_iter().filter_map(|name| self.networks.get(&name)))
     }
 
@@ -364,7 +362,7 @@ impl Ranges {
         let ours: BTreeMap<_, _> = self
             .held
             .iter()
-            .filter(|(by, _)| matches!(&***by, Attachment::Cni { network, .. } if network == name))
+            .filter(|(by, _)| is_of(by, name))
             .flat_map(|(by, held)| {
                 held.record.given.iter().enumerate().map(move |(set, given)| (given.address.addr(), (by.clone(), set)))
             })
@@ -418,8 +416,7 @@ impl Ranges {
     pub(in crate::registry) fn running(&self, attachment: &Attachment) -> usize {
         let Attachment::Cni { network: name, .. } = attachment else { return 0 };
         let runs = |(by, held): &(&Arc<Attachment>, &Held)| {
-            let is_of = matches!(&***by, Attachment::Cni { network, .. } if network == name);
-            is_of && held.record.cookie.is_some() && !held.is_leaving
+            is_of(by, name) && held.record.cookie.is_some() && !held.is_leaving
         };
         self.held.iter().filter(runs).map(|(_, held)| held.record.given.len()).sum()
     }
@@ -436,6 +433,11 @@ fn taken<'a>(
     });
     let others = networks.flat_map(|network| &network.others);
     held.chain(others.map(|(address, by)| (*address, Holding { by: by.clone(), since: LONG_AGO })))
+}
+
+/// Returns whether an attachment is of this network.
+pub(super) fn is_of(attachment: &Attachment, network: &str) -> bool {
+    matches!(attachment, Attachment::Cni { network: of, .. } if of == network)
 }
 
 /// Returns whether an attachment is this interface of this container. One that is known only from a file may lack the interface:

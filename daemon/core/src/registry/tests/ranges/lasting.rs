@@ -2,6 +2,15 @@
 
 use super::*;
 
+/// An ADD of another network that has the same range on the same LAN.
+fn other(container: &str, netns: u64) -> RangeAdd {
+    RangeAdd {
+        attachment: attachment("other", container),
+        directory: "/data/other".into(),
+        ..add(container, netns, &SMALL)
+    }
+}
+
 #[test]
 fn an_identity_gets_its_address_again_after_a_restart_and_a_reboot() {
     for boot in ["a", "b"] {
@@ -89,11 +98,6 @@ fn what_a_full_store_could_not_forget_is_owed_though_an_add_in_its_place_failed_
 #[test]
 fn what_a_file_of_one_network_says_is_taken_on_its_whole_lan_until_nobody_has_it() {
     let mut host = Host::new();
-    let other = |container: &str, netns| RangeAdd {
-        attachment: attachment("other", container),
-        directory: "/data/other".into(),
-        ..add(container, netns, &SMALL)
-    };
     host.given(add("a", 1, &SMALL)).expect("an address");
     host.given(other("b", 2)).expect("an address");
     host.found(vec![file("10.0.0.4", "stray", false)], vec![]);
@@ -108,11 +112,6 @@ fn what_a_file_of_one_network_says_is_taken_on_its_whole_lan_until_nobody_has_it
 #[test]
 fn after_a_restart_no_network_of_a_lan_gives_what_another_has() {
     let mut host = Host::new();
-    let other = |container: &str, netns| RangeAdd {
-        attachment: attachment("other", container),
-        directory: "/data/other".into(),
-        ..add(container, netns, &SMALL)
-    };
     assert_eq!(host.given(other("a", 1)), Ok("10.0.0.2/29".into()));
     host.start();
     // No ADD has named the other network since.
