@@ -210,7 +210,7 @@ pub struct RangeRecord {
     pub boot: BootId,
     /// When it was given.
     pub since: WallTime,
-    /// Whether nobody has it any more: it is kept in mind for who gets the same addresses again.
+    /// Whether nobody has it any more: it is remembered for an identity that gets the same addresses again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub past: bool,
 }

@@ -205,7 +205,7 @@ pub(super) fn detection(said: ConflictDetection) -> Detection {
     }
 }
 
-/// Returns what the interface is to carry, except for what depends on the main plugin (who adds which routes).
+/// Returns what the interface should carry, except for what depends on the main plugin (who adds which routes).
 fn policy(ipam: &Ipam) -> Policy {
     Policy {
         detection: detection(ipam.conflict_detection),

@@ -10,10 +10,10 @@ use crate::identity::{Attachment, ClientId, Lan};
 use crate::range::{Given, Holding, Range, Sets, Usage};
 use crate::time::WallTime;
 
-/// The time of what has been taken for nobody knows how long.
+/// The time of addresses that have been taken for an unknown time.
 pub(crate) const LONG_AGO: WallTime = WallTime::from_epoch(Duration::ZERO);
 
-/// What is asked of local ranges. A DEL, a CHECK, a GC and a STATUS are those of any attachment.
+/// What callers ask of local ranges. DEL, CHECK, GC and STATUS are those of any attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeCall {
     /// Give an attachment an address of each set.
@@ -76,7 +76,7 @@ pub struct RangeRow {
     pub size: u128,
     /// Whether containers get its addresses only while no server answers.
     pub is_fallback: bool,
-    /// What is taken of it, in order.
+    /// Its addresses in use, in order.
     pub taken: Vec<TakenRow>,
 }
 

@@ -185,8 +185,8 @@ impl Allocator {
     /// else the next free one. None is given that one of the `others` has.
     ///
     /// # Errors
-    /// The first set that cannot give its address, or an address of `asked` that is left over. Then nothing is taken, but
-    /// the next search begins after what was.
+    /// The first set that cannot give its address, or an address of `asked` that is left over. Nothing is taken then, but
+    /// the next search begins after what would have been.
     pub fn allocate(
         &mut self,
         by: &Arc<Attachment>,
@@ -232,7 +232,7 @@ impl Allocator {
         Given { address: with_prefix, gateway: range.gateway }
     }
 
-    /// Returns an address of a set that was asked for, if it can be given. An attachment that has another one may have it too.
+    /// Returns a requested address of a set, if it can be given. An attachment that has another one may have it too.
     fn available(&self, address: IpAddr, others: &Others<'_>) -> Result<IpAddr, NoAddress> {
         if !self.sets.have(address) {
             return Err(NoAddress::Gateway(address));
@@ -268,7 +268,7 @@ impl Allocator {
             }
         };
         let rest = self.first_free(from, ranges[at].last, others);
-        // Around once, the beginning of the same range last.
+        // Once around, with the beginning of the same range last.
         let mut around = ranges[at + 1..].iter().chain(&ranges[..=at]);
         rest.or_else(|| around.find_map(|range| self.first_free(Some(range.first), range.last, others)))
             .ok_or_else(|| self.full(set))

@@ -118,7 +118,7 @@ impl Registry {
         rows
     }
 
-    /// A container has an address of a local range because its LAN's servers were silent: they are asked from now on.
+    /// Asks a LAN's servers from now on: a container has an address of a local range because they were silent.
     pub(super) fn await_server(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
         self.fallbacks.silent.entry(lan).or_insert(now.boot + PAUSE);

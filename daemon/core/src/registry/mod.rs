@@ -316,7 +316,7 @@ impl Registry {
     pub(crate) fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let id = match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => id,
-            // A STATUS only looks whether there can be sockets.
+            // A STATUS only checks whether sockets can be opened.
             Some(Owner::Call) => {
                 if let Ok(Frame::Arp(arp)) = frame::decode(bytes, meta) {
                     self.call_hears(now, exchange, &arp);

@@ -55,7 +55,7 @@ enum Stage {
     Records(Box<Recording>),
 }
 
-/// Addresses that are taken for it, and of which the store does not know.
+/// Addresses that are taken for it, and that the store does not know yet.
 #[derive(Debug)]
 struct Candidate {
     given: Vec<Given>,
@@ -63,7 +63,7 @@ struct Candidate {
     former: Option<RangeRecord>,
 }
 
-/// Addresses on their way to the store and into files.
+/// Addresses that are being written to the store and into files.
 #[derive(Debug)]
 struct Recording {
     given: Vec<Given>,
@@ -90,7 +90,7 @@ impl Parting {
     /// another's.
     pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
         match outcome {
-            // A store that is full keeps no container from being removed: at its next start the daemon finds the namespace gone.
+            // A full store does not keep a container from being removed: at its next start the daemon finds the namespace gone.
             Outcome::Persisted(result) => {
                 self.files = core.range_ended(now, &self.attachment, result.is_ok(), Some(id));
                 core.time_call(id, now.boot + FILES);
