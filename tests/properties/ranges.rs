@@ -67,6 +67,8 @@ enum Step {
     /// An attachment asks for these addresses, each of a subnet.
     Add(u32, Vec<(usize, u8)>),
     Del(u32),
+    /// An attachment gives back an address of a subnet, which it may not have.
+    Vacate(u32, (usize, u8)),
     /// The ranges change.
     Change(Sets),
 }
@@ -76,6 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => (0u32..12, asked).prop_map(|(n, asked)| Step::Add(n, asked)),
         6 => (0u32..12).prop_map(Step::Del),
+        3 => ((0u32..12), (0..SUBNETS.len(), 0u8..8)).prop_map(|(n, address)| Step::Vacate(n, address)),
         1 => sets().prop_map(Step::Change),
     ]
 }
@@ -150,10 +153,10 @@ proptest! {
     ) {
         let mut allocator = Allocator::new(first.clone(), offset as u128);
         let mut model = Model { sets: first, offset, taken: BTreeMap::new(), last: BTreeMap::new() };
+        let subnet = |at: usize| SUBNETS[at].parse().expect("a subnet");
         for (now, step) in (0..).zip(steps) {
             match step {
                 Step::Add(n, asked) => {
-                    let subnet = |at: usize| SUBNETS[at].parse().expect("a subnet");
                     let asked: Vec<_> = asked.into_iter().map(|(at, n)| nth(subnet(at), n)).collect();
                     let given = allocator.allocate(&attachment(n), &asked, &|_| None, at(now));
                     if let Err(NoAddress::Full { size, taken, oldest, .. }) = &given {
@@ -167,6 +170,11 @@ proptest! {
                 Step::Del(n) => {
                     allocator.release(&attachment(n));
                     model.taken.retain(|_, by| *by != n);
+                }
+                Step::Vacate(n, (of, number)) => {
+                    let address = nth(subnet(of), number);
+                    allocator.vacate(address, &attachment(n));
+                    model.taken.retain(|other, by| *other != address || *by != n);
                 }
                 Step::Change(sets) => {
                     allocator.set_ranges(sets.clone());

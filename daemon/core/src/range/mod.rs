@@ -303,8 +303,7 @@ impl Allocator {
 
     /// Forgets that an attachment has an address, which is free then unless another has it too.
     pub fn vacate(&mut self, address: IpAddr, by: &Attachment) {
-        self.taken.remove(address, by);
-        if self.is_free(address) {
+        if self.taken.remove(address, by) && self.sets.have(address) {
             self.free.add(address, address);
         }
     }

@@ -32,20 +32,22 @@ impl Taken {
         }
     }
 
-    /// Forgets that somebody has an address.
-    pub(super) fn remove(&mut self, address: IpAddr, by: &Attachment) {
-        if let Some(holdings) = self.by_address.get_mut(&address) {
-            holdings.retain(|holding| *holding.by != *by);
-            if holdings.is_empty() {
-                self.by_address.remove(&address);
-            }
+    /// Forgets that somebody has an address. Returns whether nobody has it any more.
+    pub(super) fn remove(&mut self, address: IpAddr, by: &Attachment) -> bool {
+        let Some(of_holder) = self.by_holder.get_mut(by).filter(|of_holder| of_holder.contains(&address)) else {
+            return false;
+        };
+        of_holder.remove(&address);
+        if of_holder.is_empty() {
+            self.by_holder.remove(by);
         }
-        if let Some(of_holder) = self.by_holder.get_mut(by) {
-            of_holder.remove(&address);
-            if of_holder.is_empty() {
-                self.by_holder.remove(by);
-            }
+        let holdings = self.by_address.get_mut(&address).expect("what a holder has is taken");
+        holdings.retain(|holding| *holding.by != *by);
+        let is_nobodys = holdings.is_empty();
+        if is_nobodys {
+            self.by_address.remove(&address);
         }
+        is_nobodys
     }
 
     /// Returns who has an address, the first of several.

@@ -187,6 +187,15 @@ fn what_is_taken_stays_taken_when_the_ranges_change() {
 }
 
 #[test]
+fn what_somebody_gives_back_without_having_it_stays_free_once() {
+    let mut allocator = allocator("10.0.0.0/29");
+    allocator.vacate(ip("10.0.0.3"), &holder(9));
+    allocator.occupy(ip("10.0.0.3"), Holding { by: holder(8), since: at(8) });
+    assert_eq!(add(&mut allocator, 1, &[]), "10.0.0.2/29");
+    assert_eq!(add(&mut allocator, 2, &[]), "10.0.0.4/29", "the one between is taken");
+}
+
+#[test]
 fn a_gateway_is_no_address_for_a_container_in_any_range() {
     let mut allocator = allocator("10.0.0.0/24 10.0.0.7 10.0.0.8,10.1.0.0/24 - - 10.0.0.7;10.2.0.0/24 - - 10.0.0.8");
     assert_eq!(add(&mut allocator, 1, &["10.0.0.8"]), "10.0.0.8 is a gateway");
