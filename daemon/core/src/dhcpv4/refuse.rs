@@ -100,6 +100,8 @@ impl Client {
             }
             State::Renewing { extension, .. } | State::Rebinding { extension, .. } => match extension.attempt {
                 Attempt::Sent { until, .. } if now >= until => extension.put_off(now),
+                // There were no sockets for the last try.
+                Attempt::Due(at) if at > now && !extension.turn => extension.put_off(now),
                 Attempt::Due(_) | Attempt::Resolving(_) | Attempt::Sent { .. } => {}
             },
             State::Init { .. }

@@ -296,3 +296,13 @@ fn a_renewal_before_t1_that_gets_no_sockets_waits_for_t1() {
         assert_eq!((bench.client.state(), bench.client.deadline()), (StateName::Bound, t1));
     }
 }
+
+#[test]
+fn a_renewal_that_got_no_sockets_is_tried_again_when_another_client_is_offered_the_address() {
+    let mut bench = Bench::new(Client::resume(plain(), Arc::new(timed(500, 900, 1000)), at(0.0), Rng::with_seed(7)));
+    bench.signal(at(500.0), Signal::Clock);
+    bench.signal(at(500.0), Signal::Unopened);
+    assert!(bench.client.deadline().is_some_and(|(next, _)| next > at(600.0)));
+    bench.client.renew_early(at(510.0));
+    assert!(bench.signal(at(510.0), Signal::Clock).listen);
+}
