@@ -415,9 +415,9 @@ impl Seat {
     }
 
     /// Records that it is down: the kernel has taken its routes.
-    pub(crate) fn on_down(&mut self, has_lease: bool) {
+    pub(crate) fn on_down(&mut self) {
         self.given.iter_mut().for_each(|given| given.on_down());
-        if has_lease && (self.presence == Presence::There || self.differs()) {
+        if self.presence == Presence::There || self.differs() {
             self.due().lacks_routes(false);
         }
     }

@@ -3,9 +3,10 @@
 
 use super::super::*;
 use super::rig::*;
-use crate::grant::policy::{OnChange, Policy};
+use crate::grant::policy::{OnChange, OnExpiry, Policy};
 use crate::link::{KernelMessage, LinkRoute, Step};
 use crate::profile::Profile;
+use crate::record::RecordState;
 
 const HOST: &str = "192.0.2.50/32";
 const A: &str = "192.0.2.50/24";
@@ -140,6 +141,21 @@ fn what_the_kernel_took_with_the_link_comes_back_with_it() {
         rig.run_until(1020.0);
         assert_eq!((rig.steps.len(), rig.only_record().former.clone()), (1, None));
     }
+}
+
+#[test]
+fn a_link_that_goes_down_while_it_keeps_a_lost_lease_has_its_routes_when_there_is_a_lease_again() {
+    let mut rig = bound(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
+    rig.server = Server::Silent;
+    rig.run_until(30_000.0);
+    assert_eq!(rig.only_record().state, RecordState::Seeking);
+    rig.set_down(true);
+    rig.run_until(30_010.0);
+    rig.set_down(false);
+    assert_eq!(rig.steps, [], "without a lease nothing is put on");
+    rig.server = Server::Up;
+    rig.run_until(30_200.0);
+    assert_eq!((rig.on_link(), rig.steps.clone()), (vec![A.to_owned()], vec![route("0.0.0.0/0", Some("192.0.2.1"))]));
 }
 
 #[test]

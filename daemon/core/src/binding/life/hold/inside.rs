@@ -233,8 +233,7 @@ impl Hold {
 
     /// Records that the link is down: the kernel has taken its routes.
     pub(super) fn on_down(&self, common: &Common, cx: &mut Cx<'_>) {
-        let has_lease = self.client.lease().is_some();
-        common.seat_mut(cx).into_iter().for_each(|seat| seat.on_down(has_lease));
+        common.seat_mut(cx).into_iter().for_each(Seat::on_down);
     }
 
     /// Announces the address of an interface that got another Ethernet address.
