@@ -40,6 +40,8 @@ pub(in crate::registry) struct Ranging {
     stage: Stage,
     /// How many addresses that stations use were tried.
     tried: usize,
+    /// Its namespace, if the attachment has addresses in it already.
+    known: Option<Cookie>,
     /// The namespaces that have died meanwhile.
     died: Vec<Cookie>,
 }
@@ -434,9 +436,10 @@ impl Registry {
             return Next::Answers(Answer::Failed(Failure::Attached { attachment, netns: Some(add.netns) }));
         }
         self.time_call(id, now.boot + add.timeout);
-        let former = self.ranges.held(&attachment).filter(|held| held.record.netns != add.netns);
-        let former = former.map(|held| held.record.netns.clone());
-        let job = Ranging { add, began: now.boot, stage: Stage::LooksAtFormer, tried: 0, died: Vec::new() };
+        let held = self.ranges.held(&attachment).map(|held| &held.record);
+        let known = held.filter(|record| record.netns == add.netns).and_then(|record| record.cookie);
+        let former = held.filter(|record| record.netns != add.netns).map(|record| record.netns.clone());
+        let job = Ranging { add, began: now.boot, stage: Stage::LooksAtFormer, tried: 0, known, died: Vec::new() };
         match former {
             Some(netns) => {
                 self.out.watch(Waiter::Call(id), netns);
@@ -468,7 +471,7 @@ impl Registry {
     /// A namespace died: it gets no address, and an ADD that is about to hear that it lives does not believe it.
     pub(in crate::registry) fn ranging_died(&mut self, now: Now, cookie: Cookie) {
         let gone = |job: &Ranging| job.lacks_link(LinkCause::NoNetns(job.add.netns.clone()));
-        self.fail_ranging(now, |job| job.cookie() == Some(cookie), gone);
+        self.fail_ranging(now, |job| [job.cookie(), job.known].contains(&Some(cookie)), gone);
         self.jobs.rangings().for_each(|job| job.died.push(cookie));
     }
 

@@ -192,6 +192,8 @@ impl Ranges {
         let network = self.networks.get_mut(name).expect("it was just entered");
         let allocator = network.allocator.as_mut().expect("it was just made");
         taken.into_iter().for_each(|(address, holding)| _ = allocator.occupy(address, holding));
+        let files = network.others.clone();
+        files.into_iter().for_each(|(address, by)| self.occupy_beside(&add.lan, name, address, &by, LONG_AGO));
         self.warn_of_overlaps(&add.lan, name);
     }
 
@@ -262,18 +264,18 @@ impl Ranges {
             remembered.into_iter().filter(|address| add.asked.is_empty() && is_free(address)).collect();
         let asked = if returns.is_empty() { &add.asked } else { &returns };
         let given = allocator.allocate(&by, asked, others, now)?;
-        self.mirror(&add.lan, name, &by, &given, now);
+        for given in &given {
+            self.occupy_beside(&add.lan, name, given.address.addr(), &by, now);
+        }
         Ok(given)
     }
 
-    /// Records addresses as taken in the other networks of the LAN.
-    fn mirror(&mut self, lan: &Lan, name: &str, by: &Arc<Attachment>, given: &[Given], since: WallTime) {
+    /// Records an address as taken in the other networks of the LAN.
+    fn occupy_beside(&mut self, lan: &Lan, name: &str, address: IpAddr, by: &Arc<Attachment>, since: WallTime) {
         let others =
             self.networks.iter_mut().filter(|(other, network)| *other != name && network.lan.as_ref() == Some(lan));
         for allocator in others.filter_map(|(_, network)| network.allocator.as_mut()) {
-            for given in given {
-                allocator.occupy(given.address.addr(), Holding { by: by.clone(), since });
-            }
+            allocator.occupy(address, Holding { by: by.clone(), since });
         }
     }
 
@@ -343,11 +345,11 @@ impl Ranges {
         let by = Arc::new(by);
         let Some(found) = self.networks.get_mut(network) else { return };
         found.others.insert(address, by.clone());
-        let lan = found.lan.clone();
-        let is_beside = |other: &Network| lan.is_some() && other.lan == lan;
-        let beside = self.networks.iter_mut().filter(|(name, other)| *name == network || is_beside(other));
-        for allocator in beside.filter_map(|(_, network)| network.allocator.as_mut()) {
+        if let Some(allocator) = &mut found.allocator {
             allocator.occupy(address, Holding { by: by.clone(), since: LONG_AGO });
+        }
+        if let Some(lan) = found.lan.clone() {
+            self.occupy_beside(&lan, network, address, &by, LONG_AGO);
         }
     }
 
@@ -379,8 +381,12 @@ impl Ranges {
             network.last = last;
         }
         let mut gone = Vec::new();
-        for file in found.into_iter().filter(|file| !ours.contains_key(&file.address)) {
+        for file in found {
             let by = Attachment::cni(name, file.container.unwrap_or_default(), file.ifname.unwrap_or_default());
+            // A file that names nobody may be ours too.
+            if ours.get(&file.address).is_some_and(|(of, _)| ["", of.id()].contains(&by.id())) {
+                continue;
+            }
             if file.gone {
                 gone.push((file.address, by));
             } else {

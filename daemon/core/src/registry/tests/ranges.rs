@@ -36,6 +36,8 @@ struct Host {
     files_are_slow: bool,
     /// Writes of the store do.
     store_is_slow: bool,
+    /// Looks at namespaces do.
+    looks_are_slow: bool,
     slow: VecDeque<Effect>,
     answers: BTreeMap<u64, Answer>,
     requests: u64,
@@ -57,6 +59,7 @@ impl Host {
             files: BTreeMap::new(),
             files_are_slow: false,
             store_is_slow: false,
+            looks_are_slow: false,
             slow: VecDeque::new(),
             answers: BTreeMap::new(),
             requests: 0,
@@ -97,6 +100,7 @@ impl Host {
             let is_slow = match effect {
                 Effect::File { .. } => self.files_are_slow,
                 Effect::Persist { .. } => self.store_is_slow,
+                Effect::Watch { .. } => self.looks_are_slow,
                 _ => false,
             };
             if is_slow {
@@ -109,7 +113,7 @@ impl Host {
 
     /// Carries out what waits.
     fn flush(&mut self) {
-        (self.files_are_slow, self.store_is_slow) = (false, false);
+        (self.files_are_slow, self.store_is_slow, self.looks_are_slow) = (false, false, false);
         while let Some(effect) = self.slow.pop_front() {
             self.carry_out(effect);
         }

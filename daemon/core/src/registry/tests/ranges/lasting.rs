@@ -110,6 +110,39 @@ fn what_a_file_of_one_network_says_is_taken_on_its_whole_lan_until_nobody_has_it
 }
 
 #[test]
+fn what_files_say_of_a_network_is_taken_on_its_lan_once_an_add_names_that() {
+    let mut host = Host::new();
+    host.found(vec![file("10.0.0.3", "stray", false)], vec![]);
+    assert_eq!(host.given(other("a", 1)), Ok("10.0.0.2/29".into()));
+    assert_eq!(host.given(add("b", 2, &SMALL)), Ok("10.0.0.4/29".into()));
+    assert_eq!(host.given(other("c", 3)), Ok("10.0.0.5/29".into()));
+}
+
+#[test]
+fn a_file_of_another_at_an_address_of_ours_goes_with_its_container() {
+    let mut host = Host::new();
+    host.given(add("a", 1, &SMALL)).expect("an address");
+    host.files.insert(ip("10.0.0.2"), "x".into());
+    host.found(vec![file("10.0.0.2", "x", false)], vec![]);
+    host.request(Call::Collect { network: "pods".into(), keep: vec![("a".to_owned(), "eth0".to_owned())] });
+    assert!(host.filed().is_empty());
+    host.found(vec![], vec![]);
+    assert_eq!(host.filed(), ["10.0.0.2 a"]);
+}
+
+#[test]
+fn a_namespace_that_dies_during_its_second_add_gets_no_address() {
+    let mut host = Host::new();
+    host.given(add("a", 1, &SMALL)).expect("an address");
+    host.looks_are_slow = true;
+    let id = host.ask(add("a", 1, &SMALL));
+    host.dies(1);
+    host.flush();
+    assert!(matches!(host.answer(id), Err(Failure::Link { cause: LinkCause::NoNetns(_), .. })));
+    assert_eq!((host.stored.len(), host.filed()), (0, vec![]));
+}
+
+#[test]
 fn after_a_restart_no_network_of_a_lan_gives_what_another_has() {
     let mut host = Host::new();
     assert_eq!(host.given(other("a", 1)), Ok("10.0.0.2/29".into()));
