@@ -212,6 +212,16 @@ impl Kernel {
         }
     }
 
+    /// Looks whether a namespace is there. From then on the daemon hears about its end.
+    pub(crate) fn watch(&mut self, path: &Path) -> Result<Cookie, LinkCause> {
+        if let Some(cause) = self.unseen {
+            return Err(cause(path.to_owned()));
+        }
+        let cookie = self.paths.get(path).copied().ok_or_else(|| LinkCause::NoNetns(path.to_owned()))?;
+        self.watched.insert(cookie);
+        Ok(cookie)
+    }
+
     /// Looks at a link. From then on the daemon hears about its namespace.
     pub(crate) fn inspect(&mut self, target: &Target) -> Result<LinkView, LinkCause> {
         let at = self.find(target)?;

@@ -1,7 +1,8 @@
 //! The whole core under a virtual clock: a seeded world of namespaces, servers, callers, faults and crashes.
 //!
 //! `SEEDS=n` changes how many seeds are run, and `FROM=n` the first of them; `SEED=n` replays one and prints everything that
-//! happens; `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken.
+//! happens; `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken. Seeds from [`LOCAL`] on have local ranges
+//! and fallbacks too.
 //!
 //! `DIGEST=1` prints one number per seed, of everything that it did to the world, and one for all seeds: if these are the same
 //! before and after a change of the core, the change has moved code and nothing else. `diff` of the two outputs names the seeds
@@ -26,7 +27,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use netns_fixtures::model::Violation;
 
 use crate::digest::Digest;
-use crate::plan::EffectKind;
+use crate::plan::{EffectKind, LOCAL};
 use crate::stats::Stats;
 use crate::subject::Mutation;
 use crate::trace::Trace;
@@ -134,119 +135,140 @@ fn survey(from: u64, count: u64) {
     assert!(broken.is_empty(), "rules are broken");
 }
 
-/// Anything that does not happen in a thousand seeds is not tested.
-fn must_have_happened(stats: &Stats) {
+/// What happens in a thousand seeds. Anything that does not is not tested.
+const HAPPENS: &[&str] = &[
+    "ADD again leased",
+    "ADD failed",
+    "ADD leased",
+    "CHECK failed",
+    "CHECK passed",
+    "DEL done",
+    "DEL spooled",
+    "GC done",
+    "GC failed",
+    "NAK",
+    "NAK storms",
+    "NAKs beside an answer",
+    "REQUESTs to a deaf server",
+    "STATUS not ready",
+    "STATUS ready",
+    "ADDs that a LAN in conflict held back",
+    "addresses claimed as they were offered",
+    "addresses declined three times by an ADD",
+    "addresses of another server's clients declined",
+    "addresses that were chosen",
+    "addresses that were released once more",
+    "addresses that were released twice",
+    "adopted",
+    "answers of denied rogues",
+    "attachments with a station that is not heard",
+    "bindings that outlived their store",
+    "calls of the network driver that came twice",
+    "carrier lost",
+    "clients on another host that a GC ended",
+    "clients that share a chaddr",
+    "clients of two clusters with one name",
+    "containers that started slowly",
+    "containers that were without a lease for a while",
+    "ends kept beside the socket",
+    "crashes at a DECLINE",
+    "damaged stores",
+    "endpoints created",
+    "endpoints deleted",
+    "endpoints that dockerd forgot",
+    "failed operations",
+    "failed transactions",
+    "full stores",
+    "granted to INIT-REBOOT",
+    "granted to REBIND",
+    "granted to RENEW",
+    "granted to REQUEST",
+    "hang-ups",
+    "heard of other hosts",
+    "heard of squatters",
+    "held by another",
+    "intruders refused",
+    "kept",
+    "kernel messages missed",
+    "lapsed",
+    "late answers",
+    "links made for VLANs",
+    "links made for endpoints",
+    "links moved back from containers",
+    "links moved into containers",
+    "links of VLANs deleted",
+    "links of endpoints deleted",
+    "links set down",
+    "live at the end",
+    "live at the end with our network driver",
+    "looks for links without an endpoint",
+    "namespaces that died",
+    "networks created",
+    "networks deleted",
+    "networks that are good to the end",
+    "networks that were given up",
+    "nonsense of rogues",
+    "partitions of all servers",
+    "partitions of one of two",
+    "ports that forward late",
+    "pools that were asked for again",
+    "refusals of rogues",
+    "released",
+    "renewed as another was offered the address",
+    "servers that know clients by chaddr",
+    "servers that restarted with their database",
+    "servers that restarted without it",
+    "servers with one address for everybody",
+    "starts without sight",
+    "stores with room again",
+    "suspends",
+    "two servers with one pool",
+    "two servers with two pools",
+    "wall clocks set back",
+    "wall clocks set forward",
+];
+
+/// What happens in a thousand seeds with local ranges and fallbacks.
+const HAPPENS_LOCALLY: &[&str] = &[
+    "ADDs from local ranges that were given up",
+    "CHECKs of local ranges",
+    "GC of local ranges",
+    "addresses of local ranges",
+    "addresses of local ranges that only a GC gave back",
+    "addresses that a stray host-local gave",
+    "containers of local ranges that died",
+    "fallbacks",
+    "fallbacks that were adopted",
+    "files of others that were in the way",
+    "full local ranges",
+    "looks at local ranges",
+    "questions whether a server is back",
+    "second addresses that were refused",
+    "servers that were back",
+];
+
+fn must_have_happened(stats: &Stats, wanted: &[&str]) {
     for kind in EffectKind::ALL {
         for after in [false, true] {
             let crashes = stats.crash_points.get(&(kind, after));
             assert!(crashes.is_some(), "no crash at {kind:?}, after it: {after}");
         }
     }
-    for what in [
-        "ADD again leased",
-        "ADD failed",
-        "ADD leased",
-        "CHECK failed",
-        "CHECK passed",
-        "DEL done",
-        "DEL spooled",
-        "GC done",
-        "GC failed",
-        "NAK",
-        "NAK storms",
-        "NAKs beside an answer",
-        "REQUESTs to a deaf server",
-        "STATUS not ready",
-        "STATUS ready",
-        "ADDs that a LAN in conflict held back",
-        "addresses claimed as they were offered",
-        "addresses declined three times by an ADD",
-        "addresses of another server's clients declined",
-        "addresses that were chosen",
-        "addresses that were released once more",
-        "addresses that were released twice",
-        "adopted",
-        "answers of denied rogues",
-        "attachments with a station that is not heard",
-        "bindings that outlived their store",
-        "calls of the network driver that came twice",
-        "carrier lost",
-        "clients on another host that a GC ended",
-        "clients that share a chaddr",
-        "clients of two clusters with one name",
-        "containers that started slowly",
-        "containers that were without a lease for a while",
-        "ends kept beside the socket",
-        "crashes at a DECLINE",
-        "damaged stores",
-        "endpoints created",
-        "endpoints deleted",
-        "endpoints that dockerd forgot",
-        "failed operations",
-        "failed transactions",
-        "full stores",
-        "granted to INIT-REBOOT",
-        "granted to REBIND",
-        "granted to RENEW",
-        "granted to REQUEST",
-        "hang-ups",
-        "heard of other hosts",
-        "heard of squatters",
-        "held by another",
-        "intruders refused",
-        "kept",
-        "kernel messages missed",
-        "lapsed",
-        "late answers",
-        "links made for VLANs",
-        "links made for endpoints",
-        "links moved back from containers",
-        "links moved into containers",
-        "links of VLANs deleted",
-        "links of endpoints deleted",
-        "links set down",
-        "live at the end",
-        "live at the end with our network driver",
-        "looks for links without an endpoint",
-        "namespaces that died",
-        "networks created",
-        "networks deleted",
-        "networks that are good to the end",
-        "networks that were given up",
-        "nonsense of rogues",
-        "partitions of all servers",
-        "partitions of one of two",
-        "ports that forward late",
-        "pools that were asked for again",
-        "refusals of rogues",
-        "released",
-        "renewed as another was offered the address",
-        "servers that know clients by chaddr",
-        "servers that restarted with their database",
-        "servers that restarted without it",
-        "servers with one address for everybody",
-        "starts without sight",
-        "stores with room again",
-        "suspends",
-        "two servers with one pool",
-        "two servers with two pools",
-        "wall clocks set back",
-        "wall clocks set forward",
-    ] {
+    for what in wanted {
         assert!(stats.counts.get(what).is_some_and(|count| *count > 0), "nothing of this happened: {what}");
     }
     assert!(stats.reboots > 0 && stats.crashes > stats.reboots, "{stats:?}");
 }
 
-#[test]
-fn every_seed_keeps_the_invariants() {
+/// Runs seeds, or what the environment asks for instead.
+fn run(from: u64, count: u64, wanted: &[&str]) {
     if let Some(seed) = setting("SEED") {
         let report = World::new(seed, None, Trace::Printed).run();
         let breach = report.breach.map(|breach| format!("{:?}: {}", breach.rule, breach.detail));
         assert_eq!(breach, None);
         return;
     }
-    let (from, count) = (setting("FROM").unwrap_or(0), setting("SEEDS").unwrap_or(20_000));
+    let (from, count) = (setting("FROM").unwrap_or(from), setting("SEEDS").unwrap_or(count));
     if setting("DIGEST").is_some() {
         return print_digests(from, count);
     }
@@ -259,8 +281,18 @@ fn every_seed_keeps_the_invariants() {
         fail_with(seed);
     }
     if count >= 1000 {
-        must_have_happened(&stats);
+        must_have_happened(&stats, wanted);
     }
+}
+
+#[test]
+fn every_seed_keeps_the_invariants() {
+    run(0, 16_000, HAPPENS);
+}
+
+#[test]
+fn local_ranges_and_fallbacks_keep_the_invariants() {
+    run(LOCAL, 4_000, HAPPENS_LOCALLY);
 }
 
 #[test]
@@ -290,7 +322,7 @@ const KNOWN: [(Mutation, u64); 4] = [
 /// Each duty that a core could forget, and the rule that reveals it.
 #[test]
 fn each_forgotten_duty_is_found_out() {
-    let cases: [Case; 34] = [
+    let cases: [Case; 39] = [
         (Mutation::ReplyBeforePersist, |rule| *rule == Rule::NotDurable),
         (Mutation::NakIgnored, |rule| matches!(rule, Rule::Client(v) if matches!(**v, Violation::NakIgnored(..)))),
         (Mutation::HangUpForgotten, |rule| *rule == Rule::Orphan),
@@ -325,6 +357,11 @@ fn each_forgotten_duty_is_found_out() {
         (Mutation::LanUnshared, |rule| *rule == Rule::Pace),
         (Mutation::LossAccepted, |rule| *rule == Rule::Bare),
         (Mutation::UnmakeForgotten, |rule| *rule == Rule::Wired),
+        (Mutation::RangeKept, |rule| *rule == Rule::Residue),
+        (Mutation::RangesUnshared, |rule| *rule == Rule::Twice),
+        (Mutation::FilesUnheard, |rule| *rule == Rule::Twice),
+        (Mutation::FallbackImpatient, |rule| *rule == Rule::Fallback),
+        (Mutation::OffersUnheard, |rule| *rule == Rule::Fallback),
     ];
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -340,8 +377,9 @@ fn each_forgotten_duty_is_found_out() {
 
 /// Runs seeds until one breaks an expected rule.
 fn find_out(mutation: Mutation, expected: fn(&Rule) -> bool) {
-    let first = KNOWN.iter().find(|(of, _)| *of == mutation).map_or(0, |(_, seed)| *seed);
-    let seeds = (first..12_000).chain(0..first);
+    let start = if mutation.is_of_local_ranges() { LOCAL } else { 0 };
+    let first = KNOWN.iter().find(|(of, _)| *of == mutation).map_or(start, |(_, seed)| *seed);
+    let seeds = (first..start + 12_000).chain(start..first);
     let mut rules = seeds.filter_map(|seed| Some((seed, run_one(seed, Some(mutation)).breach?.rule)));
     let found = rules.find(|(_, rule)| expected(rule));
     println!("{mutation:?}: {found:?}");

@@ -1,11 +1,20 @@
 //! What a seed decides before the first event: the size of the world, its servers, its faults, its crashes.
 
+mod fallback;
+mod ranges;
+
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry};
 use netns_fixtures::model::{Knows, code};
+
+pub(crate) use self::fallback::Fallback;
+pub(crate) use self::ranges::Ranges;
+
+/// The first of the seeds with local ranges and fallbacks. What is drawn for them changes nothing for those before.
+pub(crate) const LOCAL: u64 = 1_000_000_000;
 
 /// How often something happens, in parts per million.
 pub(crate) type Chance = u32;
@@ -218,10 +227,15 @@ pub(crate) struct Plan {
     pub(crate) docker: bool,
     /// How some of those are on networks of our own driver.
     pub(crate) wires: Option<Wires>,
+    /// What containers get that no server answers.
+    pub(crate) fallback: Option<Fallback>,
+    /// Networks with local ranges.
+    pub(crate) ranges: Option<Ranges>,
 }
 
 impl Plan {
-    /// Draws a plan. One seed in a hundred has 200 attachments; one in five has no faults at all.
+    /// Draws a plan. One seed in a hundred has 200 attachments; one in five has no faults at all. Those from [`LOCAL`] on have local
+    /// ranges, fallbacks, or both.
     pub(crate) fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x706c_616e);
         let rng = &mut rng;
@@ -306,6 +320,8 @@ impl Plan {
             flapping: 0,
             docker: false,
             wires: None,
+            fallback: None,
+            ranges: None,
         };
         let faults = rng.u32(..6);
         let plan = calm.with_faults(faults, rng).with_squatters(&mut Rng::with_seed(seed ^ 0x7371_7561));
@@ -318,10 +334,19 @@ impl Plan {
         let plan = plan.with_ports(&mut Rng::with_seed(seed ^ 0x706f_7274));
         let plan = plan.with_docker(&mut Rng::with_seed(seed ^ 0x646f_636b));
         let plan = plan.with_wires(&mut Rng::with_seed(seed ^ 0x7769_7265));
+        let plan = if seed >= LOCAL { plan.with_addresses_of_ours(seed) } else { plan };
         // Clients that ask for broadcast answers at once, and leases that end before a third try, are irrelevant here.
         let long = plan.lease >= 600 && !plan.docker && !plan.ipvlan;
         let orders = (Rng::with_seed(seed ^ 0x6f72_6472).u32(..6) == 0).then_some(active / 4);
         Self { orders, flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0, ..plan }
+    }
+
+    /// Every second of these seeds has fallbacks, where its servers allow that. Of the others all have ranges, and of those half.
+    fn with_addresses_of_ours(self, seed: u64) -> Self {
+        let plan = self.with_fallback(&mut Rng::with_seed(seed ^ 0x6661_6c6c));
+        let rng = &mut Rng::with_seed(seed ^ 0x7261_6e67);
+        let ranges = (plan.fallback.is_none() || rng.bool()).then(|| Ranges::draw(rng));
+        Self { ranges, ..plan }
     }
 
     /// Of the seeds with flapping links, every second has ports that forward late, and one in six has servers that cut an option

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use leasehold_core::docker::{DockerKey, DockerRecord};
 use leasehold_core::effect::OpId;
 use leasehold_core::event::{Event, EventKind};
-use leasehold_core::record::{BindingId, Change, Record, RecordState};
+use leasehold_core::identity::Attachment;
+use leasehold_core::record::{BindingId, Change, RangeChange, RangeRecord, Record, RecordState};
 
 /// A store that outlives the daemon.
 #[derive(Debug, Default)]
@@ -16,6 +17,8 @@ pub(crate) struct Store {
     pub(crate) past: BTreeMap<BindingId, Record>,
     /// What is kept for Docker, also durable.
     pub(crate) docker: BTreeMap<DockerKey, DockerRecord>,
+    /// What attachments have from local ranges, also durable.
+    pub(crate) ranges: BTreeMap<Attachment, RangeRecord>,
     /// The journal, without its bound.
     pub(crate) events: Vec<Event>,
     /// Transactions in their order.
@@ -55,7 +58,8 @@ impl Store {
                     self.docker.insert(record.key(), record);
                 }
                 Change::RemoveDoor(key) => self.docker.retain(|of, _| of.kept() != key),
-                Change::Range(_) => {}
+                Change::Range(RangeChange::Put(record)) => _ = self.ranges.insert(record.attachment.clone(), *record),
+                Change::Range(RangeChange::Remove(attachment)) => _ = self.ranges.remove(&attachment),
             }
         }
         self.events[before..].iter().find(|event| self.runs_ahead(event, before)).cloned()
@@ -90,6 +94,7 @@ impl Store {
     /// Loses the file: its copy is in the next one. Returns how many bindings are lost, and how many are not.
     pub(crate) fn lose(&mut self) -> (usize, usize) {
         self.beside.clear();
+        self.ranges.clear();
         let before = std::mem::take(&mut self.durable);
         let count = before.len();
         for (id, record) in before {
@@ -115,11 +120,12 @@ impl Store {
     fn runs_ahead(&self, event: &Event, first: usize) -> bool {
         let new = matches!(event.kind, EventKind::Acquired | EventKind::Adopted | EventKind::Changed);
         let extended = matches!(event.kind, EventKind::Renewed | EventKind::Rebound);
+        let of_range = self.ranges.contains_key(&event.attachment);
         let last = self.events[first..].iter().rfind(|other| other.attachment == event.attachment) == Some(event);
         let records: Vec<_> = self.durable.values().filter(|record| record.attachment == event.attachment).collect();
         let is_there = records.iter().any(|record| Some(record.lease.address.into()) == event.address);
         let held = records.iter().any(|record| record.state == RecordState::Bound);
-        last && !is_there && (new || extended && held)
+        last && !is_there && !of_range && (new || extended && held)
     }
 
     /// Loses what was not durable: the daemon ended.

@@ -6,16 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_core::Core;
 use leasehold_core::effect::{
     Add, Answer, Call, Effect, EndpointAddress, EndpointRequest, ExchangeId, Failure, Input, NetworkCall, OpId,
-    Outcome, RequestId, Why,
+    Outcome, RangeCall, RequestId, Why,
 };
 use leasehold_core::identity::{Attachment, ClientId, DoorId, Identity, Lan};
 use leasehold_core::link::own::LinkOwner;
 use leasehold_core::link::{KernelMessage, Link, LinkCause, Step, Target};
-use leasehold_core::record::{Change, RecordState};
+use leasehold_core::record::{Change, RangeChange, RecordState};
 use leasehold_core::registry::{Config, Kept};
 use leasehold_core::tenure::Tenure;
 use leasehold_core::time::{BootId, Instant, Now};
@@ -89,6 +90,24 @@ pub(crate) enum Mutation {
     LanUnshared,
     /// Links that were made for Docker are never deleted.
     UnmakeForgotten,
+    /// The record of an address from a local range is never removed.
+    RangeKept,
+    /// Each network with local ranges seems to be on its own LAN.
+    RangesUnshared,
+    /// Others' files go unnoticed.
+    FilesUnheard,
+    /// A fallback does not wait for servers.
+    FallbackImpatient,
+    /// No server's offer is heard.
+    OffersUnheard,
+}
+
+impl Mutation {
+    /// Returns whether only seeds with local ranges and fallbacks reveal it.
+    pub(crate) fn is_of_local_ranges(self) -> bool {
+        use Mutation::*;
+        matches!(self, RangeKept | RangesUnshared | FilesUnheard | FallbackImpatient | OffersUnheard)
+    }
 }
 
 /// Operations that a mutation adds have ids from here on.
@@ -198,6 +217,9 @@ impl Subject {
                 if mutation == Mutation::RogueBelieved {
                     Arc::make_mut(&mut add.profile.client).servers.deny.clear();
                 }
+                if mutation == Mutation::FallbackImpatient {
+                    add.fallback.iter_mut().for_each(|fallback| fallback.after = Duration::ZERO);
+                }
                 if mutation == Mutation::LanUnshared {
                     let own = Lan::Network(add.attachment.to_string());
                     self.lans.insert(own.clone(), std::mem::replace(&mut add.lan, own));
@@ -212,6 +234,15 @@ impl Subject {
                 }
                 Some(Input::Request { id, call: Call::Del { attachment, grace } })
             }
+            (Mutation::RangesUnshared, Input::Request { id, call: Call::Ranges(RangeCall::Add(mut add)) }) => {
+                add.lan = Lan::Network(add.directory.display().to_string());
+                Some(Input::Request { id, call: Call::Ranges(RangeCall::Add(add)) })
+            }
+            (Mutation::FilesUnheard, Input::Done { op, outcome: Outcome::Filed { address, .. } }) => {
+                Some(Input::Done { op, outcome: Outcome::Filed { address, result: Ok(()) } })
+            }
+            (Mutation::FilesUnheard, Input::Files { .. }) => None,
+            (Mutation::OffersUnheard, Input::Frame { bytes, .. }) if kind_of(bytes) == Some(Kind::Offer) => None,
             (Mutation::NakIgnored, Input::Frame { bytes, .. }) if kind_of(bytes) == Some(Kind::Nak) => None,
             (Mutation::HangUpForgotten, Input::HungUp(id)) => {
                 self.dropped.insert(id);
@@ -357,6 +388,10 @@ impl Subject {
             }
             (Mutation::StatusBlind, Effect::Reply { id, answer: Answer::Failed(Failure::NotReady(_)) }) => {
                 Some(Effect::Reply { id, answer: Answer::Ready })
+            }
+            (Mutation::RangeKept, Effect::Persist { op, mut changes }) => {
+                changes.retain(|change| !matches!(change, Change::Range(RangeChange::Remove(_))));
+                Some(Effect::Persist { op, changes })
             }
             (Mutation::RecordKept, Effect::Persist { op, mut changes }) => {
                 changes.retain(|change| !matches!(change, Change::Remove(_)));

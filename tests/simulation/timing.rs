@@ -55,9 +55,11 @@ struct Client {
     /// The last message: what for, its xid and the server that it asks, when, and which of its kind in a row it was.
     last: Option<(Purpose, Asked, u64, u32)>,
     discovers: VecDeque<u64>,
-    /// Whether somebody asked for it, and it has not soon repeated a message since. What its predecessor still sends does not
-    /// count.
-    fresh: bool,
+    /// How many ADDs, at most two, have not soon repeated a message since somebody asked for them: its predecessor may still do
+    /// that too.
+    fresh: u32,
+    /// Whether it may ask once more before it falls back to a local range.
+    once_more: bool,
     /// Whether it went on in another place: what it had begun to ask for in the old one counts from there.
     moved: bool,
 }
@@ -71,11 +73,18 @@ pub(crate) struct Timing {
     clients: BTreeMap<(usize, ClientKey), Client>,
     /// Since when nothing has gone wrong.
     healed: Option<u64>,
+    /// Whether clients fall back to a local range.
+    falls_back: bool,
     /// When the host last awoke: what was due before is said then.
     awoke: u64,
 }
 
 impl Timing {
+    /// Returns what nobody has said yet. `falls_back`: clients may fall back to a local range.
+    pub(crate) fn new(falls_back: bool) -> Self {
+        Self { falls_back, ..Self::default() }
+    }
+
     /// Forgets what clients knew: their daemon ended.
     pub(crate) fn daemon_ended(&mut self) {
         self.clients.clear();
@@ -112,8 +121,11 @@ impl Timing {
 
     /// Records that a client begins anew: somebody asked for it.
     pub(crate) fn asked(&mut self, who: &(usize, ClientKey)) {
+        let falls_back = self.falls_back;
         let client = self.clients.entry(who.clone()).or_default();
-        (client.last, client.claimed, client.fresh) = (None, None, true);
+        (client.last, client.claimed) = (None, None);
+        client.fresh = (client.fresh + 1).min(2);
+        client.once_more = falls_back;
         client.discovers.clear();
     }
 
@@ -127,7 +139,7 @@ impl Timing {
     /// Records that a client begins again in another place.
     pub(crate) fn moved(&mut self, who: &(usize, ClientKey)) {
         self.asked(who);
-        self.clients.get_mut(who).into_iter().for_each(|client| (client.moved, client.fresh) = (true, false));
+        self.clients.get_mut(who).into_iter().for_each(|client| (client.moved, client.fresh) = (true, 0));
     }
 
     /// Returns when a client last asked all servers for a lease that it has, if it has said nothing else since.
@@ -154,8 +166,8 @@ impl Timing {
         let gap = before.map(|(_, _, at, _)| now - at);
         let is_first = matches!(purpose, Purpose::Discover | Purpose::Reboot) && nth == 2;
         let is_in_time = |gap: u64| gap + GRAIN < backoff(1, 8) || awoke > now - gap;
-        let soon = is_first && client.fresh && gap.is_some_and(|gap| gap + GRAIN >= SOON && is_in_time(gap));
-        client.fresh &= !soon;
+        let soon = is_first && client.fresh > 0 && gap.is_some_and(|gap| gap + GRAIN >= SOON && is_in_time(gap));
+        client.fresh -= u32::from(soon);
         client.last = Some((purpose, asked, now, if soon { 1 } else { nth }));
         client.claimed = matches!(purpose, Purpose::Reboot | Purpose::Rebind).then_some(now);
         if soon {
@@ -222,6 +234,9 @@ impl Client {
     fn discovers(&mut self, now: u64, nth: u32, gap: Option<u64>, waited_for: bool) -> Result<(), String> {
         let least = backoff(nth.saturating_sub(1), if waited_for { 8 } else { 60 });
         if let Some(gap) = gap.filter(|gap| gap + GRAIN < least) {
+            if std::mem::take(&mut self.once_more) {
+                return Ok(());
+            }
             return Err(format!("DISCOVER number {nth} after {gap} µs, least {least}"));
         }
         self.discovers.retain(|at| now - at < 60 * SECOND);

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use leasehold_core::docker::{DockerKey, DockerRecord};
-use leasehold_core::effect::{Add, Answer, Call, NetworkAnswer, NetworkCall, PoolCall, RequestId};
+use leasehold_core::effect::{
+    Add, Answer, Call, NetworkAnswer, NetworkCall, PoolCall, RangeAnswer, RangeCall, RequestId,
+};
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::tenure::Tenure;
@@ -57,15 +59,16 @@ impl Calls {
             Call::Show(_) => PATIENCE,
             Call::Pool(PoolCall::Request(_) | PoolCall::Reserve { .. } | PoolCall::ReleaseAddress { .. })
             | Call::Network(_) => PATIENCE,
-            Call::List | Call::Pool(PoolCall::Release { .. }) | Call::Ranges(_) => SLACK,
+            Call::Ranges(RangeCall::Add(add)) => add.timeout.as_micros() as u64 + SLACK,
+            Call::List | Call::Pool(PoolCall::Release { .. }) | Call::Ranges(RangeCall::List) => SLACK,
         };
         if let Call::Del { attachment, .. } = call {
-            let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if add.attachment == *attachment);
+            let adds = |asked: &&mut Asked| added(&asked.call) == Some(attachment);
             self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
         }
         if let Call::Collect { network, keep } = call {
             let stale = |attachment: &Attachment| is_collected(attachment, network, keep);
-            let adds = |asked: &&mut Asked| matches!(&asked.call, Call::Add(add) if stale(&add.attachment));
+            let adds = |asked: &&mut Asked| added(&asked.call).is_some_and(stale);
             self.asked.values_mut().filter(adds).for_each(|asked| asked.overtaken = true);
         }
         if let Call::Network(NetworkCall::DeleteEndpoint(endpoint)) = call {
@@ -88,8 +91,11 @@ impl Calls {
 
     /// Returns the namespace of the ADD that a request is, while that is open.
     pub(crate) fn namespace_of(&self, id: RequestId) -> Option<PathBuf> {
-        let Call::Add(add) = &self.asked.get(&id)?.call else { return None };
-        add.place.netns().map(Path::to_owned)
+        match &self.asked.get(&id)?.call {
+            Call::Add(add) => add.place.netns().map(Path::to_owned),
+            Call::Ranges(RangeCall::Add(add)) => Some(add.netns.clone()),
+            _ => None,
+        }
     }
 
     /// Records that the daemon adopts a container, which counts as a call until then.
@@ -133,6 +139,14 @@ impl Calls {
                 });
                 (!durable).then(|| breach(Rule::NotDurable, format!("{}: {tenures:?}", add.attachment)))
             }
+            (Call::Ranges(RangeCall::Add(add)), Answer::Ranges(RangeAnswer::Given(_))) if asked.overtaken => {
+                Some(breach(Rule::DelOvertaken, format!("{} was given an address after its DEL", add.attachment)))
+            }
+            (Call::Ranges(RangeCall::Add(add)), Answer::Ranges(RangeAnswer::Given(given))) => {
+                let record = store.ranges.get(&add.attachment);
+                let durable = record.is_some_and(|record| given.iter().all(|given| record.given.contains(given)));
+                (!durable).then(|| breach(Rule::NotDurable, format!("{}: {given:?}", add.attachment)))
+            }
             (Call::Network(NetworkCall::CreateEndpoint(request)), Answer::Network(NetworkAnswer::Endpoint(record))) => {
                 let key = DockerKey::Endpoint(request.id.clone());
                 let durable =
@@ -154,6 +168,7 @@ impl Calls {
             | (Call::List, Answer::Bindings { .. })
             | (Call::Order(_), Answer::Obeyed(_))
             | (Call::Show(_), Answer::Shown(_))
+            | (Call::Ranges(RangeCall::List), Answer::Ranges(RangeAnswer::Rows(_)))
             | (Call::Pool(PoolCall::Request(_)), Answer::Pool { .. })
             | (Call::Pool(PoolCall::Release { .. }), Answer::PoolReleased)
             | (Call::Pool(PoolCall::Reserve { .. }), Answer::Reserved(_))
@@ -161,6 +176,15 @@ impl Calls {
             | (_, Answer::Failed(_)) => None,
             (call, answer) => Some(breach(Rule::WrongAnswer, format!("{call:?}: {answer:?}"))),
         }
+    }
+}
+
+/// Returns whose ADD a call is.
+fn added(call: &Call) -> Option<&Attachment> {
+    match call {
+        Call::Add(add) => Some(&add.attachment),
+        Call::Ranges(RangeCall::Add(add)) => Some(&add.attachment),
+        _ => None,
     }
 }
 

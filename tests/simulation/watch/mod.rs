@@ -62,6 +62,8 @@ pub(crate) enum Rule {
     Bare,
     /// A message leaves by another link than it should.
     WrongLink,
+    /// A container fell back to a local range too early or without probes, or a server hears such an address.
+    Fallback,
     /// A lease stays at its server without a holder.
     Stranded,
     /// An attachment goes on with an address that a neighbour uses, though it could hear that.

@@ -359,6 +359,11 @@ impl Actor {
         !self.own_ids
     }
 
+    /// Returns whether it was told an address of a local range, which no server knows.
+    pub(crate) fn has_fallback(&self) -> bool {
+        self.told.as_ref().is_some_and(|told| !told.source.is_asked())
+    }
+
     /// Returns a lease as it puts it on its interface: Docker with its pool's prefix, and without a default route, which Docker
     /// chooses itself.
     pub(crate) fn as_told(&self, lease: &Lease) -> Lease {
@@ -425,7 +430,7 @@ impl Actor {
             },
             timeout,
             limits: pool.map(|pool| pool.limits()),
-            fallback: None,
+            fallback: plan.fallback.map(|fallback| Box::new(fallback.of_add(self.lan))),
         }
     }
 

@@ -100,7 +100,7 @@ impl World {
                 self.actors[index].told_at = self.now;
                 let lease = self.actors[index].as_told(lease);
                 let actor = &self.actors[index];
-                if !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac) {
+                if lease.source.is_asked() && !self.is_granted(lan, lease.ip(), &actor.client_id, actor.mac) {
                     self.actors[index].excused = true;
                 }
                 let door = self.actors[index].door;

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use leasehold_core::effect::{Answer, Call, ExchangeId, RequestId};
 use leasehold_core::link::own::LinkOwner;
+use leasehold_core::tenure::Tenure;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, arp};
@@ -13,7 +14,7 @@ use super::actor::{Actor, Form, Phase};
 use super::seen::{Seen, Who};
 use super::wire::answer_to;
 use super::{Micros, SECOND, World};
-use crate::subject::{add_of, granted, is_nobodys};
+use crate::subject::{add_of, is_nobodys};
 
 /// An ADD that the host slept through ends within this time.
 const AWAKE: Micros = 60 * SECOND;
@@ -95,7 +96,7 @@ impl World {
         let is_its = asked.by == Some((index, actor.generation));
         match answer {
             Answer::Leased { tenures } if is_its => {
-                self.add_ends(index, granted(tenures).map(|(address, _)| address));
+                self.add_ends(index, tenures.iter().find_map(Tenure::v4).map(|told| told.addr()));
             }
             // The next ADD, which waited for its turn, is not to blame for what this one declined.
             _ => self.add_ends(index, None),

@@ -62,6 +62,8 @@ impl World {
             self.calls.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
         }
         let doors = self.store.docker.values().map(DockerRecord::kept).collect();
+        let ranges = self.store.ranges.values().cloned().collect();
+        self.feed(Input::Ranges { boot: boot.clone(), records: ranges });
         self.feed(Input::Start { boot, records, doors, spooled, adoptees });
     }
 
@@ -157,6 +159,7 @@ impl World {
         self.pinned.clear();
         self.kernel.forget_watched();
         self.store.daemon_ended();
+        self.local.daemon_ended();
         (self.calls, self.effects) = Default::default();
         self.timing.daemon_ended();
         self.timer = None;
@@ -308,8 +311,9 @@ impl World {
         // If clients share a chaddr, each hears the others' messages.
         let for_whom = Message::decode(bytes.get(42..).unwrap_or_default()).map(|message| message.key());
         let is_own = for_whom.is_ok_and(|key| client.as_ref().map_or(!self.plan.ipvlan, |own| key == *own));
-        self.show(&Seen::Frame { lan, client: client.map(|client| (lan, mac, client)), bytes });
-        if speaks && is_own && self.effects.is_open(exchange) && is_for_us {
+        let listens = self.effects.is_open(exchange);
+        self.show(&Seen::Frame { lan, client: client.filter(|_| listens).map(|client| (lan, mac, client)), bytes });
+        if speaks && is_own && listens && is_for_us {
             self.heard(lan, bytes);
         }
         self.feed(Input::Frame { exchange, bytes, meta });
@@ -375,6 +379,7 @@ impl World {
             return self.cut(id);
         }
         let mut call = asked.call.clone();
+        self.look_first(&call);
         self.name_the_valid(&mut call);
         self.note(|| format!("> {id:?} {}", brief_call(&call)));
         self.calls.request(self.now, id, &call);

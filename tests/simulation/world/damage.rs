@@ -63,6 +63,7 @@ impl World {
     pub(super) fn copy_is_lost(&mut self) {
         self.store.durable.clear();
         self.store.docker.clear();
+        self.store.ranges.clear();
         self.store.number += 1;
         for index in (0..self.actors.len()).filter(|index| self.actors[*index].docker).collect::<Vec<_>>() {
             self.nobody_has(index);

@@ -43,6 +43,7 @@ impl World {
         self.wind_down();
         if self.settle() && self.quiet() {
             self.examine_live();
+            self.examine_ranges();
         }
         if self.breach.is_some() {
             return;
@@ -52,6 +53,7 @@ impl World {
                 self.end_by_del(actor);
             }
         }
+        self.end_locals();
         if self.settle() && self.come_to_rest() && self.quiet() {
             self.end_networks();
             self.examine_rest();
@@ -95,7 +97,11 @@ impl World {
 
     fn is_settled(&self) -> bool {
         let rests = |phase: Phase| matches!(phase, Phase::Live | Phase::Idle);
-        self.daemon.is_some() && self.requests.is_empty() && self.actors.iter().all(|actor| rests(actor.phase))
+        let rests_too = self.local.is_settled();
+        self.daemon.is_some()
+            && rests_too
+            && self.requests.is_empty()
+            && self.actors.iter().all(|actor| rests(actor.phase))
     }
 
     /// Lets time pass in which every lease is renewed, or ends.
@@ -130,9 +136,11 @@ impl World {
 
     /// Checks that everything live is bound, at the daemon, at the server and on its link; and nothing else is.
     fn examine_live(&mut self) {
-        let Some(Answer::Bindings { rows, .. }) = self.inquire(Call::List) else {
+        let Some(Answer::Bindings { mut rows, .. }) = self.inquire(Call::List) else {
             return self.fail(Rule::Unanswered, "LIST at the end of quiet");
         };
+        // What local ranges gave without a binding is judged by itself.
+        rows.retain(|row| row.identity.is_some());
         self.show(&Seen::Quiet(&rows));
         self.examine_servers(&rows);
         self.examine_links();
@@ -186,9 +194,10 @@ impl World {
         }
         // A lease without end is never renewed, so its holder cannot know that the server forgot it, or has since given another
         // address to a client that it does not distinguish.
+        let of_range = self.actors[index].has_fallback();
         let forgotten = self.plan.lease == u32::MAX && (actor.excused || self.has_another(row, rows));
         let Some(Identity { client_id, chaddr, .. }) = &row.identity else { return };
-        if !forgotten && !self.is_granted(actor.lan, address.addr(), client_id, *chaddr) {
+        if !of_range && !forgotten && !self.is_granted(actor.lan, address.addr(), client_id, *chaddr) {
             return self.fail(Rule::LeaseLost, lost(&format!("no server knows {address}")));
         }
         let same = actor.address_as_told(address) == actor.address_as_told(told.address);
@@ -278,7 +287,17 @@ impl World {
         // A lease told while all servers are silent was granted long before.
         let said = told.map_or(actor.told_at, |lease| actor.told_at.min(self.world_time(lease.start)));
         let changed = self.segments[actor.lan].changed.is_some_and(|changed| changed + MINUTE > said);
-        self.actors[index].excused |= lapsed && self.may_lapse || changed;
+        let robbed = self.was_robbed(index);
+        self.actors[index].excused |= lapsed && self.may_lapse || changed || robbed;
+    }
+
+    /// Returns whether another station claimed the address of a fallback that an actor was told. No server keeps it for it.
+    fn was_robbed(&self, index: usize) -> bool {
+        let actor = &self.actors[index];
+        let (Some(told), Some(fallback)) = (&actor.told, self.plan.fallback) else { return false };
+        let is_it =
+            |event: &journal::Event| event.attachment == actor.attachment && event.kind == journal::EventKind::Conflict;
+        fallback.has(actor.lan, told.ip()) && self.store.events.iter().any(is_it)
     }
 
     /// Returns whether an address was granted to a client until a time that has passed.
@@ -337,6 +356,8 @@ impl World {
             format!("a timer for {at:?}")
         } else if self.effects.under_way() > 0 || self.calls.is_asked() {
             "effects under way, or requests".to_owned()
+        } else if !(self.store.ranges.values().all(|record| record.past) && self.local.files.is_empty()) {
+            format!("of local ranges {:?}, {:?}", self.store.ranges, self.local.files)
         } else if !self.store.durable.is_empty() {
             format!("in the store {:?}", self.store.durable)
         } else {

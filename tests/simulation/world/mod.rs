@@ -16,6 +16,7 @@ mod grace;
 mod interface;
 mod ledger;
 mod links;
+mod local;
 mod oracles;
 mod ports;
 mod runtime;
@@ -45,6 +46,7 @@ use self::daemon::Daemon;
 use self::doors::{ERRANDS, Network, Wired};
 use self::grace::Elsewhere;
 use self::ledger::Ledger;
+use self::local::Local;
 use self::oracles::Oracle;
 use self::ports::Ports;
 use self::seen::Seen;
@@ -191,6 +193,8 @@ pub(crate) struct World {
     published: BTreeMap<Attachment, Dns>,
     /// What is known about Docker's networks of our own driver.
     wired: Wired,
+    /// What is known about networks with local ranges.
+    local: Local,
     ledger: Ledger,
     /// The Ethernet addresses for which a port of the host's link could not be made.
     portless: BTreeSet<(usize, Mac)>,
@@ -259,9 +263,10 @@ impl World {
             calls: Calls::default(),
             effects: Effects::default(),
             oracles: oracles::all(),
-            timing: Timing::default(),
+            timing: Timing::new(plan.fallback.is_some()),
             published: BTreeMap::new(),
             wired: Wired::new(plan.lans),
+            local: Local::new(plan.ranges.as_ref(), plan.lans),
             ledger: Ledger::default(),
             portless: BTreeSet::new(),
             elsewhere: Elsewhere::default(),

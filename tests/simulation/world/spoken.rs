@@ -43,6 +43,10 @@ impl World {
     fn judge_timing(&mut self, lan: usize, to: Ipv4Addr, message: &Message) {
         let Some(purpose) = Purpose::of(message, Some(to)) else { return };
         let key = message.key();
+        // A question, which an oracle of its own judges.
+        if self.plan.fallback.is_some() && self.has_fallback(&(lan, key.clone())) {
+            return;
+        }
         let waited_for = purpose == Purpose::Discover && self.calls.waits_for(self.now, &key);
         let address =
             if message.ciaddr.is_unspecified() { message.address(code::REQUESTED) } else { Some(message.ciaddr) };

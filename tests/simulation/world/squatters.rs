@@ -13,7 +13,7 @@ use netns_fixtures::model::{Arp, Kind, arp, code};
 use super::World;
 use super::actor::{Actor, Phase};
 use super::wire::answer_to;
-use crate::plan::Plan;
+use crate::plan::{Fallback, Plan};
 use crate::subject::message_of;
 
 /// The squatters.
@@ -34,7 +34,11 @@ impl Squatters {
             let address = Ipv4Addr::from_bits(first.to_bits() + nth);
             ((lan, address), Mac([2, 0xdd, lan as u8, server as u8, 0, nth as u8]))
         });
-        Self { at: squatters.collect(), ..Self::default() }
+        let fallback = plan.fallback.and_then(|fallback| fallback.squatter);
+        let of_fallback = (0..plan.lans)
+            .zip(fallback)
+            .map(|(lan, nth)| ((lan, Fallback::address(lan, nth)), Mac([2, 0xdd, lan as u8, 9, 0, nth as u8])));
+        Self { at: squatters.chain(of_fallback).collect(), ..Self::default() }
     }
 
     /// Returns whether a squatter uses an address.

@@ -50,13 +50,14 @@ impl World {
     /// ending.
     pub(in crate::world) fn name_the_valid(&mut self, call: &mut Call) {
         let Call::Collect { network, keep } = call else { return };
+        *keep = self.local.valid(network);
         let lans = (0..self.segments.len()).filter(|lan| *network == format!("net{lan}"));
         for lan in lans.collect::<Vec<_>>() {
             self.show(&Seen::Collects(lan));
         }
         let valid = self.actors.iter().filter(|a| matches!(a.phase, Phase::Adding | Phase::Live));
         let valid = valid.map(|actor| &actor.attachment).filter(|attachment| is_in(attachment, network));
-        *keep = valid.map(|attachment| (container(attachment).to_owned(), "eth0".to_owned())).collect();
+        keep.extend(valid.map(|attachment| (container(attachment).to_owned(), "eth0".to_owned())));
     }
 
     /// A GC was answered.

@@ -9,6 +9,7 @@ mod networks;
 mod networks_end;
 mod operator;
 mod pools;
+mod ranges;
 mod status;
 
 use super::actor::{Door, Errand};
@@ -26,5 +27,5 @@ pub(super) fn of(docker: bool, is_wired: bool) -> &'static dyn Door {
 }
 
 /// What is asked about a LAN.
-pub(super) static ERRANDS: [&dyn Errand; 5] =
-    [&collect::Collect, &status::Status, &pools::Pools, &networks::Networks, &operator::Operator];
+pub(super) static ERRANDS: [&dyn Errand; 6] =
+    [&collect::Collect, &status::Status, &pools::Pools, &networks::Networks, &operator::Operator, &ranges::Ranges];

@@ -25,7 +25,8 @@ impl Errand for Operator {
             let which = Which { network: Some(format!("net{lan}")), ..Which::default() };
             let id = world.file_errand(lan, &Self, Call::Show(Box::new(which.clone())));
             world.after(20, 2_000, Event::Request(id));
-            world.segments[lan].ordered = world.now + HEARD;
+            // Many take turns.
+            world.segments[lan].ordered = world.now + HEARD * (1 + world.actors.len() as Micros / 100);
             let id = world.file_errand(lan, &Self, Call::Order(Box::new(Order { verb: Verb::Renew, which })));
             world.after(20, 2_000, Event::Request(id));
         }
@@ -44,6 +45,7 @@ impl Errand for Operator {
                 (Verb::Renew, Upshot::Fresh(_)) => "leases that an operator found extended",
                 (Verb::Renew, Upshot::Unanswered(_)) => "leases that no server extended for an operator",
                 (Verb::Renew, Upshot::Lost(_)) => "leases that an operator saw lost",
+                (Verb::Renew, Upshot::Local) => "leases of local ranges that an operator had nothing to extend of",
                 (Verb::Release { .. }, Upshot::Leaves) => "leases that an operator gave back",
                 (Verb::Release { .. }, Upshot::Failed(_)) => "leases that an operator could not give back",
                 (_, Upshot::Nothing(_)) => "orders about no lease",

@@ -56,7 +56,7 @@ fn is_hindered(world: &World) -> bool {
     let claimed = plan.claimer > 0 || world.claims_heard() > 0;
     let others = claimed || !plan.squatters.is_empty() || plan.proxy || plan.overlap;
     // Another's interface may keep it, and its server offers it again and again: the pauses grow to ten minutes.
-    let kept = plan.stubborn && plan.on_change == OnChange::Keep;
+    let kept = plan.stubborn && (plan.on_change == OnChange::Keep || plan.on_expiry == OnExpiry::Keep);
     // Clients with one Ethernet address are too alike for a judge: seed 14690.
     let twins = plan.knows != Knows::ClientId || plan.sharers > 1 || plan.ipvlan;
     host || faults || others || kept || twins

@@ -53,8 +53,9 @@ fn examine(world: &World, actor: &Actor, says: &mut Says) {
     let wrong_mtu = mtu.filter(|mtu| u32::from(mtu.get()) != wire.mtu);
     let who = format!("{}, {:?}", actor.attachment, record.state);
     // What an extension leaves unsaid stays as it was.
-    let lost =
-        lease.filter(|lease| world.plan.renumbers.is_none() && (lease.dns.is_empty() || lease.gateway.is_none()));
+    let lost = lease.filter(|lease| {
+        lease.source.is_asked() && world.plan.renumbers.is_none() && (lease.dns.is_empty() || lease.gateway.is_none())
+    });
     let wrong = if let Some(lease) = lost {
         format!("nothing of what only the first ACK said: {lease:?}")
     } else if there != wanted {

@@ -5,7 +5,9 @@ use super::*;
 /// An ADD fails only because of its caller, or for lack of time, and one that succeeds has a ready link.
 pub(super) fn failures(world: &World, seen: &Seen<'_>, says: &mut Says) {
     match seen {
-        Seen::Answered(index, Asked { lease: Some(_), .. }, _) if world.calm => judge_link(world, *index, says),
+        Seen::Answered(index, Asked { lease: Some(lease), .. }, _) if world.calm => {
+            judge_link(world, *index, lease.source.is_asked(), says);
+        }
         Seen::Answered(index, asked, Answer::Failed(failure)) => judge(world, *index, asked, failure, says),
         _ => {}
     }
@@ -55,10 +57,13 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
 }
 
 /// Checks that in a calm world the link is as the server wants it by the time of the answer.
-fn judge_link(world: &World, index: usize, says: &mut Says) {
+///
+/// A local range says nothing about the MTU.
+fn judge_link(world: &World, index: usize, of_server: bool, says: &mut Says) {
     let actor = &world.actors[index];
     let Some(wire) = actor.at.filter(|_| !actor.docker).and_then(|at| world.kernel.link(at)) else { return };
-    let (good, state) = (wire.up && wire.carrier && wire.mtu == world.plan.mtu.map_or(1500, u32::from), wire.mtu);
+    let is_sized = !of_server || wire.mtu == world.plan.mtu.map_or(1500, u32::from);
+    let (good, state) = (wire.up && wire.carrier && is_sized, wire.mtu);
     if !good {
         says.broken(Rule::Failed, format!("actor {index} got a lease on a link that is not ready, MTU {state}"));
     }

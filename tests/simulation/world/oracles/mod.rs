@@ -10,12 +10,14 @@ mod confirmed;
 mod declined;
 mod expired;
 mod failures;
+mod fallback;
 mod fit;
 mod grace;
 mod holders;
 mod orphans;
 mod pace;
 mod published;
+mod ranges;
 mod released;
 mod removed;
 mod rogues;
@@ -56,7 +58,7 @@ use super::{MILLI, Micros, SECOND, World};
 use crate::kernel::Applied;
 use crate::link::is_route;
 use crate::plan::Wires;
-use crate::subject::{add_of, arp_of, granted, is_collected, is_nobodys, key_of, message_of};
+use crate::subject::{add_of, arp_of, container, granted, is_collected, is_nobodys, key_of, message_of};
 use crate::watch::{Breach, Rule, breach};
 
 /// The verdicts of oracles.
@@ -107,12 +109,14 @@ pub(super) fn all() -> Vec<Box<dyn Oracle>> {
         Box::<declined::Declined>::default(),
         Box::new(expired::expired),
         Box::new(failures::failures),
+        Box::<fallback::Fallbacks>::default(),
         Box::new(fit::fit),
         Box::<grace::Grace>::default(),
         Box::<holders::Holders>::default(),
         Box::new(orphans::orphans),
         Box::<pace::Pace>::default(),
         Box::new(published::published),
+        Box::<ranges::Ranges>::default(),
         Box::new(released::released),
         Box::new(removed::removed),
         Box::<rogues::Rogues>::default(),

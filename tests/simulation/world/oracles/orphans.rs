@@ -4,7 +4,8 @@ use super::*;
 
 /// They go with their containers, and with ADDs that were cancelled.
 pub(super) fn orphans(world: &World, seen: &Seen<'_>, says: &mut Says) {
-    let holds = |row: &&Row| row.tenure.is_some() && !is_leaving(row);
+    // What a local range gave without a binding is judged by its own oracle.
+    let holds = |row: &&Row| row.tenure.is_some() && row.identity.is_some() && !is_leaving(row);
     match seen {
         Seen::Dropped(attachment, rows) => {
             if let Some(row) = rows.iter().filter(holds).find(|row| row.attachment == **attachment) {

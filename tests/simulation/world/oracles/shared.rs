@@ -3,9 +3,12 @@
 use super::*;
 
 /// An address of a LAN has one holder.
-pub(super) fn shared(_: &World, seen: &Seen<'_>, says: &mut Says) {
+///
+/// A full store may have kept the record of a container that is gone; it gives nothing to anybody.
+pub(super) fn shared(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let (Seen::Listed(rows) | Seen::Quiet(rows)) = seen else { return };
-    let held = |row: &&Row| !is_leaving(row) && row.ends != Some(Duration::ZERO);
+    let is_there = |row: &Row| row.identity.is_some() || world.local.lives(container(&row.attachment));
+    let held = |row: &&Row| !is_leaving(row) && row.ends != Some(Duration::ZERO) && is_there(row);
     let held = rows.iter().filter(held).filter_map(|row| Some((row, row.tenure.as_ref()?.ip())));
     let held = held.collect::<Vec<_>>();
     for (at, (row, address)) in held.iter().enumerate() {

@@ -33,7 +33,7 @@ impl Silence {
             // A mutation may have added to its name.
             let this_boot = record.boot.0.split(',').next() == Some(&format!("boot-{}", world.clocks.boot));
             // A lease for an endpoint that is not known goes back at once.
-            let is_good = record.state == RecordState::Bound && !record.unconfirmed;
+            let is_good = record.state == RecordState::Bound && !record.unconfirmed && record.lease.source.is_asked();
             if is_good && intact && this_boot && !world.lacks_endpoint(&record.attachment) {
                 let t1 = record.lease.t1().map_or(Micros::MAX, |t1| world.world_time(t1));
                 self.hush(record.link.mac(), t1);
