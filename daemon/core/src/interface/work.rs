@@ -89,6 +89,8 @@ pub(crate) struct Done {
     pub(crate) next: Option<Box<Grant>>,
     /// Why it must be changed again, after a pause.
     pub(crate) lacks: Option<Lack>,
+    /// The MTU that it has, in bytes.
+    pub(crate) mtu: u32,
 }
 
 /// Why an interface must be changed again.
@@ -450,7 +452,7 @@ impl Work {
     ) -> Option<Changed> {
         match (std::mem::take(&mut self.stage), result) {
             (Stage::Applying { next, short, routed, .. }, Ok(view)) => {
-                Some(Changed::Done(self.applied(next, (short, routed), &view.addresses, current)))
+                Some(Changed::Done(self.applied(next, (short, routed), &view, current)))
             }
             (Stage::Applying { steps, routed, .. }, Err(cause)) => {
                 Some(match steps.into_iter().nth(taken).filter(|step| is_dispensable(step, &cause)) {
@@ -473,7 +475,7 @@ impl Work {
         &mut self,
         next: Option<Box<Grant>>,
         (short, routed): (bool, bool),
-        addresses: &[IpNet],
+        view: &LinkView,
         current: Option<&Grant>,
     ) -> Done {
         // If a lease was lost meanwhile, it is not known whether another station uses its address.
@@ -483,7 +485,7 @@ impl Work {
         let refused = self.refused.extract_if(.., |step| matches!(step, Step::Mtu(_))).count() > 0;
         let (bare, mtu_due) = (next.is_none(), next.is_some() && (short || refused));
         let routes_due = self.former.routes_due && !routed;
-        let again = self.back(next.as_deref(), addresses);
+        let again = self.back(next.as_deref(), &view.addresses);
         let comes_back = !again.is_empty();
         let taken = self.former.taken && (comes_back || next.is_some() && !still);
         let left = next.as_deref().filter(|_| !agrees).cloned();
@@ -496,7 +498,7 @@ impl Work {
             (false, true) => Some(Lack::Mtu),
             (false, false) => routes_due.then_some(Lack::Routes),
         };
-        Done { next, lacks }
+        Done { next, lacks, mtu: view.mtu }
     }
 }
 

@@ -19,8 +19,8 @@ pub(in crate::binding) enum Worked {
     Waits,
     /// It goes on at once.
     Again,
-    /// The interface was changed, and has this MTU.
-    Done(Done, u32),
+    /// The interface was changed.
+    Done(Done),
     /// It failed.
     Failed(LinkCause),
 }
@@ -93,10 +93,9 @@ impl Common {
                 }
             }
             Outcome::Applied { taken, result } => {
-                let mtu = result.as_ref().map_or(0, |view| view.mtu);
                 let cause = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
                 match seat.and_then(|seat| seat.on_applied(taken, result, holding)) {
-                    Some(Changed::Done(done)) => return Worked::Done(done, mtu),
+                    Some(Changed::Done(done)) => return Worked::Done(done),
                     Some(Changed::Without(step)) => {
                         tracing::warn!(attachment = %self.attachment, %step, %cause, "not done at the interface");
                     }

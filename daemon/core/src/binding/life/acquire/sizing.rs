@@ -58,7 +58,7 @@ impl Acquire {
             // If another change of the interface is under way, its end will be reported.
             Worked::Waits => return SAME,
             Worked::Again => {}
-            Worked::Done(Done { lacks, .. }, mtu) => {
+            Worked::Done(Done { lacks, mtu, .. }) => {
                 (self.mtu, self.sized) = (mtu, lacks != Some(Lack::Mtu));
                 lacks.into_iter().for_each(|lack| common.work_later(&lack, Some(lack), cx));
             }

@@ -110,10 +110,7 @@ impl Hold {
                 self.has_work();
                 SAME
             }
-            Worked::Done(done, mtu) => {
-                self.client.set_mtu(mtu);
-                self.applied(common, done, cx)
-            }
+            Worked::Done(done) => self.applied(common, done, cx),
             Worked::Failed(cause) => self.work_failed(common, cause, cx),
         }
     }
@@ -135,7 +132,8 @@ impl Hold {
 
     /// Goes on after the interface was changed.
     fn applied(&mut self, common: &mut Common, done: Done, cx: &mut Cx<'_>) -> Next {
-        let Done { next, lacks } = done;
+        let Done { next, lacks, mtu } = done;
+        self.client.set_mtu(mtu);
         let address = next.iter().flat_map(|grant| &grant.addresses).next().map(tracing::field::display);
         tracing::info!(attachment = %common.attachment, address, "interface changed");
         let own = self.client.lease().map(Lease::ip);
