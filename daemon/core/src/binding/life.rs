@@ -14,7 +14,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
 use crate::interface::News;
 use crate::limits::Limits;
-use crate::link::LinkCause;
+use crate::link::{LinkCause, LinkView};
 use crate::record::Record;
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -112,8 +112,21 @@ pub(super) trait Living {
     /// Goes on after its sockets could not be opened, or failed.
     fn on_unopened(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next;
 
+    /// Goes on after the LAN's link was looked for.
+    fn on_line(&mut self, common: &mut Common, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) -> Next {
+        match result {
+            Ok(view) => {
+                common.found_line(&view);
+                self.on_clock(common, cx)
+            }
+            Err(cause) => self.on_no_line(common, cause, cx),
+        }
+    }
+
     /// Goes on after the LAN's link could not be found.
-    fn on_no_line(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next;
+    fn on_no_line(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
+        self.on_unopened(common, cause, cx)
+    }
 
     /// Goes on with a frame from its sockets.
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next;

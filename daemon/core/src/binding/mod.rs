@@ -203,9 +203,6 @@ impl Binding {
             (Task::FindAddress, Outcome::Inspected(result)) => {
                 self.gives_back(cx, |release, common, cx| release.on_inside(common, result, cx));
             }
-            (Task::FindParent, Outcome::Inspected(result)) => {
-                self.gives_back(cx, |release, common, cx| release.on_parent(common, result, cx));
-            }
             (Task::FindLine, Outcome::Inspected(result)) => self.on_line(result, cx),
             (Task::Close(_), Outcome::Closed) => self.happens(cx, |life, common, cx| life.on_parted(common, cx)),
             (task, outcome) => {
@@ -271,15 +268,8 @@ impl Binding {
 
     /// Goes on after the LAN's link was looked for.
     fn on_line(&mut self, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
-        if !self.common.exchange.found() {
-            return;
-        }
-        match result {
-            Ok(view) => {
-                self.common.found_line(&view);
-                self.happens(cx, |life, common, cx| life.on_clock(common, cx));
-            }
-            Err(cause) => self.happens(cx, |life, common, cx| life.on_no_line(common, cause, cx)),
+        if self.common.exchange.found() {
+            self.happens(cx, |life, common, cx| life.on_line(common, result, cx));
         }
     }
 

@@ -77,8 +77,6 @@ pub(crate) enum Task {
     Survey,
     /// Its address on its interface, for a RELEASE from there.
     FindAddress,
-    /// The host's link, for a RELEASE from there.
-    FindParent,
     /// The host's link, for an exchange over it.
     FindLine,
     /// Whether the link accepts a RELEASE.

@@ -474,10 +474,6 @@ impl Living for Acquire {
         }
     }
 
-    fn on_no_line(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
-        self.on_unopened(common, cause, cx)
-    }
-
     fn on_frame(&mut self, common: &mut Common, frame: &Frame<'_>, cx: &mut Cx<'_>) -> Next {
         self.signal(common, frame.into(), cx)
     }

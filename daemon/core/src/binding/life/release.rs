@@ -23,7 +23,7 @@ use crate::dhcpv4::release as dhcp;
 use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::{News, Seat, Work};
-use crate::link::{LinkCause, Target};
+use crate::link::{LinkCause, LinkView, Target};
 use crate::record::{Record, RecordState};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -125,9 +125,9 @@ enum Stage {
     /// Its turn comes at this instant: other RELEASEs on the LAN go first, or the container's link is still there; `None`:
     /// the instant is about to be known.
     Queued(Option<Instant>),
-    /// The container's link, or the host's, is being looked at.
+    /// The container's link is being looked at.
     Finding(OpId),
-    /// Sockets are being opened.
+    /// Sockets are being opened; on the host after a look at the LAN's link.
     Opening,
     /// The LAN is asked whether another station has the address.
     Asking(Box<Question>),
@@ -521,7 +521,8 @@ impl Living for Release {
         SAME
     }
 
-    fn on_no_line(&mut self, _common: &mut Common, _cause: LinkCause, _cx: &mut Cx<'_>) -> Next {
+    fn on_line(&mut self, common: &mut Common, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) -> Next {
+        self.on_parent(common, result, cx);
         SAME
     }
 

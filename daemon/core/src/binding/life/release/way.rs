@@ -119,11 +119,10 @@ impl Release {
     fn find_parent(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         // No caller waits for this: its link is gone already, or no longer has the address.
         self.answer_del(common, cx);
-        let parent = common.identity.lan.parent().map(str::to_owned);
-        match parent {
+        match common.identity.lan.parent() {
             Some(ifname) => {
-                let target = Target::Host { ifname };
-                self.stage = Stage::Finding(cx.out.inspect(Waiter::Binding(common.id, Task::FindParent), target));
+                self.stage = Stage::Opening;
+                common.exchange.find(common.id, ifname, cx);
             }
             None if !self.link_gone => self.later(cx),
             None if self.lease.times.is_some() => {
@@ -138,15 +137,7 @@ impl Release {
         }
     }
 
-    pub(in crate::binding) fn on_parent(
-        &mut self,
-        common: &mut Common,
-        result: Result<LinkView, LinkCause>,
-        cx: &mut Cx<'_>,
-    ) {
-        if !matches!(self.stage, Stage::Finding(_)) {
-            return;
-        }
+    pub(super) fn on_parent(&mut self, common: &mut Common, result: Result<LinkView, LinkCause>, cx: &mut Cx<'_>) {
         match result {
             Ok(view) if self.is_hosts(common, &view) => {
                 let (attachment, address, ifname) = (&common.attachment, self.lease.ip(), &view.ifname);
