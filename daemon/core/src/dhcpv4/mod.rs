@@ -444,6 +444,11 @@ impl Client {
         Some(&**lease).filter(|lease| lease.source.is_asked() && !lease.expired(now))
     }
 
+    /// Returns the lease whose address no other station may use: the one owed, or one of a local range, which no server knows.
+    pub fn claimed(&self, now: Instant) -> Option<&Lease> {
+        self.owed(now).or_else(|| self.lease().filter(|lease| !lease.source.is_asked()))
+    }
+
     /// Moves on as far as the clock and the sockets allow.
     fn advance(&mut self, now: Instant, out: &mut Output) {
         // A lease just won is not used before the caller has made it durable.

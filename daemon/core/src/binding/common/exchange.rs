@@ -108,6 +108,11 @@ impl Exchange {
         Some(cx.out.send_release(owner, *exchange, frame))
     }
 
+    /// Returns whether the host's link is being looked for.
+    pub(in crate::binding) fn is_finding(&self) -> bool {
+        matches!(self, Self::Finding(_))
+    }
+
     /// Returns whether there are no sockets, and none being opened.
     pub(in crate::binding) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)

@@ -503,8 +503,7 @@ impl Common {
 
     /// Notes for the operator that a station uses the address that the client has, or asks for.
     pub(in crate::binding) fn note_conflict(&self, client: &Client, by: Mac, cx: &mut Cx<'_>) {
-        let of_range = client.lease().filter(|lease| !lease.source.is_asked());
-        if let Some(lease) = client.owed(cx.now.boot).or(of_range) {
+        if let Some(lease) = client.claimed(cx.now.boot) {
             self.note(EventKind::Conflict, lease, format_args!("{by} uses the address"), cx);
         }
     }

@@ -455,3 +455,12 @@ fn who_asked_in_vain_for_its_earlier_address_listens_after_its_first_discover() 
     rig.run_until(rig.at() + 10.0);
     assert_eq!(rig.given(again), "192.0.2.201/24");
 }
+
+#[test]
+fn a_station_that_answers_for_every_address_does_not_keep_a_container_from_its_fallback() {
+    let mut rig = silent();
+    rig.stations.insert(ANY, NEIGHBOUR);
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1030.0);
+    assert_eq!(rig.given(add), "192.0.2.201/24");
+}

@@ -90,7 +90,7 @@ impl Common {
             return None;
         }
         let (attachment, address, claim) = (&self.attachment, guard.window.address(), claim_of(arp));
-        let Some(lease) = client.owed(cx.now.boot).filter(|lease| lease.ip() == address) else {
+        let Some(lease) = client.claimed(cx.now.boot).filter(|lease| lease.ip() == address) else {
             guard.heard = Some(by);
             return Some(Found::Conflict { by });
         };
@@ -143,7 +143,7 @@ impl Common {
 
     /// Notes for the operator that a station's claims are ignored.
     fn note_proxy(&self, by: Mac, control: Ipv4Addr, client: &Client, cx: &mut Cx<'_>) {
-        let Some(lease) = client.owed(cx.now.boot) else { return };
+        let Some(lease) = client.claimed(cx.now.boot) else { return };
         let address = Lease::ip(lease);
         let cause = format_args!(
             "{by} claims {address}, and answered for {control} too, which nobody can have: its claims are ignored"

@@ -330,6 +330,8 @@ impl Release {
         }
         self.link_gone = true;
         match self.stage {
+            // It is about to leave from the host.
+            Stage::Opening if common.exchange.is_finding() => {}
             Stage::Opening | Stage::Asking(_) | Stage::Sending(_) => {
                 common.exchange.close(cx);
                 self.find_parent(common, cx);
