@@ -5,6 +5,7 @@ mod probing;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::time::Duration;
 
 use self::probing::{Probed, Probing};
@@ -147,6 +148,10 @@ impl Ranging {
             }
             _ => Next::Waits(Job::Range(self)),
         }
+    }
+
+    fn lacks_netns(&self) -> Failure {
+        self.lacks_link(LinkCause::NoNetns(self.add.netns.clone()))
     }
 
     pub(super) fn is_of(&self, attachment: &Attachment) -> bool {
@@ -470,9 +475,14 @@ impl Registry {
 
     /// A namespace died: it gets no address, and an ADD that is about to hear that it lives does not believe it.
     pub(in crate::registry) fn ranging_died(&mut self, now: Now, cookie: Cookie) {
-        let gone = |job: &Ranging| job.lacks_link(LinkCause::NoNetns(job.add.netns.clone()));
-        self.fail_ranging(now, |job| [job.cookie(), job.known].contains(&Some(cookie)), gone);
+        self.fail_ranging(now, |job| [job.cookie(), job.known].contains(&Some(cookie)), Ranging::lacks_netns);
         self.jobs.rangings().for_each(|job| job.died.push(cookie));
+    }
+
+    /// The namespace of an attachment is gone: its ADD there fails, if one is under way.
+    pub(in crate::registry) fn fail_add_in(&mut self, now: Now, attachment: &Attachment, netns: &Path) {
+        let is_it = |job: &Ranging| job.is_of(attachment) && job.add.netns == netns;
+        self.fail_ranging(now, is_it, Ranging::lacks_netns);
     }
 
     fn fail_ranging(&mut self, now: Now, is_one: impl Fn(&Ranging) -> bool, why: impl Fn(&Ranging) -> Failure) {

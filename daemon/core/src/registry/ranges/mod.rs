@@ -236,7 +236,10 @@ impl Registry {
             }
             Life::Missing if self.ranges.held(attachment).is_some() => {
                 match self.ranges.sight.misses(directory, &Arc::new(attachment.clone())) {
-                    Missing::Gone => self.range_ends(now, attachment, "its namespace is gone"),
+                    Missing::Gone => {
+                        self.fail_add_in(now, attachment, netns);
+                        self.range_ends(now, attachment, "its namespace is gone");
+                    }
                     Missing::Doubted => self.look_at_another(directory),
                     Missing::DoubtedStill => {}
                 }

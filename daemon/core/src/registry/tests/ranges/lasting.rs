@@ -143,6 +143,21 @@ fn a_namespace_that_dies_during_its_second_add_gets_no_address() {
 }
 
 #[test]
+fn an_add_fails_if_its_namespace_turns_out_to_be_missing_while_it_waits_for_its_files() {
+    let mut host = Host::new();
+    host.given(add("c", 2, &SMALL)).expect("an address");
+    // Nobody hears of its end.
+    host.live.remove(&path(2));
+    host.files_are_slow = true;
+    let id = host.ask(add("a", 30, &SMALL));
+    host.given(add("c", 2, &SMALL)).expect_err("it has one");
+    host.ask(add("b", 4, &SMALL));
+    assert!(matches!(host.answer(id), Err(Failure::Link { cause: LinkCause::NoNetns(_), .. })));
+    host.flush();
+    assert_eq!(host.filed(), ["10.0.0.4 b"]);
+}
+
+#[test]
 fn after_a_restart_no_network_of_a_lan_gives_what_another_has() {
     let mut host = Host::new();
     assert_eq!(host.given(other("a", 1)), Ok("10.0.0.2/29".into()));
