@@ -385,7 +385,9 @@ impl World {
     pub(in crate::world) fn examine_ranges(&mut self) {
         let Some(plan) = self.plan.ranges.clone() else { return };
         let leaked = self.leaked();
-        if let Some(leaked) = leaked.first().filter(|_| self.calm) {
+        // Nobody hears of the end of a namespace that was not seen when its ADD came.
+        let was_seen = |by: &&Attachment| self.store.ranges.get(by).is_none_or(|record| record.cookie.is_some());
+        if let Some(leaked) = leaked.iter().find(was_seen).filter(|_| self.calm) {
             return self.fail(Rule::Orphan, format!("{leaked} has an address of a local range"));
         }
         self.stats.count_many("addresses of local ranges that only a GC gave back", leaked.len());
@@ -406,13 +408,13 @@ impl World {
     }
 
     /// Returns who has an address of a local range, and does not run.
-    fn leaked(&mut self) -> Vec<String> {
+    fn leaked(&mut self) -> Vec<Attachment> {
         let Some(Answer::Ranges(RangeAnswer::Rows(rows))) = self.inquire(Call::Ranges(RangeCall::List)) else {
             self.fail(Rule::Unanswered, "a list of ranges");
             return Vec::new();
         };
         let taken = rows.iter().filter(|row| !row.is_fallback).flat_map(|row| &row.taken);
-        taken.filter(|taken| !self.local.lives(container(&taken.by))).map(|taken| taken.by.to_string()).collect()
+        taken.filter(|taken| !self.local.lives(container(&taken.by))).map(|taken| (*taken.by).clone()).collect()
     }
 }
 
