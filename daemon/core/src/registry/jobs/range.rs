@@ -5,7 +5,6 @@ mod probing;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 use std::time::Duration;
 
 use self::probing::{Probed, Probing};
@@ -111,10 +110,11 @@ impl Ranging {
             (Stage::LooksAtFormer, Outcome::Watched(seen)) => self.look(core, id, Some(seen)),
             (Stage::Looks(former), Outcome::Watched(seen)) => {
                 let former = former.take();
-                let seen = seen.and_then(|cookie| match self.died.contains(&cookie) {
-                    true => Err(LinkCause::NoNetns(self.add.netns.clone())),
-                    false => Ok(cookie),
-                });
+                // What is there now may be another.
+                let is_dead = |cookie| self.died.contains(&cookie);
+                if seen.as_ref().ok().copied().or(self.known).is_some_and(is_dead) {
+                    return Next::Answers(Answer::Failed(self.lacks_netns()));
+                }
                 // Where its own namespace is not seen, it may be that none is.
                 if seen.is_ok() {
                     core.end_if_dead(now, &self.add.attachment, former.as_ref().unwrap_or(&seen));
@@ -475,14 +475,14 @@ impl Registry {
 
     /// A namespace died: it gets no address, and an ADD that is about to hear that it lives does not believe it.
     pub(in crate::registry) fn ranging_died(&mut self, now: Now, cookie: Cookie) {
-        self.fail_ranging(now, |job| [job.cookie(), job.known].contains(&Some(cookie)), Ranging::lacks_netns);
+        self.fail_ranging(now, |job| job.cookie() == Some(cookie), Ranging::lacks_netns);
         self.jobs.rangings().for_each(|job| job.died.push(cookie));
     }
 
-    /// The namespace of an attachment is gone: its ADD there fails, if one is under way.
-    pub(in crate::registry) fn fail_add_in(&mut self, now: Now, attachment: &Attachment, netns: &Path) {
-        let is_it = |job: &Ranging| job.is_of(attachment) && job.add.netns == netns;
-        self.fail_ranging(now, is_it, Ranging::lacks_netns);
+    /// The namespace is gone in which an attachment has its addresses: the ADD that recorded them fails, if it is under way.
+    pub(in crate::registry) fn fail_recording(&mut self, now: Now, attachment: &Attachment) {
+        let records = |job: &Ranging| job.is_of(attachment) && matches!(job.stage, Stage::Records(_));
+        self.fail_ranging(now, records, Ranging::lacks_netns);
     }
 
     fn fail_ranging(&mut self, now: Now, is_one: impl Fn(&Ranging) -> bool, why: impl Fn(&Ranging) -> Failure) {

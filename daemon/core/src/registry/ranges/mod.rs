@@ -237,7 +237,7 @@ impl Registry {
             Life::Missing if self.ranges.held(attachment).is_some() => {
                 match self.ranges.sight.misses(directory, &Arc::new(attachment.clone())) {
                     Missing::Gone => {
-                        self.fail_add_in(now, attachment, netns);
+                        self.fail_recording(now, attachment);
                         self.range_ends(now, attachment, "its namespace is gone");
                     }
                     Missing::Doubted => self.look_at_another(directory),

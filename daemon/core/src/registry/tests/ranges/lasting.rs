@@ -158,6 +158,18 @@ fn an_add_fails_if_its_namespace_turns_out_to_be_missing_while_it_waits_for_its_
 }
 
 #[test]
+fn a_container_in_the_place_of_one_that_dies_meanwhile_gets_an_address() {
+    let mut host = Host::new();
+    host.given(add("a", 1, &SMALL)).expect("an address");
+    host.live.insert(path(1), Cookie(50));
+    host.looks_are_slow = true;
+    let id = host.ask(add("a", 1, &SMALL));
+    host.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
+    host.flush();
+    assert_eq!(host.answer(id), Ok("10.0.0.3/29".into()));
+}
+
+#[test]
 fn after_a_restart_no_network_of_a_lan_gives_what_another_has() {
     let mut host = Host::new();
     assert_eq!(host.given(other("a", 1)), Ok("10.0.0.2/29".into()));
