@@ -341,7 +341,8 @@ impl Plan {
         Self { orders, flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0, ..plan }
     }
 
-    /// Every second of these seeds has fallbacks, where its servers allow that. Of the others all have ranges, and of those half.
+    /// Half of these seeds have fallbacks, if their servers allow that. Half of those have ranges too, and all others have ranges
+    /// alone.
     fn with_addresses_of_ours(self, seed: u64) -> Self {
         let plan = self.with_fallback(&mut Rng::with_seed(seed ^ 0x6661_6c6c));
         let rng = &mut Rng::with_seed(seed ^ 0x7261_6e67);

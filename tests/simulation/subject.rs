@@ -102,14 +102,6 @@ pub(crate) enum Mutation {
     OffersUnheard,
 }
 
-impl Mutation {
-    /// Returns whether only seeds with local ranges and fallbacks reveal it.
-    pub(crate) fn is_of_local_ranges(self) -> bool {
-        use Mutation::*;
-        matches!(self, RangeKept | RangesUnshared | FilesUnheard | FallbackImpatient | OffersUnheard)
-    }
-}
-
 /// Operations that a mutation adds have ids from here on.
 const OWN_OPS: u64 = 1 << 62;
 

@@ -97,9 +97,8 @@ impl World {
 
     fn is_settled(&self) -> bool {
         let rests = |phase: Phase| matches!(phase, Phase::Live | Phase::Idle);
-        let rests_too = self.local.is_settled();
         self.daemon.is_some()
-            && rests_too
+            && self.local.is_settled()
             && self.requests.is_empty()
             && self.actors.iter().all(|actor| rests(actor.phase))
     }

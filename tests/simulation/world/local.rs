@@ -12,7 +12,7 @@ use leasehold_core::range::{Given, Said, Sets};
 use super::actor::Phase;
 use super::{MILLI, Micros, SECOND, World};
 use crate::plan::{Ranges, happens};
-use crate::subject::container;
+use crate::subject::{container, is_in};
 
 /// How the names of networks with local ranges begin.
 const NETWORK: &str = "local";
@@ -138,7 +138,7 @@ impl Local {
     pub(super) fn valid(&self, network: &str) -> Vec<(String, String)> {
         let lives = self.containers.iter().filter(|one| matches!(one.phase, Phase::Adding | Phase::Live));
         let all = lives.map(|one| &one.attachment).chain(self.strays.values());
-        let of_network = all.filter(|by| matches!(by, Attachment::Cni { network: of, .. } if of == network));
+        let of_network = all.filter(|by| is_in(by, network));
         of_network.map(|by| (container(by).to_owned(), "eth0".to_owned())).collect()
     }
 

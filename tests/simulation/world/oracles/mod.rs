@@ -58,7 +58,7 @@ use super::{MILLI, Micros, SECOND, World};
 use crate::kernel::Applied;
 use crate::link::is_route;
 use crate::plan::Wires;
-use crate::subject::{add_of, arp_of, container, granted, is_collected, is_nobodys, key_of, message_of};
+use crate::subject::{add_of, arp_of, container, granted, is_collected, is_in, is_nobodys, key_of, message_of};
 use crate::watch::{Breach, Rule, breach};
 
 /// The verdicts of oracles.

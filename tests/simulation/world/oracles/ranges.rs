@@ -49,8 +49,9 @@ impl Ranges {
     fn given(&mut self, world: &World, add: &RangeAdd, addresses: Vec<IpAddr>, says: &mut Says) {
         let lives = world.local.of(&add.attachment).map(|index| &world.local.containers[index]);
         let Some(one) = lives.filter(|one| one.netns.is_some()) else { return };
+        let Attachment::Cni { network, .. } = &add.attachment else { return };
         let same = |(by, other): &(&Attachment, &Holder)| {
-            let is_near = other.lan == add.lan && (!other.is_forgotten || is_beside(by, &add.attachment));
+            let is_near = other.lan == add.lan && (!other.is_forgotten || is_in(by, network));
             **by != add.attachment && is_near && other.addresses.iter().any(|it| addresses.contains(it))
         };
         if let Some((by, _)) = self.0.iter().find(same) {
@@ -86,12 +87,4 @@ impl Ranges {
         }
         says.count("looks at local ranges");
     }
-}
-
-/// Returns whether two attachments are of one network.
-fn is_beside(one: &Attachment, other: &Attachment) -> bool {
-    let (Attachment::Cni { network: one, .. }, Attachment::Cni { network: other, .. }) = (one, other) else {
-        return false;
-    };
-    one == other
 }
