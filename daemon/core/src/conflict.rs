@@ -248,8 +248,13 @@ impl Window {
         self.probes += 1;
         let wait = if self.probes == PROBE_NUM { ANNOUNCE_WAIT } else { between(PROBE_MIN, PROBE_MAX, rng) };
         self.probe_at = Some(now + wait);
-        let probe = Arp::request(self.own[0], Ipv4Addr::UNSPECIFIED, self.address).encode();
+        let probe = self.probe_frame();
         if self.probes == 1 { Action::Send(probe) } else { Action::Repeat(probe) }
+    }
+
+    /// Returns the frame that asks whether anybody uses the address.
+    pub fn probe_frame(&self) -> Vec<u8> {
+        Arp::request(self.own[0], Ipv4Addr::UNSPECIFIED, self.address).encode()
     }
 
     fn announce(&mut self, now: Instant) -> Action {

@@ -30,8 +30,8 @@ fn nothing_is_probed_for_unless_the_network_wants_it() {
 }
 
 #[test]
-fn an_address_that_nobody_claims_is_given_after_one_probe_or_after_all() {
-    for (detection, soonest, latest, count) in [(Detection::Optimistic, 0.25, 0.3, 1), (Detection::Strict, 4.0, 7.1, 3)]
+fn an_address_that_nobody_claims_is_given_after_the_first_probe_or_after_all() {
+    for (detection, soonest, latest, count) in [(Detection::Optimistic, 0.25, 0.3, 2), (Detection::Strict, 4.0, 7.1, 3)]
     {
         let mut rig = Rig::new(8);
         let add = probed(&rig, "a", 1, detection);
@@ -106,7 +106,20 @@ fn probes_wait_for_carrier() {
     rig.carrier = true;
     rig.tell_carrier(true);
     rig.run_until(1004.0);
-    assert_eq!((rig.of_range(add).as_str(), probes(&rig, "192.0.2.50")), ("192.0.2.50/24", 1));
+    assert_eq!((rig.of_range(add).as_str(), probes(&rig, "192.0.2.50")), ("192.0.2.50/24", 2));
+}
+
+/// The port of a bridge forwards a moment after its link has carrier.
+#[test]
+fn a_station_that_the_first_frame_does_not_reach_is_heard() {
+    let mut rig = Rig::new(8);
+    let add = probed(&rig, "a", 1, Detection::Optimistic);
+    let add = rig.ask_range(add);
+    rig.run_until(1000.124);
+    assert_eq!(probes(&rig, "192.0.2.50"), 1);
+    rig.stations.insert("192.0.2.50".parse().unwrap(), NEIGHBOUR);
+    rig.run_until(1001.0);
+    assert_eq!(rig.of_range(add), "192.0.2.51/24");
 }
 
 #[test]

@@ -19,6 +19,10 @@ use crate::wire::frame::Arp;
 /// within milliseconds.
 const ANSWER: Duration = Duration::from_millis(250);
 
+/// When such a first probe is repeated: the port of a bridge forwards a moment after its link has carrier, so the interface's
+/// first frame may be lost.
+const AGAIN: Duration = Duration::from_millis(125);
+
 /// Addresses that are being probed for.
 #[derive(Debug)]
 pub(super) struct Probing {
@@ -36,8 +40,9 @@ enum Probe {
     AwaitingCarrier(LinkView),
     /// Its sockets are on the way.
     Opening(ExchangeId, Link),
-    /// The addresses are watched, those that are not known to be free.
-    Watching { exchange: ExchangeId, since: Instant, windows: Vec<Window> },
+    /// The addresses are watched, those that are not known to be free. Unless the ADD waits for all probes, the first is repeated
+    /// at `again`.
+    Watching { exchange: ExchangeId, since: Instant, again: Option<Instant>, windows: Vec<Window> },
 }
 
 /// What the probes have found out.
@@ -101,7 +106,8 @@ impl Probing {
                     Detection::Optimistic | Detection::Off => Window::optimistic(*address, own(), now.boot),
                 };
                 let windows = self.addresses.iter().map(window).collect();
-                self.step = Probe::Watching { exchange: *exchange, since: now.boot, windows };
+                let again = (!self.is_strict()).then(|| now.boot + AGAIN);
+                self.step = Probe::Watching { exchange: *exchange, since: now.boot, again, windows };
                 self.on_clock(core, now)
             }
             (Probe::Opening(..), Outcome::Opened(Err(cause))) => Probed::Unknown(cause),
@@ -119,8 +125,12 @@ impl Probing {
 
     /// Goes on as the clock says.
     pub(super) fn on_clock(&mut self, core: &mut Registry, now: Now) -> Probed {
-        let Probe::Watching { exchange, since, windows } = &mut self.step else { return Probed::Waits };
-        let is_heard = self.detection != Detection::Strict && now.boot >= *since + ANSWER;
+        let is_hasty = !self.is_strict();
+        let Probe::Watching { exchange, since, again, windows } = &mut self.step else { return Probed::Waits };
+        if again.take_if(|at| now.boot >= *at).is_some() {
+            windows.iter().for_each(|window| core.out.send(*exchange, window.probe_frame()));
+        }
+        let is_heard = is_hasty && now.boot >= *since + ANSWER;
         windows.retain_mut(|window| {
             loop {
                 match window.on_clock(now.boot, &mut core.rng) {
@@ -149,9 +159,9 @@ impl Probing {
 
     /// Returns when the clock next matters.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let Probe::Watching { since, windows, .. } = &self.step else { return None };
-        let answer = (self.detection != Detection::Strict).then(|| *since + ANSWER);
-        windows.iter().map(Window::deadline).chain(answer).min()
+        let Probe::Watching { since, again, windows, .. } = &self.step else { return None };
+        let answer = (!self.is_strict()).then(|| *since + ANSWER);
+        windows.iter().map(Window::deadline).chain(answer).chain(*again).min()
     }
 
     /// Returns whether these are its sockets.
