@@ -321,6 +321,17 @@ impl Common {
         }
     }
 
+    /// Stops watching over the sockets of an earlier exchange, which brought no lease: the next try of an address has all its
+    /// probes again.
+    pub(in crate::binding) fn end_try(&mut self, cx: &mut Cx<'_>) {
+        let knows = |guard: &Guard| guard.control.is_some() || guard.heard.is_some() || guard.decline.is_some();
+        let waits = |guard: &Guard| !matches!(guard.waits, Waits::Nothing);
+        let guard = self.guard.as_deref().filter(|guard| guard.way == Way::Shared);
+        if guard.is_some_and(|guard| !knows(guard) && !waits(guard)) {
+            self.close_guard(cx);
+        }
+    }
+
     /// Returns when the window next has something to do, if it can do it.
     pub(in crate::binding) fn guard_deadline(&self) -> Option<(Instant, Why)> {
         let guard = self.guard.as_ref().filter(|guard| guard.heard.is_none())?;
