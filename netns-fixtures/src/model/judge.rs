@@ -162,7 +162,7 @@ impl Judge {
 
     /// Records that the clients restarted: they need not remember a NAK, nor what they asked before, whose answers belong to
     /// another client for them (RFC 2131 §4.4.1: the xid is not theirs), nor whether what they asked a server to commit was
-    /// granted, nor, if they could not record it, that they declined.
+    /// granted, nor, if they could not record it, that they gave an address back.
     pub fn clients_restarted(&mut self, forgetful: bool) {
         for (key, client) in &self.clients {
             for (server, address) in &client.selected {
@@ -173,7 +173,7 @@ impl Judge {
         }
         for grant in self.grants.values_mut() {
             grant.refused = false;
-            grant.given_back.take_if(|purpose| *purpose == Purpose::Decline && forgetful);
+            grant.given_back.take_if(|_| forgetful);
         }
         self.clients.values_mut().for_each(|client| client.latest = None);
     }
