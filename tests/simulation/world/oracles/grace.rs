@@ -70,10 +70,10 @@ impl Grace {
         let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Release)) else { return };
         let Some(sock) = world.socks.get(&exchange) else { return };
         let (address, key) = (message.ciaddr, message.key());
-        // The LAN is not asked for it if the container's own interface has it, or if a server was asked for it over these sockets
-        // a moment ago.
+        // The LAN is not asked for it if the container's own interface has it, or had it a moment ago, or if a server was asked
+        // for it over these sockets a moment ago.
         let is_asked_for = match sock.link.in_netns() {
-            Some(at) => !sock.speaks && !world.kernel.link(at).is_some_and(|wire| wire.has(address)),
+            Some(at) => !sock.speaks && world.kernel.link(at).is_some_and(|wire| !wire.has(address)),
             None => !is_direct(&sock.link),
         };
         // A station with the client's own Ethernet address cannot be distinguished from its link, which is being deleted.
