@@ -27,9 +27,14 @@ const REMEMBERED: usize = 1 << 14;
 /// How many of one client's choices are remembered.
 const SELECTED: usize = 4;
 
+/// How long an xid counts as one exchange's after the last message under it. Whoever draws it later has drawn the same number.
+const OVER: Duration = Duration::from_secs(3600);
+
 /// What was sent under one xid.
 #[derive(Debug)]
 struct Exchange {
+    /// When the last message was sent.
+    spoke: Duration,
     key: ClientKey,
     hardware: [u8; 6],
     /// The values of secs in its DISCOVERs.
@@ -81,7 +86,7 @@ impl Judge {
         table5::options(purpose, &message, &mut found);
         table5::envelope(purpose, &message, datagram, &mut found);
         self.constant(purpose, &message, &mut found);
-        self.exchange(purpose, &message, &mut found);
+        self.exchange(now, purpose, &message, &mut found);
         self.granted(now, purpose, &message, datagram, &mut found);
         found
     }
@@ -205,7 +210,7 @@ impl Judge {
     }
 
     /// Judges a message against the others of its xid.
-    fn exchange(&mut self, purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
+    fn exchange(&mut self, now: Duration, purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
         let (key, hardware) = (message.key(), message.hardware());
         if !self.exchanges.contains_key(&message.xid) {
             self.order.push_back(message.xid);
@@ -217,6 +222,7 @@ impl Judge {
         let before = self.exchanges.get(&message.xid).and_then(|exchange| self.clients.get(&exchange.key));
         let gone_on = before.is_none_or(|client| client.latest != Some(message.xid));
         let begin = || Exchange {
+            spoke: now,
             key: key.clone(),
             hardware,
             secs: VecDeque::new(),
@@ -225,6 +231,10 @@ impl Judge {
             acknowledged: false,
         };
         let exchange = self.exchanges.entry(message.xid).or_insert_with(begin);
+        if now > exchange.spoke + OVER {
+            *exchange = begin();
+        }
+        exchange.spoke = now;
         // If both differ it is another client that drew the same number. Clients on ipvlan share their hardware address.
         match (exchange.key != key, exchange.hardware != hardware) {
             (false, false) => {}
