@@ -284,7 +284,10 @@ impl Desk<'_> {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         match (outcome, endpoint.stage) {
             (Outcome::Made(Ok(())), Stage::Making) if endpoint.ends => self.unmake_link(id),
-            (Outcome::Made(Ok(())), Stage::Making) => self.write_endpoint(id),
+            (Outcome::Made(Ok(())), Stage::Making) => {
+                self.docker.strays.hear(LinkOwner::Endpoint(id.clone()));
+                self.write_endpoint(id);
+            }
             (Outcome::Made(Err(cause)), Stage::Making) => {
                 // A link that took too long may be there by now, or appear later.
                 self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id.clone()));

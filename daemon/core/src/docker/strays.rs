@@ -54,6 +54,15 @@ struct Listing {
     failures: Backoff,
 }
 
+impl Strays {
+    /// Records that something is known about an owner's link: a list that is under way may be older.
+    pub(super) fn hear(&mut self, owner: LinkOwner) {
+        if self.listing.under_way {
+            self.listing.heard.insert(owner);
+        }
+    }
+}
+
 impl Desk<'_> {
     /// Takes over what the store holds, and lists the links.
     ///
@@ -149,9 +158,7 @@ impl Desk<'_> {
 
     /// A link of ours is in the host's namespace, or has left it.
     pub(crate) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
-        if self.docker.strays.listing.under_way {
-            self.docker.strays.listing.heard.insert(owner.clone());
-        }
+        self.docker.strays.hear(owner.clone());
         match &owner {
             LinkOwner::Vlan { on, vlan } if there => self.vlan_is_there(on, *vlan),
             LinkOwner::Vlan { .. } => {}

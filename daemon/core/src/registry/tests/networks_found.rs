@@ -80,6 +80,20 @@ fn a_list_says_nothing_of_links_that_were_heard_of_since_it_was_asked_for() {
 }
 
 #[test]
+fn nor_of_links_that_were_made_meanwhile() {
+    let mut rig = with_network();
+    rig.wired.hold = true;
+    rig.input(Input::Kernel(KernelMessage::Missed));
+    let (op, _) = rig.wired.held.pop_front().expect("the links are being listed");
+    rig.wired.hold = false;
+    rig.create_endpoint("e1", OWN);
+    rig.input(Input::Done { op, outcome: Outcome::OwnLinks(Ok(OwnLinks::default())) });
+    rig.input(Input::Kernel(KernelMessage::Missed));
+    rig.run_until(rig.at.as_secs_f64() + 599.0);
+    assert!(rig.wired.links.contains_key(&endpoint()), "its container may be slow to start");
+}
+
+#[test]
 fn the_link_of_a_vlan_that_is_gone_is_made_anew_for_an_endpoint() {
     let mut rig = Rig::new(8);
     rig.bridge = false;
