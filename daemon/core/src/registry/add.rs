@@ -13,6 +13,7 @@ use super::pacing::{Pacing, Urgency};
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Life, Owed};
 use crate::dhcpv4::lease::Lease;
+use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why};
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::At;
@@ -41,6 +42,8 @@ impl Registry {
         ran_with: Option<Ipv4Net>,
     ) {
         self.settle_client_id(&mut add, false);
+        let same = ran_with.map(|net| Wanted { address: net.addr(), preferred: true });
+        add.wanted = add.wanted.or(same);
         let attachment = add.attachment.clone();
         let ready = Ready::Preparing(prepare(&mut self.out, &self.pacing, &add));
         let (adopts, known_by, came_up) = (None, None, None);

@@ -202,6 +202,7 @@ fn an_add_takes_off_what_a_container_ran_with_that_could_not_be_adopted() {
         rig.run_until(1040.0);
         let Answer::Leased { tenures } = &rig.answers[&add] else { panic!("{:?}", rig.answers[&add]) };
         assert_eq!(tenures[0].ip(), Ipv4Addr::new(192, 0, 2, 77));
+        assert_eq!(rig.wished, Some([192, 0, 2, 50].into()), "it asks for the same; under way: {under_way}");
         assert_eq!(rig.on_link(), ["192.0.2.9/24"], "before its main plugin puts another on; under way: {under_way}");
         assert!(rig.steps.contains(&Step::AddAddress("192.0.2.9/24".parse().unwrap())), "it may go with the first");
     }
