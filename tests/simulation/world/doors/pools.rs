@@ -172,14 +172,17 @@ impl World {
         if let [only] = told[..]
             && only.attachment == *attachment
             && held(only)
+            && !self.actors[index].excused
             && self.actors.iter().filter(|actor| was_told(actor)).count() == 1
         {
             let detail = format!("{attachment} was released, and the store has it as {:?}", only.state);
             return self.fail(Rule::NotDurable, detail);
         }
         let holds = |actor: &Actor| told.iter().any(|record| held(record) && record.attachment == actor.attachment);
-        let twins = self.actors.iter_mut().filter(|actor| was_told(actor) && !holds(actor));
-        twins.for_each(|actor| (actor.excused, actor.stranded) = (true, Some(false)));
+        for twin in self.actors.iter_mut().filter(|actor| was_told(actor)) {
+            // The other's address may be given back once more, for the first.
+            (twin.excused, twin.stranded) = (true, if holds(twin) { twin.stranded } else { Some(false) });
+        }
     }
 
     /// Lets Docker give a container's address back, and repeat that now and then, before it has heard the first answer.

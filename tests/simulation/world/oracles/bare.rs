@@ -6,6 +6,9 @@ use super::*;
 /// for another. A container that could not be looked for is looked for again after five minutes, and asks until then where a server in
 /// a sibling does not hear it.
 const LONGEST: Micros = 360 * SECOND;
+/// The same where a server offered it what another container had: after each DECLINE its client pauses for longer, ten minutes in
+/// the end.
+const PAUSED: Micros = 660 * SECOND;
 /// How often containers are looked at.
 const OFTEN: Micros = SECOND;
 /// The most frames in a million that a wire may lose where a client gets through in time.
@@ -39,7 +42,7 @@ impl Oracle for Bare {
                 continue;
             }
             let since = *self.since.entry(index).or_insert(world.now);
-            if world.now > since + LONGEST {
+            if world.now > since + if world.plan.stubborn { PAUSED } else { LONGEST } {
                 let detail = format!("{} is without a lease for {} s", actor.attachment, (world.now - since) / SECOND);
                 return says.broken(Rule::Bare, detail);
             }
