@@ -361,17 +361,17 @@ impl Ranges {
         found: Vec<FoundFile>,
         last: Vec<(usize, IpAddr)>,
     ) -> Compared {
-        let ours: BTreeMap<_, _> = self
-            .held
-            .iter()
-            .filter(|(by, _)| is_of(by, name))
-            .flat_map(|(by, held)| {
-                held.record.given.iter().enumerate().map(move |(set, given)| (given.address.addr(), (by.clone(), set)))
-            })
-            .collect();
+        // After a restart two may have one address: a full store could not forget that the first had it.
+        let mut ours: BTreeMap<IpAddr, Vec<(Arc<Attachment>, usize)>> = BTreeMap::new();
+        for (by, held) in self.held.iter().filter(|(by, _)| is_of(by, name)) {
+            for (set, given) in held.record.given.iter().enumerate() {
+                ours.entry(given.address.addr()).or_default().push((by.clone(), set));
+            }
+        }
         let there: BTreeSet<_> = found.iter().map(|file| file.address).collect();
         let lacking = ours.iter().filter(|(address, _)| !there.contains(address));
-        let lacking = lacking.map(|(address, (by, set))| (*address, by.clone(), *set)).collect();
+        let lacking =
+            lacking.flat_map(|(address, of)| of.iter().map(|(by, set)| (*address, by.clone(), *set))).collect();
         let before: Vec<_> =
             self.networks.get(name).into_iter().flat_map(|network| network.others.keys().copied()).collect();
         before.into_iter().for_each(|address| self.forget_file(name, address));
@@ -384,7 +384,8 @@ impl Ranges {
         for file in found {
             let by = Attachment::cni(name, file.container.unwrap_or_default(), file.ifname.unwrap_or_default());
             // A file that names nobody may be ours too.
-            if ours.get(&file.address).is_some_and(|(of, _)| ["", of.id()].contains(&by.id())) {
+            let may_be_of = |(of, _): &(Arc<Attachment>, usize)| ["", of.id()].contains(&by.id());
+            if ours.get(&file.address).is_some_and(|of| of.iter().any(may_be_of)) {
                 continue;
             }
             if file.gone {

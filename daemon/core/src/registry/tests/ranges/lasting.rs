@@ -58,6 +58,27 @@ fn what_a_full_store_could_not_forget_it_forgets_when_it_has_room() {
 }
 
 #[test]
+fn who_got_an_address_that_a_full_store_could_not_forget_keeps_it_when_the_one_before_is_found_dead() {
+    let mut host = Host::new();
+    host.given(add("b", 1, &SMALL)).expect("an address");
+    let left = host.stored.clone();
+    host.del("b");
+    let wants = |who: &str, netns| RangeAdd { asked: vec![ip("10.0.0.2")], ..add(who, netns, &SMALL) };
+    assert_eq!(host.given(wants("a", 2)), Ok("10.0.0.2/29".into()));
+    host.stored.extend(left);
+    host.live.remove(&path(1));
+    host.looks_are_slow = true;
+    host.start();
+    host.found(vec![file("10.0.0.2", "a", false)], vec![]);
+    host.flush();
+    assert_eq!(host.stored.len(), 1, "b is gone");
+    assert_eq!(host.given(add("c", 3, &SMALL)), Ok("10.0.0.3/29".into()));
+    host.found(vec![file("10.0.0.2", "a", false)], vec![]);
+    host.files.clear();
+    assert!(matches!(host.given(wants("d", 4)), Err(Failure::NoAddress { .. })), "a has it");
+}
+
+#[test]
 fn a_namespace_that_dies_during_its_add_gets_no_address() {
     let mut host = Host::new();
     host.files_are_slow = true;
