@@ -27,7 +27,8 @@ const REMEMBERED: usize = 1 << 14;
 /// How many of one client's choices are remembered.
 const SELECTED: usize = 4;
 
-/// How long an xid counts as one exchange's after the last message under it. Whoever draws it later has drawn the same number.
+/// How long an xid counts as one exchange's after the last message under it. Whoever sends a DISCOVER under it later has drawn the
+/// same number.
 const OVER: Duration = Duration::from_secs(3600);
 
 /// What was sent under one xid.
@@ -231,7 +232,7 @@ impl Judge {
             acknowledged: false,
         };
         let exchange = self.exchanges.entry(message.xid).or_insert_with(begin);
-        if now > exchange.spoke + OVER {
+        if purpose == Purpose::Discover && now > exchange.spoke + OVER {
             *exchange = begin();
         }
         exchange.spoke = now;
