@@ -343,6 +343,7 @@ impl Ranges {
     /// Somebody else's file has an address.
     pub(in crate::registry) fn found_file(&mut self, network: &str, address: IpAddr, by: Attachment) {
         let by = Arc::new(by);
+        self.forget_file(network, address);
         let Some(found) = self.networks.get_mut(network) else { return };
         found.others.insert(address, by.clone());
         if let Some(allocator) = &mut found.allocator {

@@ -140,6 +140,21 @@ fn what_files_say_of_a_network_is_taken_on_its_lan_once_an_add_names_that() {
 }
 
 #[test]
+fn a_file_that_is_found_during_an_add_and_when_files_are_read_is_one() {
+    let mut host = Host::new();
+    host.files.insert(ip("10.0.0.2"), "x".into());
+    host.files_are_slow = true;
+    let a = host.ask(add("a", 1, &SMALL));
+    host.found(vec![file("10.0.0.2", "x", false)], vec![]);
+    host.flush();
+    assert_eq!(host.answer(a), Ok("10.0.0.3/29".into()));
+    host.found(vec![file("10.0.0.3", "a", false)], vec![]);
+    let wants = RangeAdd { asked: vec![ip("10.0.0.2")], ..add("b", 2, &SMALL) };
+    host.files.remove(&ip("10.0.0.2"));
+    assert_eq!(host.given(wants), Ok("10.0.0.2/29".into()), "nobody has it any more");
+}
+
+#[test]
 fn a_file_of_another_at_an_address_of_ours_goes_with_its_container() {
     let mut host = Host::new();
     host.given(add("a", 1, &SMALL)).expect("an address");
