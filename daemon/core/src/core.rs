@@ -78,11 +78,16 @@ impl Core {
         for (at, key) in leases {
             while let Some((_, key)) = docker.next_if(|(before, _)| *before < at) {
                 self.desk().on_clock(now, key);
+                self.go_on(now);
             }
             self.registry.on_clock(now, key);
-            self.tell(now);
+            // What follows from this deadline comes before the next: a lease that was won answers its call first.
+            self.go_on(now);
         }
-        docker.for_each(|(_, key)| self.desk().on_clock(now, key));
+        for (_, key) in docker {
+            self.desk().on_clock(now, key);
+            self.go_on(now);
+        }
         self.settle(now);
     }
 
@@ -176,11 +181,16 @@ impl Core {
 
     /// Carries out what follows from the current input, until nothing more does.
     fn settle(&mut self, now: Now) {
+        self.go_on(now);
+        self.registry.end_input(now);
+    }
+
+    /// Carries out what follows from what has happened.
+    fn go_on(&mut self, now: Now) {
         self.tell(now);
         while self.registry.go_on(now) {
             self.tell(now);
         }
-        self.registry.end_input(now);
     }
 
     /// Tells Docker what the registry has for it.
