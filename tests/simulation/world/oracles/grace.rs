@@ -74,7 +74,7 @@ impl Grace {
         // for it over these sockets a moment ago.
         let is_asked_for = match sock.link.in_netns() {
             Some(at) => !sock.speaks && world.kernel.link(at).is_some_and(|wire| !wire.has(address)),
-            None => !is_direct(&sock.link),
+            None => !sock.speaks && !is_direct(&sock.link),
         };
         // A station with the client's own Ethernet address cannot be distinguished from its link, which is being deleted.
         let station = world.elsewhere.there.get(&(lan, address));
