@@ -176,9 +176,14 @@ impl Ranging {
         });
         if let Some(held) = unheard {
             let given = held.record.given.clone();
-            return Next::Answers(Answer::Ranges(RangeAnswer::Given(given)));
+            if !given.iter().any(|given| core.ranges.is_anothers(&self.add.attachment, given.address.addr())) {
+                return Next::Answers(Answer::Ranges(RangeAnswer::Given(given)));
+            }
+            // That daemon ended before it looked.
+            core.range_ends(now, &self.add.attachment, "a file says that somebody else has its address");
+            core.range_ended(now, &self.add.attachment, true, None);
         }
-        let former = held.map(|held| held.record.clone());
+        let former = core.ranges.held(&self.add.attachment).map(|held| held.record.clone());
         let given = match core.allocate(now, &self.add) {
             Ok(given) => given,
             Err(none) => {

@@ -157,6 +157,12 @@ impl Ranges {
             .collect()
     }
 
+    /// Returns whether a file says that an address of an attachment is somebody else's.
+    pub(in crate::registry) fn is_anothers(&self, attachment: &Attachment, address: IpAddr) -> bool {
+        let Attachment::Cni { network, .. } = attachment else { return false };
+        self.networks.get(network).is_some_and(|network| network.others.contains_key(&address))
+    }
+
     /// Returns the attachments of a network, given addresses by us or by others.
     pub(in crate::registry) fn attachments(&self, network: &str) -> BTreeSet<Arc<Attachment>> {
         let others = self.networks.get(network).into_iter().flat_map(|network| network.others.values());

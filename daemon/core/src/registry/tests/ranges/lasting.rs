@@ -140,6 +140,20 @@ fn what_files_say_of_a_network_is_taken_on_its_lan_once_an_add_names_that() {
 }
 
 #[test]
+fn an_address_that_an_earlier_daemon_gave_without_looking_at_its_file_is_not_given_again_if_others_have_it() {
+    let mut host = Host::new();
+    host.files_are_slow = true;
+    host.ask(add("a", 1, &SMALL));
+    assert_eq!(host.stored.len(), 1);
+    host.files_are_slow = false;
+    host.files.insert(ip("10.0.0.2"), "x".into());
+    host.start();
+    host.found(vec![file("10.0.0.2", "x", false)], vec![]);
+    assert_eq!(host.given(add("a", 1, &SMALL)), Ok("10.0.0.3/29".into()));
+    assert_eq!((host.stored.len(), host.filed()), (1, vec!["10.0.0.2 x".to_owned(), "10.0.0.3 a".into()]));
+}
+
+#[test]
 fn a_file_that_is_found_during_an_add_and_when_files_are_read_is_one() {
     let mut host = Host::new();
     host.files.insert(ip("10.0.0.2"), "x".into());
