@@ -466,6 +466,7 @@ impl Net {
     fn trim(&mut self) {
         if self.exchanges.is_empty() && self.burst >= BURST {
             self.burst = 0;
+            self.exchanges.shrink_to_fit();
             let pool = self.pool.clone();
             self.runtime.spawn(async move {
                 sleep(AFTER_BURST).await;
