@@ -126,6 +126,11 @@ impl Guard {
             recording: false,
         })
     }
+
+    /// Returns whether nothing waits for the window, and it has heard of no claim.
+    fn is_idle(&self) -> bool {
+        matches!(self.waits, Waits::Nothing) && self.heard.is_none() && self.control.is_none()
+    }
 }
 
 impl Common {
@@ -324,10 +329,8 @@ impl Common {
     /// Stops watching over the sockets of an earlier exchange, which brought no lease: the next try of an address has all its
     /// probes again.
     pub(in crate::binding) fn end_try(&mut self, cx: &mut Cx<'_>) {
-        let knows = |guard: &Guard| guard.control.is_some() || guard.heard.is_some() || guard.decline.is_some();
-        let waits = |guard: &Guard| !matches!(guard.waits, Waits::Nothing);
-        let guard = self.guard.as_deref().filter(|guard| guard.way == Way::Shared);
-        if guard.is_some_and(|guard| !knows(guard) && !waits(guard)) {
+        let is_over = |guard: &Guard| guard.way == Way::Shared && guard.is_idle() && guard.decline.is_none();
+        if self.guard.as_deref().is_some_and(is_over) {
             self.close_guard(cx);
         }
     }
@@ -404,10 +407,7 @@ impl Common {
 
     /// Opens the window's sockets again, a little later, if nothing waits for it.
     fn reopens(&mut self, cx: &mut Cx<'_>) -> bool {
-        let idle = |guard: &&mut Box<Guard>| {
-            matches!(guard.waits, Waits::Nothing) && guard.heard.is_none() && guard.control.is_none()
-        };
-        let Some(guard) = self.guard.as_mut().filter(idle).filter(|guard| !guard.reopened) else { return false };
+        let Some(guard) = self.guard.as_mut().filter(|guard| guard.is_idle() && !guard.reopened) else { return false };
         guard.exchange.close(cx);
         (guard.reopened, guard.way) = (true, Way::Own { at: cx.now.boot + LINK_DOWN });
         true

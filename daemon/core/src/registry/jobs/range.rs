@@ -175,9 +175,9 @@ impl Ranging {
             held.is_recovered && age < UNHEARD && held.record.cookie.is_some() && held.record.cookie == cookie
         });
         if let Some(held) = unheard {
-            let given = held.record.given.clone();
+            let given = &held.record.given;
             if !given.iter().any(|given| core.ranges.is_anothers(&self.add.attachment, given.address.addr())) {
-                return Next::Answers(Answer::Ranges(RangeAnswer::Given(given)));
+                return Next::Answers(Answer::Ranges(RangeAnswer::Given(given.clone())));
             }
             // That daemon ended before it looked.
             core.range_ends(now, &self.add.attachment, "a file says that somebody else has its address");

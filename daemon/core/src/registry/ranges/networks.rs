@@ -159,8 +159,7 @@ impl Ranges {
 
     /// Returns whether a file says that an address of an attachment is somebody else's.
     pub(in crate::registry) fn is_anothers(&self, attachment: &Attachment, address: IpAddr) -> bool {
-        let Attachment::Cni { network, .. } = attachment else { return false };
-        self.networks.get(network).is_some_and(|network| network.others.contains_key(&address))
+        self.network_of(attachment).is_some_and(|network| network.others.contains_key(&address))
     }
 
     /// Returns the attachments of a network, given addresses by us or by others.
@@ -171,8 +170,12 @@ impl Ranges {
 
     /// Returns the directory of a network's files, if it is known.
     pub(in crate::registry) fn directory(&self, attachment: &Attachment) -> Option<PathBuf> {
+        self.network_of(attachment)?.directory.clone()
+    }
+
+    fn network_of(&self, attachment: &Attachment) -> Option<&Network> {
         let Attachment::Cni { network, .. } = attachment else { return None };
-        self.networks.get(network)?.directory.clone()
+        self.networks.get(network)
     }
 
     /// Takes over what an ADD says about its network.
