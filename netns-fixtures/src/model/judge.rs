@@ -179,7 +179,9 @@ impl Judge {
         }
         for grant in self.grants.values_mut() {
             grant.refused = false;
-            grant.given_back.take_if(|_| forgetful);
+            if forgetful {
+                grant.given_back = None;
+            }
         }
         self.clients.values_mut().for_each(|client| client.latest = None);
     }

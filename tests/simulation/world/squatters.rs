@@ -35,11 +35,11 @@ impl Squatters {
             ((lan, address), Mac([2, 0xdd, lan as u8, server as u8, 0, nth as u8]))
         });
         let fallback = plan.fallback.and_then(|fallback| fallback.squatter);
-        let of_fallback = |nth| {
-            let at = move |lan| ((lan, Fallback::address(lan, nth)), Mac([2, 0xdd, lan as u8, 9, 0, nth as u8]));
-            (0..plan.lans).map(at)
-        };
-        Self { at: squatters.chain(fallback.into_iter().flat_map(of_fallback)).collect(), ..Self::default() }
+        let of_fallback = (0..plan.lans).filter_map(|lan| {
+            let nth = fallback?;
+            Some(((lan, Fallback::address(lan, nth)), Mac([2, 0xdd, lan as u8, 9, 0, nth as u8])))
+        });
+        Self { at: squatters.chain(of_fallback).collect(), ..Self::default() }
     }
 
     /// Returns whether a squatter uses an address.

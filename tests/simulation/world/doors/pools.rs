@@ -181,7 +181,10 @@ impl World {
         let holds = |actor: &Actor| told.iter().any(|record| held(record) && record.attachment == actor.attachment);
         for twin in self.actors.iter_mut().filter(|actor| was_told(actor)) {
             // The other's address may be given back once more, for the first.
-            (twin.excused, twin.stranded) = (true, if holds(twin) { twin.stranded } else { Some(false) });
+            twin.excused = true;
+            if !holds(twin) {
+                twin.stranded = Some(false);
+            }
         }
     }
 

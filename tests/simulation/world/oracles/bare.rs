@@ -35,6 +35,7 @@ impl Oracle for Bare {
         if is_hindered(world) {
             return self.since.clear();
         }
+        let longest = if world.plan.stubborn { PAUSED } else { LONGEST };
         for (index, actor) in world.actors.iter().enumerate() {
             if !is_bare(world, actor) || is_out_of_reach(world, actor) || is_offered_anothers(world, actor) {
                 let was_bare = self.since.remove(&index).is_some();
@@ -42,7 +43,7 @@ impl Oracle for Bare {
                 continue;
             }
             let since = *self.since.entry(index).or_insert(world.now);
-            if world.now > since + if world.plan.stubborn { PAUSED } else { LONGEST } {
+            if world.now > since + longest {
                 let detail = format!("{} is without a lease for {} s", actor.attachment, (world.now - since) / SECOND);
                 return says.broken(Rule::Bare, detail);
             }

@@ -72,10 +72,11 @@ impl Grace {
         let (address, key) = (message.ciaddr, message.key());
         // The LAN is not asked for it if the container's own interface has it, or had it a moment ago, or if a server was asked
         // for it over these sockets a moment ago.
-        let is_asked_for = match sock.link.in_netns() {
-            Some(at) => !sock.speaks && world.kernel.link(at).is_some_and(|wire| !wire.has(address)),
-            None => !sock.speaks && !is_direct(&sock.link),
+        let may_be_elsewhere = match sock.link.in_netns() {
+            Some(at) => world.kernel.link(at).is_some_and(|wire| !wire.has(address)),
+            None => !is_direct(&sock.link),
         };
+        let is_asked_for = !sock.speaks && may_be_elsewhere;
         // A station with the client's own Ethernet address cannot be distinguished from its link, which is being deleted.
         let station = world.elsewhere.there.get(&(lan, address));
         // A station that came after the last question is not heard either.
