@@ -55,7 +55,7 @@ impl Registry {
     /// Sets up again the links of ADDs that wait because another link has the Ethernet address.
     pub(super) fn set_up_again(&mut self) {
         self.timers.set(Key::Taken, None);
-        let waiting = self.slots.iter().filter_map(|(_, slot)| match &slot.operation {
+        let waiting = self.slots.busy().filter_map(|(_, slot)| match &slot.operation {
             Some(Operation::Adding(admission)) if matches!(admission.ready, Ready::AwaitingAddress(_)) => {
                 Some(admission.add.clone())
             }
@@ -163,8 +163,8 @@ impl Registry {
 
     /// Looks once more at the link of an ADD that waits for carrier, after the look under way if there is one.
     fn look_again(&mut self, attachment: &Attachment) {
-        let operation = self.slots.get_mut(attachment).and_then(|slot| slot.operation.as_mut());
-        let Some(Operation::Adding(admission)) = operation else { return };
+        let slot = self.slots.get_mut(attachment);
+        let Some(Operation::Adding(admission)) = slot.and_then(|slot| slot.operation.as_mut()) else { return };
         let target = admission.target();
         let Ready::AwaitingCarrier { look, news, .. } = &mut admission.ready else { return };
         if look.is_some() {
@@ -180,7 +180,7 @@ impl Registry {
 
     /// Returns the ADDs that wait for carrier, each with where its interface is.
     fn awaiting_carrier(&self) -> Vec<(Arc<Attachment>, At)> {
-        let waiting = self.slots.iter().filter_map(|(attachment, slot)| match &slot.operation {
+        let waiting = self.slots.busy().filter_map(|(attachment, slot)| match &slot.operation {
             Some(Operation::Adding(admission)) => match &admission.ready {
                 Ready::AwaitingCarrier { view, .. } => Some((attachment.clone(), view.at())),
                 Ready::Preparing(_)
@@ -213,7 +213,8 @@ impl Registry {
 
     /// Returns whether what a binding has on its interface is being taken off for an ADD in its place.
     pub(super) fn is_being_cleared(&self, id: BindingId) -> bool {
-        matches!(self.slot_of(id).and_then(|slot| slot.operation.as_ref()), Some(Operation::Adding(admission)) if admission.cleared)
+        let operation = self.bindings.get(id).and_then(|binding| self.slots.operation(&binding.attachment));
+        matches!(operation, Some(Operation::Adding(admission)) if admission.cleared)
     }
 
     /// Has a binding put on again what was taken off for an ADD in its place that failed.
@@ -325,8 +326,10 @@ impl Registry {
 
     pub(super) fn leased(&mut self, now: Now, id: BindingId, lease: Lease, began: Instant) {
         let Some(attachment) = self.attachment(id) else { return };
-        let Some(slot) = self.slots.get_mut(&attachment) else { return };
-        slot.holder = Some(id);
+        if !self.slots.contains(&attachment) {
+            return;
+        }
+        self.slots.hold(attachment.clone(), id);
         if let Some(binding) = self.bindings.get(id) {
             match binding.flag_helped() {
                 Some(true) => _ = self.flagged.insert(binding.identity.lan.clone()),

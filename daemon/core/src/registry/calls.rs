@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::Registry;
 use super::operation::{CHECK_LIMIT, Operation};
-use super::slots::{Asked, Slot, Waiting};
+use super::slots::{Asked, Waiting};
 use crate::effect::{Add, Outcome, RequestId};
 use crate::identity::Attachment;
 use crate::outbox::Look;
@@ -39,7 +39,7 @@ impl Registry {
     /// Begins a call, or has it wait for its turn.
     fn queue(&mut self, now: Now, attachment: &Attachment, id: RequestId, asked: Asked, limit: Duration) {
         self.time_call(id, now.boot + limit);
-        self.slot(attachment).waiting.push_back(Waiting { id, asked, since: now.boot });
+        self.slots.make(attachment).waiting.push_back(Waiting { id, asked, since: now.boot });
         self.next_call(now, attachment);
     }
 
@@ -71,13 +71,8 @@ impl Registry {
         self.slots.get_mut(attachment)?.operation.as_mut()
     }
 
-    pub(super) fn slot(&mut self, attachment: &Attachment) -> &mut Slot {
-        let attachment = self.slots.shared(attachment);
-        self.slots.make(attachment)
-    }
-
     pub(super) fn begin(&mut self, attachment: &Attachment, operation: Operation) {
-        self.slot(attachment).operation = Some(operation);
+        self.slots.make(attachment).operation = Some(operation);
     }
 
     pub(super) fn end(&mut self, now: Now, attachment: &Attachment) {

@@ -113,7 +113,7 @@ impl Registry {
 
     /// Returns whether a CHECK waits for what the binding does at its interface. It does not while another call waits for it.
     fn is_worth_waiting(&self, now: Now, attachment: &Attachment, binding: &Binding) -> bool {
-        let is_last = self.slots.get(attachment).is_some_and(|slot| slot.waiting.is_empty());
+        let is_last = self.slots.get(attachment).is_none_or(|slot| slot.waiting.is_empty());
         is_last && binding.is_changing(&self.interfaces, now.boot)
     }
 

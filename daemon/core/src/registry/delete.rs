@@ -18,7 +18,7 @@ impl Registry {
     pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
         self.time_call(id, now.boot + DEL_LIMIT);
         self.orphans.claim(&attachment);
-        let slot = self.slot(&attachment);
+        let slot = self.slots.make(&attachment);
         let (adds, others) =
             std::mem::take(&mut slot.waiting).into_iter().partition(|w| matches!(w.asked, Asked::Add(..)));
         slot.waiting = others;
@@ -99,9 +99,8 @@ impl Registry {
     /// A binding is done with its attachment.
     pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
         self.lease_left(id, Ok(()));
-        let Some(slot) = self.slots.get_mut(attachment) else { return };
-        slot.holder.take_if(|holder| *holder == id);
-        match &slot.operation {
+        self.slots.vacate(attachment, id);
+        match self.slots.operation(attachment) {
             Some(Operation::Deleting(requests, binding)) if *binding == id => {
                 let requests = requests.clone();
                 requests.into_iter().for_each(|request| self.reply(now, request, Answer::Deleted));
@@ -132,9 +131,7 @@ impl Registry {
             Some(Operation::Ending(binding)) if *binding == id => Vec::new(),
             _ => return,
         };
-        if let Some(slot) = self.slots.get_mut(&attachment) {
-            slot.holder = Some(id);
-        }
+        self.slots.hold(attachment.clone(), id);
         tracing::warn!(%attachment, %cause, "DEL failed");
         for request in requests {
             self.reply(now, request, Answer::Failed(Failure::Store(cause.clone())));

@@ -78,7 +78,7 @@ use self::ranges::Ranges;
 use self::seek::Seeking;
 use self::sight::Sight;
 use self::silent::Silent;
-use self::slots::{Slot, Slots};
+use self::slots::Slots;
 pub(crate) use self::timers::Key;
 use self::timers::Timers;
 use self::watch::Audit;
@@ -560,11 +560,6 @@ impl Registry {
 
     fn lan(&self, id: BindingId) -> Option<Lan> {
         self.bindings.get(id).map(|binding| binding.identity.lan.clone())
-    }
-
-    /// Returns the slot of a binding's attachment.
-    fn slot_of(&self, id: BindingId) -> Option<&Slot> {
-        self.slots.get(&self.bindings.get(id)?.attachment)
     }
 
     fn attachment(&self, id: BindingId) -> Option<Arc<Attachment>> {

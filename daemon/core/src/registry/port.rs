@@ -129,8 +129,8 @@ impl Registry {
 
     /// Returns those that hold a lease for the attachments of a network, or look for another.
     pub(crate) fn holdings_in(&self, network: &str) -> impl Iterator<Item = Holding<'_>> {
-        let slots = self.slots.iter().filter(move |(attachment, _)| attachment.network() == network);
-        slots.filter_map(|(_, slot)| self.bindings.get(slot.holder?)).map(Holding)
+        let holders = self.slots.holders().filter(move |(attachment, _)| attachment.network() == network);
+        holders.filter_map(|(_, id)| self.bindings.get(id)).map(Holding)
     }
 
     /// Returns those that ask for their first lease in a network.
@@ -147,7 +147,7 @@ impl Registry {
 
     /// Applies these limits from now on to a network's ADDs that came with limits and have no lease yet.
     pub(crate) fn limit(&mut self, now: Now, network: &str, limits: &Limits) {
-        for (_, slot) in self.slots.iter_mut().filter(|(attachment, _)| attachment.network() == network) {
+        for (_, slot) in self.slots.busy_mut().filter(|(attachment, _)| attachment.network() == network) {
             let waiting = slot.waiting.iter_mut().filter_map(|waiting| match &mut waiting.asked {
                 Asked::Add(add, _) => Some(add),
                 Asked::Del | Asked::Check(_) => None,

@@ -67,7 +67,7 @@ impl Registry {
         let known = self.slots.holder(&attachment).is_some();
         let taken = known || self.bindings.holders().of(&identity.key()).is_some();
         if matches!(state, RecordState::Bound | RecordState::Seeking) && !taken {
-            self.slots.make(attachment.clone()).holder.get_or_insert(id);
+            self.slots.hold(attachment.clone(), id);
         }
         let holder = Holder { attachment, identity, profile: self.profiles.share(profile), link, told };
         let (out, rng) = (&mut self.out, &mut self.rng);

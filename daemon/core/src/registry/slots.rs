@@ -11,15 +11,17 @@ use crate::identity::Attachment;
 use crate::record::BindingId;
 use crate::time::Instant;
 
-/// All attachments that hold or do something.
+/// All attachments that hold or do something. Most hold a lease and do nothing.
 #[derive(Debug, Default)]
-pub(super) struct Slots(BTreeMap<Arc<Attachment>, Slot>);
+pub(super) struct Slots {
+    /// The bindings that hold the attachments' leases.
+    holders: BTreeMap<Arc<Attachment>, BindingId>,
+    busy: BTreeMap<Arc<Attachment>, Slot>,
+}
 
-/// One attachment.
+/// What one attachment is doing.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// The binding that holds its lease.
-    pub(super) holder: Option<BindingId>,
     pub(super) operation: Option<Operation>,
     pub(super) waiting: VecDeque<Waiting>,
     /// Waiting calls are being begun, one after the other.
@@ -48,43 +50,57 @@ pub(super) enum Asked {
 impl Slots {
     /// Returns how many attachments there are.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.holders.len() + self.busy.keys().filter(|attachment| !self.holders.contains_key(*attachment)).count()
     }
 
     pub(super) fn contains(&self, attachment: &Attachment) -> bool {
-        self.0.contains_key(attachment)
+        self.holders.contains_key(attachment) || self.busy.contains_key(attachment)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<Attachment>, &Slot)> {
-        self.0.iter()
+    /// Returns the attachments that hold something or are busy; those that are both come twice.
+    pub(super) fn attachments(&self) -> impl Iterator<Item = &Arc<Attachment>> {
+        self.holders.keys().chain(self.busy.keys())
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<Attachment>, &mut Slot)> {
-        self.0.iter_mut()
+    /// Returns the attachments that hold a lease, with the bindings that hold it.
+    pub(super) fn holders(&self) -> impl Iterator<Item = (&Arc<Attachment>, BindingId)> {
+        self.holders.iter().map(|(attachment, id)| (attachment, *id))
+    }
+
+    /// Returns the attachments that do something.
+    pub(super) fn busy(&self) -> impl Iterator<Item = (&Arc<Attachment>, &Slot)> {
+        self.busy.iter()
+    }
+
+    /// Returns the same, mutably.
+    pub(super) fn busy_mut(&mut self) -> impl Iterator<Item = (&Arc<Attachment>, &mut Slot)> {
+        self.busy.iter_mut()
     }
 
     pub(super) fn get(&self, attachment: &Attachment) -> Option<&Slot> {
-        self.0.get(attachment)
+        self.busy.get(attachment)
     }
 
     pub(super) fn get_mut(&mut self, attachment: &Attachment) -> Option<&mut Slot> {
-        self.0.get_mut(attachment)
+        self.busy.get_mut(attachment)
     }
 
     /// Returns the slot of an attachment, which is made if there is none.
-    pub(super) fn make(&mut self, attachment: Arc<Attachment>) -> &mut Slot {
-        self.0.entry(attachment).or_default()
+    pub(super) fn make(&mut self, attachment: &Attachment) -> &mut Slot {
+        let attachment = self.shared(attachment);
+        self.busy.entry(attachment).or_default()
     }
 
-    /// Returns an attachment as shared with its slot, if it has one.
+    /// Returns an attachment as shared with those that are known, if it is one of them.
     pub(super) fn shared(&self, attachment: &Attachment) -> Arc<Attachment> {
-        let known = self.0.get_key_value(attachment).map(|(known, _)| known.clone());
-        known.unwrap_or_else(|| Arc::new(attachment.clone()))
+        let holds = self.holders.get_key_value(attachment).map(|(known, _)| known);
+        let known = holds.or_else(|| self.busy.get_key_value(attachment).map(|(known, _)| known));
+        known.cloned().unwrap_or_else(|| Arc::new(attachment.clone()))
     }
 
     /// Returns the binding that holds an attachment's lease.
     pub(super) fn holder(&self, attachment: &Attachment) -> Option<BindingId> {
-        self.get(attachment)?.holder
+        self.holders.get(attachment).copied()
     }
 
     /// Returns what an attachment is doing.
@@ -92,21 +108,22 @@ impl Slots {
         self.get(attachment)?.operation.as_ref()
     }
 
+    /// Records that a binding holds an attachment's lease.
+    pub(super) fn hold(&mut self, attachment: Arc<Attachment>, id: BindingId) {
+        self.holders.insert(attachment, id);
+    }
+
     /// Records that a binding holds nothing for its attachment any more.
     pub(super) fn vacate(&mut self, attachment: &Attachment, id: BindingId) {
-        if let Some(slot) = self.get_mut(attachment) {
-            slot.holder.take_if(|holder| *holder == id);
+        if self.holder(attachment) == Some(id) {
+            self.holders.remove(attachment);
         }
     }
 
-    /// Forgets an attachment that holds and does nothing. One that stays keeps no room for calls: usually none comes as long
-    /// as its container lives.
+    /// Forgets what an attachment does, if that is nothing.
     pub(super) fn forget_idle(&mut self, attachment: &Attachment) {
-        let Some(slot) = self.get_mut(attachment) else { return };
-        if slot.operation.is_none() && slot.holder.is_none() {
-            self.0.remove(attachment);
-        } else if slot.waiting.is_empty() {
-            slot.waiting = VecDeque::new();
+        if self.get(attachment).is_some_and(|slot| slot.operation.is_none() && slot.waiting.is_empty()) {
+            self.busy.remove(attachment);
         }
     }
 }

@@ -53,7 +53,7 @@ impl Registry {
             self.with(now, id, |binding, cx| binding.end_grace(cx));
         }
         let left: BTreeSet<_> =
-            self.slots.iter().map(|(known, _)| &**known).filter(|known| stale(known)).cloned().collect();
+            self.slots.attachments().map(|known| &**known).filter(|known| stale(known)).cloned().collect();
         self.forget_adoptions(stale);
         if left.is_empty() {
             return Next::Answers(Answer::Collected);
