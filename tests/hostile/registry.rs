@@ -391,8 +391,8 @@ impl<'a> Life<'a> {
             _ => ClientIdRule::Bytes(client_id(self.script.u8() % 4)),
         };
         let lan = match self.script.flag() {
-            true => Lan::Link { parent: "br0".to_owned(), vlan: 0 },
-            false => Lan::Network("lan".to_owned()),
+            true => Lan::Link { parent: "br0".into(), vlan: 0 },
+            false => Lan::Network("lan".into()),
         };
         let wanted = Wanted { address: Ipv4Addr::new(192, 0, 2, self.script.u8()), preferred: self.script.flag() };
         Box::new(of_docker(Add {

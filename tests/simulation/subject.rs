@@ -213,7 +213,7 @@ impl Subject {
                     add.fallback.iter_mut().for_each(|fallback| fallback.after = Duration::ZERO);
                 }
                 if mutation == Mutation::LanUnshared {
-                    let own = Lan::Network(add.attachment.to_string());
+                    let own = Lan::Network(add.attachment.to_string().into());
                     self.lans.insert(own.clone(), std::mem::replace(&mut add.lan, own));
                 }
                 self.adds.insert(id, add.attachment.clone());
@@ -227,7 +227,7 @@ impl Subject {
                 Some(Input::Request { id, call: Call::Del { attachment, grace } })
             }
             (Mutation::RangesUnshared, Input::Request { id, call: Call::Ranges(RangeCall::Add(mut add)) }) => {
-                add.lan = Lan::Network(add.directory.display().to_string());
+                add.lan = Lan::Network(add.directory.display().to_string().into());
                 Some(Input::Request { id, call: Call::Ranges(RangeCall::Add(add)) })
             }
             (Mutation::FilesUnheard, Input::Done { op, outcome: Outcome::Filed { address, .. } }) => {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 use crate::wire::Mac;
 
@@ -14,24 +15,24 @@ pub enum Attachment {
     /// From the CNI shim.
     Cni {
         /// The network's name.
-        network: String,
+        network: SmolStr,
         /// The container's id.
-        container: String,
+        container: SmolStr,
         /// The interface's name inside the container, as the caller gave it.
-        ifname: String,
+        ifname: SmolStr,
     },
     /// From Docker's drivers, which name neither container nor interface.
     Docker {
         /// The PoolID, or its substitute.
-        pool: String,
+        pool: SmolStr,
         /// The endpoint's Ethernet address, or another name of its own.
-        endpoint: String,
+        endpoint: SmolStr,
     },
 }
 
 impl Attachment {
     /// Returns an attachment of CNI.
-    pub fn cni(network: impl Into<String>, container: impl Into<String>, ifname: impl Into<String>) -> Self {
+    pub fn cni(network: impl Into<SmolStr>, container: impl Into<SmolStr>, ifname: impl Into<SmolStr>) -> Self {
         Self::Cni { network: network.into(), container: container.into(), ifname: ifname.into() }
     }
 
@@ -161,12 +162,12 @@ pub enum Lan {
     /// The wire behind a host link (`master`, `bridge`, `parent`), in one of its VLANs (0: untagged).
     Link {
         /// The host link's name.
-        parent: String,
+        parent: SmolStr,
         /// The VLAN, 0 when untagged.
         vlan: u16,
     },
     /// A network whose configuration names no host link.
-    Network(String),
+    Network(SmolStr),
 }
 
 impl Lan {
@@ -329,7 +330,7 @@ mod tests {
 
     #[test]
     fn an_attachment_names_its_door_beside_what_that_calls_it() {
-        let docker = Attachment::Docker { pool: "lan".to_owned(), endpoint: "02:42:c0:a8:01:05".to_owned() };
+        let docker = Attachment::Docker { pool: "lan".into(), endpoint: "02:42:c0:a8:01:05".into() };
         let table = [
             (
                 Attachment::cni("lan", "c1", "eth0"),
@@ -353,7 +354,7 @@ mod tests {
     fn an_identifier_that_begins_with_the_containers_path_is_the_containers() {
         let (c1, long) = (Attachment::cni("lan", "c1", "eth0"), Attachment::cni("lan", "c".repeat(64), "eth0"));
         let hashed = format!("\0{}{}", "c".repeat(63), "0".repeat(64));
-        let docker = Attachment::Docker { pool: "lan".to_owned(), endpoint: "c1".to_owned() };
+        let docker = Attachment::Docker { pool: "lan".into(), endpoint: "c1".into() };
         let table = [
             (&c1, "\0c1/lan/eth0", true),
             (&c1, "\0c1/lan/eth1", false),

@@ -67,7 +67,7 @@ fn is_zero(vlan: &u16) -> bool {
 impl Wiring {
     /// Returns the LAN.
     pub fn lan(&self) -> Lan {
-        Lan::Link { parent: self.on.clone(), vlan: self.vlan }
+        Lan::Link { parent: (&self.on).into(), vlan: self.vlan }
     }
 
     /// Returns whether a LAN is this one. VLAN 10 of `eth0` may have been named by its link, `eth0.10`.
@@ -292,7 +292,7 @@ mod tests {
         let tagged = wiring(Mode::Macvlan(MacvlanMode::Bridge), 10);
         assert_eq!(tagged.vlan().map(|link| (link.owner.ifname(), link.on)), Some(("eth0.10".into(), "eth0".into())));
         assert_eq!(tagged.endpoint(&id("e1"), mac, None).on, "eth0.10");
-        assert_eq!(tagged.lan(), Lan::Link { parent: "eth0".to_owned(), vlan: 10 });
+        assert_eq!(tagged.lan(), Lan::Link { parent: "eth0".into(), vlan: 10 });
     }
 
     #[test]

@@ -125,14 +125,14 @@ mod tests {
     };
 
     fn reasons(survey: Survey) -> Vec<String> {
-        let lan = Lan::Link { parent: "br0".to_owned(), vlan: 0 };
+        let lan = Lan::Link { parent: "br0".into(), vlan: 0 };
         Silence { ifname: "eth0".to_owned(), before: 10, up_for: None, survey }.reasons(&lan)
     }
 
     #[test]
     fn spanning_tree_is_named_on_a_bridge_that_runs_it_and_where_a_link_came_up_lately() {
         let port_delay = Some(Duration::from_secs(30));
-        let lan = Lan::Link { parent: "br0".to_owned(), vlan: 0 };
+        let lan = Lan::Link { parent: "br0".into(), vlan: 0 };
         let reasons = |up_for, survey: Survey| {
             Silence { ifname: "eth0".to_owned(), before: 10, up_for, survey }.reasons(&lan).concat()
         };
@@ -192,7 +192,7 @@ mod tests {
     fn of_a_network_without_a_host_link_the_host_says_nothing() {
         let survey = Survey { server_on_host: true, received: Some(10), ..NOTHING };
         let silence = Silence { ifname: "eth0".to_owned(), before: 10, up_for: None, survey };
-        let found = silence.reasons(&Lan::Network("lan".to_owned()));
+        let found = silence.reasons(&Lan::Network("lan".into()));
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("not one frame"), "{found:?}");
     }

@@ -49,7 +49,7 @@ fn refusal(text: &str) -> String {
 
 #[test]
 fn a_container_of_ctr_is_found_in_its_sandbox() {
-    let lan = Lan::Link { parent: "eth9".to_owned(), vlan: 0 };
+    let lan = Lan::Link { parent: "eth9".into(), vlan: 0 };
     let expected = ("lan/default-c1/eth0", "/proc/15021/ns/net", lan, "\0default-c1/lan/eth0", "10.9.0.5/24");
     let (attachment, netns, lan, id, address) = summary(CTR);
     assert_eq!((attachment.as_str(), netns.as_str(), lan, id.as_str(), address.as_str()), expected);
@@ -78,14 +78,14 @@ fn a_container_of_multus_is_found_with_what_its_plugin_is_capable_of() {
     let id = "3f6940ab5ab43bc522569d15b23f8c1bbde1d7678b080398506924fc01d72755";
     assert_eq!(attachment, format!("macvlan-conf-1/{id}/net1"));
     assert_eq!(netns, "/var/run/netns/8b8677c8-8929-4746-8206-514069760f6e");
-    assert_eq!((lan, address.as_str()), (Lan::Link { parent: "eth1".to_owned(), vlan: 7 }, "10.1.1.101/24"));
+    assert_eq!((lan, address.as_str()), (Lan::Link { parent: "eth1".into(), vlan: 7 }, "10.1.1.101/24"));
 }
 
 #[test]
 fn a_list_gives_its_name_and_version_to_the_plugin_that_asks_for_an_address() {
     let list = r#"{"cniVersion": "1.1.0", "name": "x", "plugins": [
         {"type": "bandwidth"}, {"type": "bridge", "bridge": "br7", "ipam": {"type": "leasehold"}}, {"type": "tuning"}]}"#;
-    assert_eq!(summary(&cached(list, |_| ())).2, Lan::Link { parent: "br7".to_owned(), vlan: 0 });
+    assert_eq!(summary(&cached(list, |_| ())).2, Lan::Link { parent: "br7".into(), vlan: 0 });
     // A list may say several versions (CNI 1.1.0); the runtime's choice is in the result.
     let versions = list.replace(r#""cniVersion": "1.1.0""#, r#""cniVersions": ["1.0.0", "1.1.0"]"#);
     assert!(read(&cached(&versions, |_| ())).unwrap().is_some());

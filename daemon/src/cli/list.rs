@@ -161,7 +161,7 @@ mod tests {
             attachment: attachment("lan", container),
             name: container.to_owned(),
             identity: Some(Identity {
-                lan: Lan::Link { parent: "eno1".to_owned(), vlan: 20 },
+                lan: Lan::Link { parent: "eno1".into(), vlan: 20 },
                 client_id: hex,
                 chaddr: "02:00:00:00:00:01".to_owned(),
             }),

@@ -50,7 +50,7 @@ mod tests {
     fn ranges() -> Vec<Range> {
         let v4 = Range {
             network: "pods".to_owned(),
-            lan: Lan::Link { parent: "cni0".to_owned(), vlan: 0 },
+            lan: Lan::Link { parent: "cni0".into(), vlan: 0 },
             set: 0,
             subnet: "10.0.0.0/24".parse().unwrap(),
             first: "10.0.0.1".parse().unwrap(),

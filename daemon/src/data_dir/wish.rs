@@ -90,7 +90,7 @@ fn is_same(of_file: Option<&Holder>, holder: Option<&Holder>) -> bool {
 
 /// Returns an attachment as host-local names it.
 pub(super) fn holder(of: &Attachment) -> Option<Holder> {
-    let known = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());
+    let known = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
     match of {
         Attachment::Cni { container, ifname, .. } => {
             known(container).map(|container| Holder { container, ifname: known(ifname) })

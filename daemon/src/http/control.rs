@@ -109,8 +109,12 @@ fn source(by: Grantor) -> control::Source {
 
 pub(super) fn attachment(attachment: &Attachment) -> control::Attachment {
     match attachment.clone() {
-        Attachment::Cni { network, container, ifname } => control::Attachment::Cni { network, container, ifname },
-        Attachment::Docker { pool, endpoint } => control::Attachment::Docker { pool, endpoint },
+        Attachment::Cni { network, container, ifname } => {
+            control::Attachment::Cni { network: network.into(), container: container.into(), ifname: ifname.into() }
+        }
+        Attachment::Docker { pool, endpoint } => {
+            control::Attachment::Docker { pool: pool.into(), endpoint: endpoint.into() }
+        }
     }
 }
 
@@ -121,8 +125,8 @@ fn identity(identity: &Identity) -> control::Identity {
 
 pub(super) fn lan(lan: &Lan) -> control::Lan {
     match lan.clone() {
-        Lan::Link { parent, vlan } => control::Lan::Link { parent, vlan },
-        Lan::Network(network) => control::Lan::Network { network },
+        Lan::Link { parent, vlan } => control::Lan::Link { parent: parent.into(), vlan },
+        Lan::Network(network) => control::Lan::Network { network: network.into() },
     }
 }
 

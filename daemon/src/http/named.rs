@@ -93,8 +93,8 @@ pub(super) fn host_netns(request: &Request) -> bool {
 /// up to 127 bytes.
 pub(super) fn lan(config: &Config, network: &str) -> Lan {
     match config.parent_link().filter(|name| is_link_name(name, 127)) {
-        Some(parent) => Lan::Link { parent: parent.to_owned(), vlan: config.parent_vlan() },
-        None => Lan::Network(network.to_owned()),
+        Some(parent) => Lan::Link { parent: parent.into(), vlan: config.parent_vlan() },
+        None => Lan::Network(network.into()),
     }
 }
 

@@ -125,9 +125,8 @@ fn no_name_leads_out_of_its_directory_or_to_anothers_file() {
 #[test]
 fn dockers_endpoints_have_files_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
-    let docker = |pool: &str, endpoint: &str| {
-        Arc::new(Attachment::Docker { pool: pool.to_owned(), endpoint: endpoint.to_owned() })
-    };
+    let docker =
+        |pool: &str, endpoint: &str| Arc::new(Attachment::Docker { pool: pool.into(), endpoint: endpoint.into() });
     let publisher = Publisher::start(dir.path()).unwrap();
     let of_cni = |network: &str| Arc::new(Attachment::cni(network, "lan", "eth0"));
     for attachment in

@@ -28,7 +28,7 @@ fn record(n: u64) -> Record {
         profile: leasehold_core::profile::Profile::default(),
         attachment: Attachment::cni("lan", format!("c{n}"), "eth0"),
         identity: Identity {
-            lan: Lan::Network("lan".to_owned()),
+            lan: Lan::Network("lan".into()),
             client_id: ClientId::new(format!("\0c{n}/lan/eth0").into_bytes()).unwrap(),
             chaddr: mac,
         },

@@ -23,7 +23,7 @@ fn store_half(path: &Path) {
     let whole = Record {
         attachment: Attachment::cni("lan", "whole", "eth0"),
         identity: Identity {
-            lan: Lan::Network("lan".to_owned()),
+            lan: Lan::Network("lan".into()),
             client_id: ClientId::new(b"\0whole".to_vec()).unwrap(),
             chaddr: mac,
         },

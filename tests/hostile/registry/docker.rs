@@ -153,7 +153,10 @@ impl Life<'_> {
 
     /// An endpoint of one pool or another.
     pub(super) fn endpoint(&mut self, number: u8) -> Attachment {
-        Attachment::Docker { pool: pool_id(number / 4).to_string(), endpoint: mac(number % 4).to_string() }
+        Attachment::Docker {
+            pool: pool_id(number / 4).to_string().into(),
+            endpoint: mac(number % 4).to_string().into(),
+        }
     }
 
     fn pool_id(&mut self) -> PoolId {
@@ -188,7 +191,7 @@ fn pool_id(number: u8) -> PoolId {
 }
 
 fn lan() -> Lan {
-    Lan::Link { parent: "br0".to_owned(), vlan: 0 }
+    Lan::Link { parent: "br0".into(), vlan: 0 }
 }
 
 fn mac(number: u8) -> Mac {

@@ -48,7 +48,7 @@ impl Life<'_> {
         Record {
             attachment,
             identity: Identity {
-                lan: Lan::Link { parent: "br0".to_owned(), vlan: 0 },
+                lan: Lan::Link { parent: "br0".into(), vlan: 0 },
                 client_id: client_id(self.script.u8() % 3),
                 chaddr: mac,
             },

@@ -440,7 +440,7 @@ impl Actor {
             Some(Form::Leased) => in_network(&format!("{:012x}", self.lan)),
             Some(Form::Told) | None => pool_of(self.lan).to_string(),
         };
-        Attachment::Docker { pool, endpoint }
+        Attachment::Docker { pool: pool.into(), endpoint: endpoint.into() }
     }
 
     /// Goes on to another container: the same one again, or a new one; with the same Ethernet address, or a new one.

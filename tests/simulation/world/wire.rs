@@ -106,7 +106,7 @@ impl Segment {
         }
         let [away, mute] = [(); 2].map(|()| vec![0; stations.len()]);
         let vlan = if plan.wires == Some(Wires::Vlan) { VLAN } else { 0 };
-        let lan = Lan::Link { parent: format!("eth{lan}"), vlan };
+        let lan = Lan::Link { parent: format!("eth{lan}").into(), vlan };
         Self { lan, stations, rogue: plan.rogue, changed: None, away, mute, ordered: 0, judge: Judge::default() }
     }
 

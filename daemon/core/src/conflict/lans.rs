@@ -273,7 +273,7 @@ mod tests {
     }
 
     fn lan(name: &str) -> Lan {
-        Lan::Network(name.to_owned())
+        Lan::Network(name.into())
     }
 
     fn client(name: &str) -> ClientId {

@@ -165,7 +165,7 @@ mod tests {
 
     fn row(container: &str, client_id: &str, address: &str) -> Row {
         let mac = Mac([2, 0, 0, 0, 0, 9]);
-        let lan = Lan::Link { parent: "eth0".to_owned(), vlan: 0 };
+        let lan = Lan::Link { parent: "eth0".into(), vlan: 0 };
         let lease = Lease::unknown(address.parse().expect("an address"), Instant::from_boot(Duration::ZERO));
         let attachment = Attachment::cni("lan", container, "net1");
         let client_id = ClientId::new(client_id.into()).expect("two bytes");

@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn permits_go_to_the_oldest_and_come_back() {
-        let lan = Lan::Network("a".to_owned());
-        let other = Lan::Network("b".to_owned());
+        let lan = Lan::Network("a".into());
+        let other = Lan::Network("b".into());
         let mut pacing = Pacing::new(2);
         let mut ask = |lan: &Lan, id, urgency| pacing.ask(lan, BindingId(id), urgency);
         assert!(ask(&lan, 1, Caller) && ask(&lan, 2, Background));
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn those_for_whom_nobody_waits_have_half_of_the_permits() {
-        let lan = Lan::Network("a".to_owned());
+        let lan = Lan::Network("a".into());
         let mut pacing = Pacing::new(4);
         for (id, urgency, there) in [
             (1, Background, true),
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn those_whom_no_server_answers_keep_no_other_caller_waiting() {
-        let lan = Lan::Network("a".to_owned());
+        let lan = Lan::Network("a".into());
         let mut pacing = Pacing::new(2);
         let ask = |pacing: &mut Pacing, id, urgency| pacing.ask(&lan, BindingId(id), urgency);
         let leave = |pacing: &mut Pacing, id| pacing.leave(&lan, BindingId(id)).map(|next| next.0);
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_crowd_of_releases_leaves_one_after_the_other_and_a_few_at_once() {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
-        let (lan, other) = (Lan::Network("a".to_owned()), Lan::Network("b".to_owned()));
+        let (lan, other) = (Lan::Network("a".into()), Lan::Network("b".into()));
         let mut turns = Turns::of_releases();
         let taken: Vec<_> = (0..300).map(|_| turns.take(lan.clone(), at(1000))).collect();
         assert!(taken[..128].iter().all(|turn| *turn == at(1000)));
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn who_cannot_wait_for_its_turn_takes_none() {
         let at = |millis| Instant::from_boot(Duration::from_millis(millis));
-        let lan = Lan::Network("a".to_owned());
+        let lan = Lan::Network("a".into());
         let mut turns = Turns::of_extensions();
         let mut take = |latest| turns.take_by(lan.clone(), at(0), at(latest));
         assert!((0..32).all(|_| take(0) == Some(at(0))));
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn those_for_whom_nobody_waits_come_after_all_callers() {
-        let lan = Lan::Network("a".to_owned());
+        let lan = Lan::Network("a".into());
         let mut pacing = Pacing::new(1);
         assert!(pacing.ask(&lan, BindingId(1), Background));
         for (id, urgency) in [(2, Background), (3, Background), (4, Caller), (5, Caller)] {

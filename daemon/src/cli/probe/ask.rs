@@ -104,9 +104,9 @@ impl Question {
     /// Returns the LAN that the link is on.
     pub(super) fn lan(&self) -> Lan {
         match &self.netns {
-            None => Lan::Link { parent: self.ifname.clone(), vlan: self.vlan },
+            None => Lan::Link { parent: (&self.ifname).into(), vlan: self.vlan },
             // The host's link of that LAN is not known.
-            Some(netns) => Lan::Network(format!("{} in {}", self.ifname, netns.display())),
+            Some(netns) => Lan::Network(format!("{} in {}", self.ifname, netns.display()).into()),
         }
     }
 

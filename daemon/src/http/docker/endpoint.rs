@@ -58,7 +58,7 @@ impl Endpoint<'_> {
         profile.policy.prefix = Some(subnet.prefix_len()).filter(|prefix| *prefix != 0);
         profile.wants = wants(pool.as_ref());
         Ok(Add {
-            attachment: Attachment::Docker { pool: self.within.clone(), endpoint: self.of_its_own() },
+            attachment: Attachment::Docker { pool: (&self.within).into(), endpoint: self.of_its_own().into() },
             place: Place::Parent { ifname, mac: self.mac },
             lan,
             client_id,

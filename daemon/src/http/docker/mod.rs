@@ -87,7 +87,7 @@ impl Host<'_> {
     /// Returns the name of a LAN's link, and the LAN. `eth0.10` is VLAN 10 of `eth0`, whether a link of that name exists or, as
     /// Docker's own drivers make it, will exist later: the LAN is the same. Only without an `eth0` is it a link like any other.
     fn lan(&self, parent: &str) -> (String, Lan) {
-        let of = |link: &str, vlan| (link.to_owned(), Lan::Link { parent: link.to_owned(), vlan });
+        let of = |link: &str, vlan| (link.to_owned(), Lan::Link { parent: link.into(), vlan });
         match Self::in_vlan(parent) {
             Some((link, vlan)) if (self.link)(link).is_some() || (self.link)(parent).is_none() => of(link, vlan),
             _ => of(parent, 0),

@@ -48,7 +48,7 @@ fn request(verb: &str) -> Request {
 
 /// Returns a lease as the core shows it.
 pub(super) fn row() -> Row {
-    let lan = Lan::Link { parent: "eth0".to_owned(), vlan: 0 };
+    let lan = Lan::Link { parent: "eth0".into(), vlan: 0 };
     control::row(lan, Link::parent(2, Mac([2, 0, 0, 0, 0, 9])))
 }
 

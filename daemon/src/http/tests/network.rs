@@ -329,7 +329,10 @@ fn an_endpoint_without_an_address_gets_a_lease() {
         assert_eq!(
             add,
             Add {
-                attachment: Attachment::Docker { pool: "network 4f0066c1e7f1".into(), endpoint: mac.to_string() },
+                attachment: Attachment::Docker {
+                    pool: "network 4f0066c1e7f1".into(),
+                    endpoint: mac.to_string().into()
+                },
                 place: Place::Parent { ifname: "eth0".into(), mac },
                 lan: Lan::Link { parent: "eth0".into(), vlan: 10 },
                 client_id: ClientIdRule::Mac,

@@ -15,7 +15,7 @@ use crate::net::NetReport;
 const OWN: Mac = Mac([0x02, 0, 0, 0, 0, 0x1a]);
 
 fn sought(parent: &str, vlan: u16) -> Sought {
-    Sought { mac: OWN, lan: Lan::Link { parent: parent.to_owned(), vlan } }
+    Sought { mac: OWN, lan: Lan::Link { parent: parent.into(), vlan } }
 }
 
 impl Lab {

@@ -27,7 +27,7 @@ impl Lab {
     /// Makes such a visit to a place in this VLAN.
     async fn visit(&mut self, place: Place, vlan: u16) -> (Result<LinkView, LinkCause>, Option<ExchangeId>) {
         let op = self.op();
-        let lan = Lan::Link { parent: place.ifname().to_owned(), vlan };
+        let lan = Lan::Link { parent: place.ifname().into(), vlan };
         self.net.prepare(op, ExchangeId(op.0), Visit { place, lan, chaddr: None });
         match self.done(op).await {
             Outcome::Prepared { result, exchange } => (result, exchange),

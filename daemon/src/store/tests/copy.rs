@@ -67,7 +67,7 @@ impl Host {
 
 fn dockers(n: u64) -> Record {
     let pool = pool().id.to_string();
-    let attachment = Attachment::Docker { pool, endpoint: format!("02:42:00:00:00:{n:02x}") };
+    let attachment = Attachment::Docker { pool: pool.into(), endpoint: format!("02:42:00:00:00:{n:02x}").into() };
     let record = record(n);
     Record { attachment, profile: Profile { wants: wants(None), ..record.profile.clone() }, ..record }
 }

@@ -15,7 +15,7 @@ fn everything() -> Vec<Change> {
     let leases = recorded.map(|(id, record): (BindingId, Record)| Change::Put(id, Box::new(record)));
     let range = RangeRecord {
         attachment: Attachment::cni("local", "c", "eth0"),
-        lan: Lan::Network("local".to_owned()),
+        lan: Lan::Network("local".into()),
         given: vec![Given { address: "198.51.100.7/24".parse().unwrap(), gateway: "198.51.100.1".parse().unwrap() }],
         netns: "/run/netns/c".into(),
         cookie: Some(Cookie(7)),

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use smol_str::SmolStr;
+
 use crate::effect::{FoundFile, LONG_AGO, RangeAdd, RangeRow};
 use crate::identity::{Attachment, ClientId, Lan};
 use crate::range::{Allocator, Given, Holding, NoAddress, Others, overlaps};
@@ -19,7 +21,7 @@ const MAX_RETURNING: usize = 1024;
 /// All networks with local ranges.
 #[derive(Debug, Default)]
 pub(in crate::registry) struct Ranges {
-    networks: BTreeMap<String, Network>,
+    networks: BTreeMap<SmolStr, Network>,
     held: BTreeMap<Arc<Attachment>, Held>,
     /// What identities had last, the latest at the end, and whose record says so.
     returning: VecDeque<Last>,
@@ -31,7 +33,7 @@ pub(in crate::registry) struct Ranges {
 /// What an identity of a network had last.
 #[derive(Debug)]
 struct Last {
-    network: String,
+    network: SmolStr,
     id: ClientId,
     addresses: Vec<IpAddr>,
     attachment: Attachment,
@@ -208,7 +210,7 @@ impl Ranges {
 
     /// Returns what is taken on a LAN, or in this network.
     fn taken_on(&self, lan: &Lan, name: &str) -> impl Iterator<Item = (IpAddr, Holding)> {
-        let names: BTreeSet<_> = self.networks_on(lan).chain([name.to_owned()]).collect();
+        let names: BTreeSet<_> = self.networks_on(lan).chain([name.into()]).collect();
         // A network that no ADD has named since the start is on the LAN that its records name.
         let (on, of) = (lan.clone(), name.to_owned());
         let held = self.held.iter().filter(move |(by, held)| held.record.lan == on || is_of(by, &of));
@@ -229,7 +231,7 @@ impl Ranges {
         taken(held, self.networks.values().filter(|network| network.lan.as_ref() == Some(lan)))
     }
 
-    fn networks_on(&self, lan: &Lan) -> impl Iterator<Item = String> {
+    fn networks_on(&self, lan: &Lan) -> impl Iterator<Item = SmolStr> {
         self.networks.iter().filter(|(_, network)| network.lan.as_ref() == Some(lan)).map(|(name, _)| name.clone())
     }
 
@@ -385,7 +387,7 @@ impl Ranges {
         let before: Vec<_> =
             self.networks.get(name).into_iter().flat_map(|network| network.others.keys().copied()).collect();
         before.into_iter().for_each(|address| self.forget_file(name, address));
-        let network = self.networks.entry(name.to_owned()).or_default();
+        let network = self.networks.entry(name.into()).or_default();
         network.directory = Some(directory);
         if network.allocator.is_none() {
             network.last = last;
@@ -409,7 +411,7 @@ impl Ranges {
 
     /// Returns every known range, and its taken addresses.
     pub(in crate::registry) fn rows(&self) -> Vec<RangeRow> {
-        let rows_of = |(name, network): (&String, &Network)| {
+        let rows_of = |(name, network): (&SmolStr, &Network)| {
             let (lan, allocator) = (network.lan.clone()?, network.allocator.as_ref()?);
             let row = |usage| RangeRow::of(name, &lan, usage, false);
             Some(allocator.usage().map(row).collect::<Vec<_>>())

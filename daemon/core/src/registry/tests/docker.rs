@@ -35,7 +35,7 @@ pub(super) fn endpoint_mac(last: u8) -> Mac {
 }
 
 pub(super) fn endpoint(last: u8) -> Attachment {
-    Attachment::Docker { pool: pool().to_string(), endpoint: endpoint_mac(last).to_string() }
+    Attachment::Docker { pool: pool().to_string().into(), endpoint: endpoint_mac(last).to_string().into() }
 }
 
 impl Rig {

@@ -28,7 +28,8 @@ impl Rig {
     /// Asks for an address of a pool, for an endpoint.
     fn endpoint_of(&mut self, pool: &PoolId, wanted: Option<Wanted>) -> u64 {
         let mut add = self.endpoint_call(1);
-        add.attachment = Attachment::Docker { pool: pool.to_string(), endpoint: endpoint_mac(1).to_string() };
+        add.attachment =
+            Attachment::Docker { pool: pool.to_string().into(), endpoint: endpoint_mac(1).to_string().into() };
         (add.limits, add.wanted) = (Some(pool.limits()), wanted);
         self.request(Call::Add(add))
     }

@@ -21,7 +21,7 @@ const OTHER: Mac = Mac([2, 0, 0, 0, 6, 6]);
 const LEASED: &str = "192.0.2.50/24";
 
 fn endpoint(mac: Mac) -> Attachment {
-    Attachment::Docker { pool: "lan".into(), endpoint: mac.to_string() }
+    Attachment::Docker { pool: "lan".into(), endpoint: mac.to_string().into() }
 }
 
 impl Rig {
@@ -558,7 +558,7 @@ fn what_comes_onto_an_interface_while_it_is_being_found_is_seen() {
 #[test]
 fn of_two_lans_each_endpoint_finds_its_own_interface() {
     let mut rig = leased();
-    let mut add = rig.docker_call(Attachment::Docker { pool: "other".into(), endpoint: OWN.to_string() }, "b");
+    let mut add = rig.docker_call(Attachment::Docker { pool: "other".into(), endpoint: OWN.to_string().into() }, "b");
     add.place = Place::Parent { ifname: "br1".into(), mac: OWN };
     add.lan = Lan::Link { parent: "br1".into(), vlan: 0 };
     let add = rig.request(Call::Add(add));

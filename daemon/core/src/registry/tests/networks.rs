@@ -70,7 +70,7 @@ impl Rig {
 
     /// Returns the ADD of an endpoint.
     pub(super) fn endpoint_add(&self, mac: Mac) -> Box<crate::effect::Add> {
-        let attachment = Attachment::Docker { pool: "network n1".into(), endpoint: mac.to_string() };
+        let attachment = Attachment::Docker { pool: "network n1".into(), endpoint: mac.to_string().into() };
         let mut add = self.docker_call(attachment, "docker");
         add.place = Place::Parent { ifname: "br0".into(), mac };
         add.client_id = ClientIdRule::Bytes(ClientId::ethernet(mac));

@@ -203,7 +203,7 @@ fn an_address_for_our_own_network_driver_without_an_endpoint_is_given_up_after_a
     for (pool, until) in [("0.0.0.0/0;;grace=0", 1070.0), ("192.0.2.0/24;;parent=br0", 1600.0)] {
         let mut rig = Rig::new(8);
         rig.lease = 10_000;
-        let attachment = Attachment::Docker { pool: pool.into(), endpoint: OWN.to_string() };
+        let attachment = Attachment::Docker { pool: pool.into(), endpoint: OWN.to_string().into() };
         let mut add = rig.docker_call(attachment, "a");
         add.place = Place::Parent { ifname: "br0".into(), mac: OWN };
         rig.request(Call::Add(add));

@@ -16,7 +16,7 @@ impl Rig {
     /// Asks for an endpoint whose address Docker has from a pool of ours.
     fn told_endpoint(&mut self, name: &str, pool: &str) -> u64 {
         let mut add = self.endpoint_add(OWN);
-        add.attachment = Attachment::Docker { pool: pool.into(), endpoint: OWN.to_string() };
+        add.attachment = Attachment::Docker { pool: pool.into(), endpoint: OWN.to_string().into() };
         add.profile.wants = pool::wants(pool.parse().ok().as_ref());
         let add = self.request(Call::Add(add));
         assert!(matches!(self.answers[&add], Answer::Leased { .. }), "{:?}", self.answers);

@@ -536,7 +536,7 @@ fn only_so_many_networks_with_ranges_are_told_apart() {
         host.live.insert(path(n), Cookie(n));
         let mut add = add("a", n, &SMALL);
         add.attachment = attachment(&network, "a");
-        (add.directory, add.lan) = (format!("/data/{network}").into(), Lan::Network(network));
+        (add.directory, add.lan) = (format!("/data/{network}").into(), Lan::Network(network.into()));
         host.given(add).expect("there are some");
     }
     let sizes = host.reg.holdings(host.now().boot).ranges;

@@ -224,7 +224,7 @@ fn what_a_release_waits_for_is_shown_until_it_leaves() {
         rig.lease = 4000;
         let mut add = rig.call("a", 1, "a");
         if lan.is_empty() {
-            add.lan = Lan::Network("lan".to_owned());
+            add.lan = Lan::Network("lan".into());
         }
         rig.request(Call::Add(add));
         assert_eq!(rig.rows()[0].held_up, None);

@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn what_came_last_is_why_an_add_failed_and_each_address_is_named_once() {
-        let lan = Lan::Network("lan".to_owned());
+        let lan = Lan::Network("lan".into());
         let mut misses = Misses::default();
         assert_eq!(misses.failure(&lan, 0), None);
         for n in [50, 51, 50] {
