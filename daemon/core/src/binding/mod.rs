@@ -12,7 +12,7 @@ mod holders;
 mod life;
 mod row;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ use crate::dhcpv4::lease::Lease;
 use crate::effect::{BindingState, ExchangeId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
 use crate::interface::{Interfaces, News, Presence, Seat};
-use crate::link::{Link, LinkCause, LinkRoute, LinkView, Step};
+use crate::link::{LinkCause, LinkRoute, LinkView, Step};
 use crate::outbox::{Report, Task, Waiter};
 use crate::profile::Profile;
 use crate::range::{Given, NoAddress};
@@ -409,21 +409,6 @@ impl Binding {
         seat.leavings(&hold.holding(&self.common), is_held, addresses)
     }
 
-    /// Tries to extend the lease: its turn has come.
-    pub(crate) fn hold_on_turn(&mut self, at: Option<Instant>, cx: &mut Cx<'_>) {
-        self.holds(cx, |hold, common, cx| hold.on_turn(common, at, cx));
-    }
-
-    /// Extends the lease now, because another client was offered its address.
-    pub(crate) fn renew_early(&mut self, cx: &mut Cx<'_>) {
-        self.holds(cx, |hold, common, cx| hold.renew_early(common, cx));
-    }
-
-    /// Loses a lease that another binding has too.
-    pub(crate) fn cede(&mut self, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, common, cx| hold.cede(common, cx));
-    }
-
     /// Returns the Ethernet address by which to look for the lease's interface, if that is not known.
     pub(crate) fn sought(&self) -> Option<Mac> {
         let is_sought = self.is_on_host() && !self.profile.on_parent && self.profile.wants.is_found_later();
@@ -445,21 +430,6 @@ impl Binding {
     /// Notes an event about the lease that is held.
     pub(crate) fn note_lease(&self, kind: EventKind, cause: &str, cx: &mut Cx<'_>) {
         self.held_now().into_iter().for_each(|hold| self.common.note(kind, &hold.last, cause, cx));
-    }
-
-    /// Goes on at the lease's interface, which was found.
-    pub(crate) fn move_in(&mut self, link: Link, view: &LinkView, cx: &mut Cx<'_>) {
-        self.holds(cx, |hold, common, cx| hold.move_in(common, (link, view), cx));
-    }
-
-    /// Takes everything of the lease off the interface before the lease is given back.
-    pub(crate) fn vacate(&mut self, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, common, cx| hold.vacate(common, cx));
-    }
-
-    /// Puts the leased address, which was taken off for an ADD that failed, on again.
-    pub(crate) fn put_back(&mut self, cx: &mut Cx<'_>) {
-        self.keeps(cx, |hold, common, cx| hold.put_back(common, cx));
     }
 
     /// Applies another profile from now on.
@@ -486,41 +456,9 @@ impl Binding {
         self.releasing_now().is_some_and(|release| release.is_to_remember(&self.common))
     }
 
-    /// Gives a kept lease back at once.
-    pub(crate) fn end_grace(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(cx, |release, common, cx| release.end_grace(common, cx));
-    }
-
-    /// Gives a kept lease back at once, whoever has the identity by now.
-    pub(crate) fn make_way(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(cx, |release, common, cx| release.make_way(common, cx));
-    }
-
-    /// Records when its turn comes, which may be now.
-    pub(crate) fn on_turn(&mut self, at: Instant, cx: &mut Cx<'_>) {
-        self.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx));
-    }
-
-    /// Stops: another binding has taken over the identity.
-    pub(crate) fn pause(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(cx, |release, common, cx| release.pause(common, cx));
-    }
-
-    /// Goes on if nobody holds the identity any more, or its holder has another address.
-    pub(crate) fn unpause(&mut self, cx: &mut Cx<'_>) {
-        self.gives_back(cx, |release, common, cx| release.unpause(common, cx));
-    }
-
     /// Ends without a RELEASE if another live binding has the address by now.
     pub(crate) fn give_way(&mut self, cx: &mut Cx<'_>) {
         self.gives_back(cx, |release, common, cx| _ = release.give_way(common, cx));
-    }
-
-    /// Records that a RELEASE for this address went out under the same identity.
-    pub(crate) fn owes_no_more(&mut self, address: Ipv4Addr) {
-        if let Life::Releasing(release) = &mut self.life {
-            release.owes_no_more(address);
-        }
     }
 
     /// Ends: a successor's write removed this record. Returns whether that is all; a later write of its own is undone.
@@ -548,7 +486,7 @@ impl Binding {
     }
 
     /// Lets a lease that is held go on with what happened.
-    fn holds(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>) -> Next) {
+    pub(crate) fn holds(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>) -> Next) {
         if let Life::Held(hold) = &mut self.life {
             let next = what(hold, &mut self.common, cx);
             self.enter(next, cx);
@@ -556,7 +494,7 @@ impl Binding {
     }
 
     /// Lets a lease that is held go on with something that ends no life.
-    fn keeps(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>)) {
+    pub(crate) fn keeps(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Hold, &mut Common, &mut Cx<'_>)) {
         self.holds(cx, |hold, common, cx| {
             what(hold, common, cx);
             SAME
@@ -564,7 +502,7 @@ impl Binding {
     }
 
     /// Lets a release go on with what happened.
-    fn gives_back(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Release, &mut Common, &mut Cx<'_>)) {
+    pub(crate) fn gives_back(&mut self, cx: &mut Cx<'_>, what: impl FnOnce(&mut Release, &mut Common, &mut Cx<'_>)) {
         if let Life::Releasing(release) = &mut self.life {
             what(release, &mut self.common, cx);
         }

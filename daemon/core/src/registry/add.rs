@@ -11,7 +11,7 @@ use super::jobs::Caller;
 use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready, target};
 use super::pacing::{Pacing, Urgency};
 use super::timers::Key;
-use crate::binding::{Binding, Holder, Known, Life, Owed};
+use crate::binding::{Binding, Holder, Known, Life, Owed, Release};
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why};
@@ -221,7 +221,7 @@ impl Registry {
     pub(super) fn restore(&mut self, now: Now, attachment: &Attachment, admission: &Admission) {
         let holder = self.slots.holder(attachment);
         if let Some(holder) = holder.filter(|_| admission.cleared) {
-            self.with(now, holder, |binding, cx| binding.put_back(cx));
+            self.with(now, holder, |binding, cx| binding.keeps(cx, |hold, common, cx| hold.put_back(common, cx)));
         }
     }
 
@@ -294,7 +294,7 @@ impl Registry {
         self.interfaces.is_on(view.at(), view.lower);
         let binding = Binding::acquiring(id, holder, known, now.boot, self.rng.fork());
         self.insert(now, binding);
-        replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.pause(cx)));
+        replaces.into_iter().for_each(|old| self.with(now, old, |binding, cx| binding.gives_back(cx, Release::pause)));
         let urgency = if adopts.is_some() { Urgency::Background } else { Urgency::Caller };
         if self.pacing.ask(&lan, id, urgency) {
             let sockets = self.spare.take_if(|spare| spare.attachment == *attachment).map(|spare| spare.exchange);

@@ -6,7 +6,7 @@ use super::Registry;
 use super::jobs::Caller;
 use super::operation::{DEL_LIMIT, Operation};
 use super::slots::{Asked, Waiting};
-use crate::binding::{Abort, Leave};
+use crate::binding::{Abort, Leave, Release};
 use crate::effect::{Answer, Failure, RequestId, StoreCause};
 use crate::identity::Attachment;
 use crate::profile::Profile;
@@ -91,7 +91,7 @@ impl Registry {
         self.with(now, holder, |binding, cx| {
             binding.give_back(Leave::Deleted, cx);
             if collected {
-                binding.end_grace(cx);
+                binding.gives_back(cx, Release::end_grace);
             }
         });
     }
@@ -121,7 +121,7 @@ impl Registry {
         let (key, attachment) = (binding.identity.key(), binding.attachment.clone());
         if binding.is_live() {
             for other in self.bindings.holders().leaving(&key) {
-                self.with(now, other, |binding, cx| binding.pause(cx));
+                self.with(now, other, |binding, cx| binding.gives_back(cx, Release::pause));
             }
             // The kernel's reports meanwhile did not reach a held binding.
             self.audit_one(id);

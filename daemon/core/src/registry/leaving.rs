@@ -36,7 +36,7 @@ impl Registry {
     pub(super) fn leave(&mut self, now: Now, id: BindingId, call: Option<RequestId>) {
         self.leavings.0.entry(id).or_default().extend(call);
         match self.is_inside(id) {
-            true => self.with(now, id, |binding, cx| binding.vacate(cx)),
+            true => self.with(now, id, |binding, cx| binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))),
             false => self.give_back(now, id),
         }
     }

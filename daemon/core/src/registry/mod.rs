@@ -82,7 +82,7 @@ use self::slots::Slots;
 pub(crate) use self::timers::Key;
 use self::timers::Timers;
 use self::watch::Audit;
-use crate::binding::{Binding, Cx, Life};
+use crate::binding::{Binding, Cx, Hold, Life, Release};
 use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Which, Why};
@@ -408,11 +408,9 @@ impl Registry {
             return true;
         }
         let Some(key) = self.bindings.next_stirred() else { return false };
-        self.bindings
-            .holders()
-            .leaving(&key)
-            .into_iter()
-            .for_each(|id| self.with(now, id, |binding, cx| binding.unpause(cx)));
+        for leaving in self.bindings.holders().leaving(&key) {
+            self.with(now, leaving, |binding, cx| binding.gives_back(cx, Release::unpause));
+        }
         true
     }
 
@@ -437,7 +435,7 @@ impl Registry {
             Report::WantsRoom { blocked: None } => self.make_room(now, id),
             Report::FallsBack { fallback, used, last } => self.fall_back(now, id, &fallback, (&used, last)),
             Report::ServerIsBack(server) => self.server_is_back(now, id, server),
-            Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.renew_early(cx)),
+            Report::WantsRenewed(other) => self.with(now, other, |binding, cx| binding.holds(cx, Hold::renew_early)),
             Report::Replaced(replaced) => {
                 if let Some(binding) = self.bindings.get(id) {
                     self.past.forget(&binding.identity.key());
@@ -447,7 +445,9 @@ impl Registry {
             Report::Leased { lease, began } => self.leased(now, id, *lease, began),
             Report::Undone(address, others) => {
                 for other in others {
-                    self.with(now, other, |binding, _| binding.owes_no_more(address));
+                    self.with(now, other, |binding, cx| {
+                        binding.gives_back(cx, |release, _, _| release.owes_no_more(address))
+                    });
                 }
             }
             Report::Failed(failure) => self.acquisition_failed(now, id, failure),
@@ -510,7 +510,7 @@ impl Registry {
     fn want_to_extend(&mut self, now: Now, id: BindingId, by: Instant) {
         let Some(lan) = self.lan(id) else { return };
         let at = self.extensions.take_by(lan, now.boot, by);
-        self.with(now, id, |binding, cx| binding.hold_on_turn(at, cx));
+        self.with(now, id, |binding, cx| binding.holds(cx, |hold, common, cx| hold.on_turn(common, at, cx)));
     }
 
     fn give_permit_back(&mut self, now: Now, id: BindingId) {
@@ -523,7 +523,7 @@ impl Registry {
     fn want_turn(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
         let at = self.turns.take(lan, now.boot);
-        self.with(now, id, |binding, cx| binding.on_turn(at, cx));
+        self.with(now, id, |binding, cx| binding.gives_back(cx, |release, common, cx| release.on_turn(common, at, cx)));
     }
 
     /// Adds a binding to all tables.

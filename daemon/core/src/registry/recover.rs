@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::Registry;
 use super::clocks::is_off;
 use super::past::Last;
-use crate::binding::{Binding, Cx, Holder};
+use crate::binding::{Binding, Cx, Hold, Holder};
 use crate::identity::{Attachment, ClientId, Identity};
 use crate::interface::Presence;
 use crate::profile::GRACE;
@@ -37,7 +37,9 @@ impl Registry {
         latest_first.sort_unstable_by_key(|(id, _)| Reverse(*id));
         latest_first.into_iter().for_each(|(id, record)| self.recover(now, id, record));
         // Our transactions never leave two live bindings with one address either, but an earlier daemon could.
-        self.bindings.holders().doubles().into_iter().for_each(|id| self.with(now, id, |binding, cx| binding.cede(cx)));
+        for double in self.bindings.holders().doubles() {
+            self.with(now, double, |binding, cx| binding.keeps(cx, Hold::cede));
+        }
         tracing::info!(leases = count, boot = %self.boot, "started");
     }
 

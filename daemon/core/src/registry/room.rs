@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use super::Registry;
-use crate::binding::Binding;
+use crate::binding::{Binding, Release};
 use crate::record::BindingId;
 use crate::time::{Instant, Now};
 
@@ -25,7 +25,7 @@ impl Registry {
         let longest = others.filter_map(|binding| Some((binding.kept_until()?, binding.id))).min();
         if let Some((_, kept)) = longest {
             tracing::info!(binding = id.0, kept = kept.0, "no offer: giving back a kept lease");
-            self.with(now, kept, |binding, cx| binding.end_grace(cx));
+            self.with(now, kept, |binding, cx| binding.gives_back(cx, Release::end_grace));
         }
     }
 
@@ -40,6 +40,6 @@ impl Registry {
         };
         let Some(kept) = self.bindings.iter().find(blocks).map(|binding| binding.id) else { return };
         tracing::info!(binding = id.0, kept = kept.0, %address, "giving back a kept lease: its address is requested");
-        self.with(now, kept, |binding, cx| binding.make_way(cx));
+        self.with(now, kept, |binding, cx| binding.gives_back(cx, Release::make_way));
     }
 }

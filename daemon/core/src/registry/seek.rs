@@ -262,7 +262,7 @@ impl Registry {
         let Some(id) = of_lan.map(|binding| binding.id).min() else { return };
         let (link, view) = (sighting.link(), sighting.view);
         self.await_interface_no_more(id);
-        self.with(now, id, |binding, cx| binding.move_in(link, &view, cx));
+        self.with(now, id, |binding, cx| binding.holds(cx, |hold, common, cx| hold.move_in(common, (link, &view), cx)));
         self.interfaces.on_carrier(view.at(), view.carrier, now.boot);
         self.saw(id);
         // What has happened there since the search was already reported, to nobody.

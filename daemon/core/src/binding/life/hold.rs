@@ -131,13 +131,13 @@ impl Hold {
     }
 
     /// Tries to extend the lease: its turn has come.
-    pub(in crate::binding) fn on_turn(&mut self, common: &mut Common, at: Option<Instant>, cx: &mut Cx<'_>) -> Next {
+    pub(crate) fn on_turn(&mut self, common: &mut Common, at: Option<Instant>, cx: &mut Cx<'_>) -> Next {
         self.client.extend_at(cx.now.boot, at);
         self.signal(common, Signal::Clock, cx)
     }
 
     /// Extends the lease now, because another client was offered its address.
-    pub(in crate::binding) fn renew_early(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
+    pub(crate) fn renew_early(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         self.client.renew_early(cx.now.boot);
         self.signal(common, Signal::Clock, cx)
     }

@@ -281,7 +281,7 @@ impl Release {
     }
 
     /// Gives a kept lease back at once.
-    pub(in crate::binding) fn end_grace(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(crate) fn end_grace(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let waits = self.waits_until().is_some();
         self.kept = None;
         if waits {
@@ -292,7 +292,7 @@ impl Release {
 
     /// Gives a kept lease back at once, though its identity may have returned: the client takes no other address, and its
     /// server does not confirm this one, since it recognises clients by their Ethernet addresses.
-    pub(in crate::binding) fn make_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(crate) fn make_way(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         self.end_grace(common, cx);
         if matches!(self.stage, Stage::Paused { marked: true }) && self.owed == Owed::Leased {
             self.queue(common, cx);
@@ -407,7 +407,7 @@ impl Release {
     }
 
     /// Records that a RELEASE for this address went out under the same identity.
-    pub(in crate::binding) fn owes_no_more(&mut self, address: Ipv4Addr) {
+    pub(crate) fn owes_no_more(&mut self, address: Ipv4Addr) {
         if self.lease.ip() == address {
             (self.owed, self.good) = (Owed::Nothing, false);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Caller, Job, Next};
+use crate::binding::Release;
 use crate::effect::{Answer, Failure, RequestId};
 use crate::identity::Attachment;
 use crate::registry::Registry;
@@ -50,7 +51,7 @@ impl Registry {
         };
         let stale_bindings = self.bindings.iter().filter(|binding| stale(&binding.attachment));
         for id in stale_bindings.map(|binding| binding.id).collect::<Vec<_>>() {
-            self.with(now, id, |binding, cx| binding.end_grace(cx));
+            self.with(now, id, |binding, cx| binding.gives_back(cx, Release::end_grace));
         }
         let left: BTreeSet<_> =
             self.slots.attachments().map(|known| &**known).filter(|known| stale(known)).cloned().collect();

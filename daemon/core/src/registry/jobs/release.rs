@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::{Caller, Job, Next, obeyed};
-use crate::binding::Leave;
+use crate::binding::{Leave, Release};
 use crate::effect::{Answer, Failure, Obeyed, RequestId, Row, Upshot};
 use crate::identity::Attachment;
 use crate::record::BindingId;
@@ -69,7 +69,7 @@ impl Registry {
                 }
                 Some(binding) if binding.is_held() => Upshot::Lives { interface: !binding.is_on_host() },
                 Some(_) if row.kept.is_some() => {
-                    self.with(now, of, |binding, cx| binding.end_grace(cx));
+                    self.with(now, of, |binding, cx| binding.gives_back(cx, Release::end_grace));
                     Upshot::Leaves
                 }
                 Some(binding) if !binding.is_live() => Upshot::Leaves,
@@ -116,7 +116,7 @@ impl Registry {
     /// Begins the DEL of an operator's release.
     pub(in crate::registry) fn begin_return(&mut self, now: Now, of: BindingId) {
         match self.is_inside(of) {
-            true => self.with(now, of, |binding, cx| binding.vacate(cx)),
+            true => self.with(now, of, |binding, cx| binding.keeps(cx, |hold, common, cx| hold.vacate(common, cx))),
             false => self.with(now, of, |binding, cx| binding.give_back(Leave::Ordered, cx)),
         }
     }

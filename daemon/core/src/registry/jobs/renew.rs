@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Job, Next, obeyed};
-use crate::binding::Standstill;
+use crate::binding::{Hold, Standstill};
 use crate::dhcpv4::RECENT;
 use crate::effect::{Obeyed, RequestId, Row, Upshot};
 use crate::identity::Attachment;
@@ -108,7 +108,7 @@ impl Registry {
         tracing::info!(leases = asked.len(), "an operator has leases extended");
         self.time_call(id, now.boot + LIMIT + Turns::of_extensions().all(asked.len()));
         for of in asked {
-            self.with(now, of, |binding, cx| binding.renew_early(cx));
+            self.with(now, of, |binding, cx| binding.holds(cx, Hold::renew_early));
         }
         job.goes_on()
     }

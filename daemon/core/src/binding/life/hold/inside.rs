@@ -45,7 +45,7 @@ impl Hold {
     }
 
     /// Takes everything of the lease off the interface before the lease is given back. Reports when that is done.
-    pub(in crate::binding) fn vacate(&mut self, common: &Common, cx: &mut Cx<'_>) {
+    pub(crate) fn vacate(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let told = common.told.into_iter().map(Into::into).collect();
         let left = [common.grant(&self.last), Grant { addresses: told, ..Grant::default() }];
         if let Some(seat) = common.seat_mut(cx) {
@@ -62,7 +62,7 @@ impl Hold {
     }
 
     /// Puts the leased address, which was taken off for an ADD that failed, on again.
-    pub(in crate::binding) fn put_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
+    pub(crate) fn put_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
         // The last look was for the ADD.
         self.go_on_seen(common, cx);
         let holding = self.holding(common);

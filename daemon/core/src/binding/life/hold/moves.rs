@@ -15,12 +15,7 @@ use crate::outbox::{Task, Waiter};
 
 impl Hold {
     /// Goes on at the lease's interface, as found.
-    pub(in crate::binding) fn move_in(
-        &mut self,
-        common: &mut Common,
-        (link, view): (Link, &LinkView),
-        cx: &mut Cx<'_>,
-    ) -> Next {
+    pub(crate) fn move_in(&mut self, common: &mut Common, (link, view): (Link, &LinkView), cx: &mut Cx<'_>) -> Next {
         let (ifname, netns) = (&view.ifname, link.netns().map(|path| path.display().to_string()));
         tracing::info!(attachment = %common.attachment, %ifname, netns, "interface found");
         let next = self.move_to(common, link, cx);

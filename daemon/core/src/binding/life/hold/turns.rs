@@ -98,7 +98,7 @@ impl Hold {
     }
 
     /// Gives up a lease that another binding has too, without telling the server, and looks for another.
-    pub(in crate::binding) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(crate) fn cede(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let Some(lease) = self.client.shared() else { return };
         let Some(tenant) = common.tenant(lease.ip(), cx) else { return };
         let holder = tenant.who;

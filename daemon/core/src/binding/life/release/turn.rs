@@ -36,7 +36,7 @@ impl Release {
     }
 
     /// Records when its turn comes, which may be now. No DEL waits for it: the release is durable.
-    pub(in crate::binding) fn on_turn(&mut self, common: &mut Common, at: Instant, cx: &mut Cx<'_>) {
+    pub(crate) fn on_turn(&mut self, common: &mut Common, at: Instant, cx: &mut Cx<'_>) {
         if !matches!(self.stage, Stage::Queued(None)) {
             return;
         }
@@ -48,7 +48,7 @@ impl Release {
     }
 
     /// Stops: another binding has taken over the identity.
-    pub(in crate::binding) fn pause(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(crate) fn pause(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         // A waiting DECLINE leaves before the other binding asks for anything.
         common.close_guard(cx);
         match self.stage {
@@ -96,7 +96,7 @@ impl Release {
     }
 
     /// Goes on if nobody holds the identity any more, or its holder has another address.
-    pub(in crate::binding) fn unpause(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
+    pub(crate) fn unpause(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.is_held_over(common, cx) {
             return;
         }
