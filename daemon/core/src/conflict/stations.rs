@@ -19,7 +19,6 @@ const MOST: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Question {
     asking: Asking,
-    address: Ipv4Addr,
     control: Ipv4Addr,
     but: Option<Mac>,
     has_it: Vec<Mac>,
@@ -44,17 +43,14 @@ impl Question {
     /// Asks who has an address, from the Ethernet address `from`. Nobody may have that address, not even the client: on another
     /// host, a station with the client's own would take the question for its own. An answer from `but` does not count.
     pub fn new(address: Ipv4Net, from: Mac, but: Option<Mac>, now: Instant) -> Self {
-        let (control, address) = (control(address), address.addr());
-        let asking = Asking::new((from, Ipv4Addr::UNSPECIFIED), now);
-        Self { asking, address, control, but, has_it: Vec::new(), has_all: Vec::new() }
+        let asking = Asking::new((from, Ipv4Addr::UNSPECIFIED), address.addr(), now);
+        Self { asking, control: control(address), but, has_it: Vec::new(), has_all: Vec::new() }
     }
 
     /// Goes on as the clock says.
     pub fn on_clock(&mut self, now: Instant) -> Action {
         match self.asking.on_clock(now) {
-            asking::Action::Ask => {
-                Action::Ask([self.address, self.control].map(|target| self.asking.question(target)).into())
-            }
+            asking::Action::Ask(frame) => Action::Ask(vec![frame, self.asking.question(self.control)]),
             asking::Action::Wait => Action::Wait,
             asking::Action::Over => {
                 Action::Over { by: self.has_it.iter().find(|mac| !self.has_all.contains(mac)).copied() }
@@ -64,8 +60,9 @@ impl Question {
 
     /// Handles an ARP packet.
     pub fn on_arp(&mut self, arp: &Arp) {
-        for (target, heard) in [(self.address, &mut self.has_it), (self.control, &mut self.has_all)] {
-            let by = self.asking.answer(arp, target).filter(|by| Some(*by) != self.but);
+        let (has_it, has_all) = (self.asking.on_arp(arp), self.asking.answer(arp, self.control));
+        for (by, heard) in [(has_it, &mut self.has_it), (has_all, &mut self.has_all)] {
+            let by = by.filter(|by| Some(*by) != self.but);
             if let Some(by) = by.filter(|by| heard.len() < MOST && !heard.contains(by)) {
                 heard.push(by);
             }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::extension::{Attempt, Extension};
 use super::message::Hop;
-use super::resolve::{Resolver, Search};
 use super::state::{Silence, State};
 use super::timing::{self, Phase};
 use super::{Client, Line, Loss, Output};
+use crate::asking::{Action, Asking};
 use crate::time::Instant;
 use crate::wire::Mac;
 
@@ -107,13 +107,13 @@ impl Client {
             let Some(hop) = lease.next_hop() else {
                 return self.send_renewal(now, None, out);
             };
-            extension.attempt = Attempt::Resolving(Resolver::new((self.sender.station, lease.ip()), hop, now));
+            extension.attempt = Attempt::Resolving(Asking::new((self.sender.station, lease.ip()), hop, now));
         }
         let Attempt::Resolving(resolver) = &mut extension.attempt else { return };
         match resolver.on_clock(now) {
-            Search::Ask(frame) => out.frames.push(frame),
-            Search::Wait => {}
-            Search::Unresolved => self.send_renewal(now, None, out),
+            Action::Ask(frame) => out.frames.push(frame),
+            Action::Wait => {}
+            Action::Over => self.send_renewal(now, None, out),
         }
     }
 

@@ -8,8 +8,8 @@ use std::net::Ipv4Addr;
 
 use fastrand::Rng;
 
-use super::resolve::Resolver;
 use super::timing;
+use crate::asking::Asking;
 use crate::time::Instant;
 
 /// Messages that wait for an answer.
@@ -44,7 +44,7 @@ pub(crate) enum Attempt {
     /// Begins at this instant.
     Due(Instant),
     /// The server's Ethernet address is being looked for.
-    Resolving(Resolver),
+    Resolving(Asking),
     /// REQUEST is out.
     Sent {
         /// Until when the client listens for an answer.

@@ -17,7 +17,6 @@ pub mod profile;
 mod queue;
 mod refuse;
 pub mod release;
-mod resolve;
 mod state;
 mod tally;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::lease::Lease;
 use super::message::{Hop, Sender};
-use super::resolve::{Resolver, Search};
+use crate::asking::{Action, Asking};
 use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
@@ -14,7 +14,7 @@ use crate::wire::frame::Arp;
 pub struct ReleaseExchange {
     sender: Sender,
     lease: Lease,
-    resolver: Option<Resolver>,
+    resolver: Option<Asking>,
     /// Whether the server is being looked for.
     asks: bool,
     xid: u32,
@@ -39,7 +39,7 @@ pub enum ReleaseAction {
 impl ReleaseExchange {
     /// Begins to give `lease` back. `asker`: the Ethernet address that hears ARP answers.
     pub fn new(sender: Sender, asker: Mac, lease: Lease, now: Instant, rng: &mut Rng) -> Self {
-        let resolver = lease.next_hop().map(|hop| Resolver::new((asker, lease.ip()), hop, now));
+        let resolver = lease.next_hop().map(|hop| Asking::new((asker, lease.ip()), hop, now));
         Self { sender, lease, resolver, asks: true, xid: rng.u32(..) }
     }
 
@@ -52,10 +52,10 @@ impl ReleaseExchange {
     /// a router, the RELEASE goes to where the last ACK came from, since no router forwards what it received in a broadcast.
     pub fn on_clock(&mut self, now: Instant) -> ReleaseAction {
         match self.resolver.as_mut().map(|resolver| resolver.on_clock(now)) {
-            Some(Search::Ask(frame)) => ReleaseAction::Ask(frame),
-            Some(Search::Wait) => ReleaseAction::Wait,
-            Some(Search::Unresolved) | None if self.lease.on_link() => self.send(Mac::BROADCAST, !self.asks),
-            Some(Search::Unresolved) | None => self.send(self.lease.server_mac, !self.asks),
+            Some(Action::Ask(frame)) => ReleaseAction::Ask(frame),
+            Some(Action::Wait) => ReleaseAction::Wait,
+            Some(Action::Over) | None if self.lease.on_link() => self.send(Mac::BROADCAST, !self.asks),
+            Some(Action::Over) | None => self.send(self.lease.server_mac, !self.asks),
         }
     }
 
@@ -69,7 +69,7 @@ impl ReleaseExchange {
 
     /// Returns when the clock next matters.
     pub fn deadline(&self) -> Option<Instant> {
-        self.resolver.as_ref().map(Resolver::deadline)
+        self.resolver.as_ref().map(Asking::deadline)
     }
 
     fn send(&self, mac: Mac, answered: bool) -> ReleaseAction {
