@@ -297,12 +297,6 @@ impl Binding {
         self.common.persistence.hurry(cx.now.boot);
     }
 
-    /// Returns whether a server answered only once the broadcast flag was set; `None`: it is always set, or that is not
-    /// known.
-    pub(crate) fn flag_helped(&self) -> Option<bool> {
-        self.life.get().client().and_then(Client::flag_helped)
-    }
-
     /// Goes on with what happened at the interface.
     pub(crate) fn on_news(&mut self, news: News<'_>, cx: &mut Cx<'_>) {
         if let News::Ethernet(mac) = news {

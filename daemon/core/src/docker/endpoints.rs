@@ -164,7 +164,7 @@ impl Desk<'_> {
         let name = request.id.clone();
         let limit = match &request.address {
             EndpointAddress::Told(_) => LIMIT,
-            EndpointAddress::Leased(add) => self.registry.longest(add, now.boot) + LIMIT,
+            EndpointAddress::Leased(add) => self.registry.time_for(add, now.boot) + LIMIT,
         };
         match self.docker.endpoints.by_id.get(&name) {
             Some(endpoint) if endpoint.is_ending() => return Err(NetworkFault::Ends(name)).into(),

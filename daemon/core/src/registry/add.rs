@@ -12,6 +12,7 @@ use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready, target};
 use super::pacing::{Pacing, Urgency};
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Life, Owed, Release};
+use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::profile::Wanted;
 use crate::effect::{Add, Adoptee, Answer, ClientIdRule, ExchangeId, Failure, OpId, RequestId, Why};
@@ -213,7 +214,8 @@ impl Registry {
 
     /// Returns whether what a binding has on its interface is being taken off for an ADD in its place.
     pub(super) fn is_being_cleared(&self, id: BindingId) -> bool {
-        let operation = self.bindings.get(id).and_then(|binding| self.slots.operation(&binding.attachment));
+        let binding = self.bindings.get(id);
+        let operation = binding.and_then(|binding| self.slots.operation(&binding.attachment));
         matches!(operation, Some(Operation::Adding(admission)) if admission.cleared)
     }
 
@@ -331,7 +333,7 @@ impl Registry {
         }
         self.slots.hold(attachment.clone(), id);
         if let Some(binding) = self.bindings.get(id) {
-            match binding.flag_helped() {
+            match binding.client().and_then(Client::flag_helped) {
                 Some(true) => _ = self.flagged.insert(binding.identity.lan.clone()),
                 Some(false) => _ = self.flagged.remove(&binding.identity.lan),
                 None => {}

@@ -21,7 +21,7 @@ use crate::time::Now;
 
 impl Registry {
     pub(super) fn begin_check(&mut self, now: Now, attachment: &Attachment, id: RequestId, mut expected: Vec<IpNet>) {
-        let binding = self.held_by(attachment).filter(|binding| binding.is_live());
+        let binding = self.holder_of(attachment).filter(|binding| binding.is_live());
         if binding.is_some_and(|binding| self.is_worth_waiting(now, attachment, binding)) {
             self.interfaces.await_work(attachment);
             return self.begin_looking(attachment, Check { request: id, expected, look: None });
@@ -57,7 +57,7 @@ impl Registry {
         let Some(Operation::Checking(check)) = self.operation(attachment) else { return };
         let Check { request, expected, look } = &mut **check;
         let (id, expected, sought) = (*request, std::mem::take(expected), look.map(|(_, address)| address));
-        let binding = self.held_by(attachment);
+        let binding = self.holder_of(attachment);
         let lease = binding.and_then(|binding| binding.lease(now.boot));
         let answer = match (binding, lease, view) {
             // It changed since the look was asked for, or is changing.
@@ -115,10 +115,5 @@ impl Registry {
     fn is_worth_waiting(&self, now: Now, attachment: &Attachment, binding: &Binding) -> bool {
         let is_last = self.slots.get(attachment).is_none_or(|slot| slot.waiting.is_empty());
         is_last && binding.is_changing(&self.interfaces, now.boot)
-    }
-
-    fn held_by(&self, attachment: &Attachment) -> Option<&Binding> {
-        let holder = self.slots.holder(attachment)?;
-        self.bindings.get(holder)
     }
 }

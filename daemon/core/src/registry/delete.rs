@@ -45,7 +45,7 @@ impl Registry {
     /// Has an attachment's lease kept for as many seconds as its DEL says. This does not apply to a lease whose identity
     /// is the container's: that was leased under another configuration.
     pub(super) fn keep_for(&mut self, now: Now, attachment: &Attachment, grace: u32) {
-        let holder = self.slots.holder(attachment).and_then(|holder| self.bindings.get(holder));
+        let holder = self.holder_of(attachment);
         let Some(binding) = holder.filter(|holder| holder.profile.grace != Some(grace)) else { return };
         if attachment.is_named_by(&binding.identity.client_id) {
             return;
@@ -78,8 +78,7 @@ impl Registry {
     }
 
     pub(super) fn begin_delete(&mut self, now: Now, attachment: &Attachment, id: RequestId) {
-        let holder = self.slots.holder(attachment);
-        let Some(holder) = holder.filter(|holder| self.bindings.get(*holder).is_some()) else {
+        let Some(holder) = self.holder_of(attachment).map(|holder| holder.id) else {
             self.reply(now, id, Answer::Deleted);
             return self.end(now, attachment);
         };

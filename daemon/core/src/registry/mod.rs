@@ -419,8 +419,7 @@ impl Registry {
     /// Computed on demand: a start has one of these for each lease.
     fn publish(&mut self) -> Option<Effect> {
         let attachment = self.out.resolvers.pop_first()?;
-        let holder = self.slots.holder(&attachment);
-        let dns = holder.and_then(|holder| self.bindings.get(holder)).and_then(|binding| binding.resolver());
+        let dns = self.holder_of(&attachment).and_then(|binding| binding.resolver());
         Some(Effect::Publish { attachment, dns })
     }
 
@@ -556,6 +555,11 @@ impl Registry {
         if let Some((binding, lease)) = binding.and_then(|binding| Some((binding, binding.lease(now.boot)?))) {
             self.departed.add(&binding.identity.lan, lease.ip(), binding.link.mac(), now.boot);
         }
+    }
+
+    /// Returns the binding that holds an attachment's lease, or looks for another.
+    fn holder_of(&self, attachment: &Attachment) -> Option<&Binding> {
+        self.bindings.get(self.slots.holder(attachment)?)
     }
 
     fn lan(&self, id: BindingId) -> Option<Lan> {

@@ -4,7 +4,6 @@
 //! [`Notice`](super::Notice).
 
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 use ipnet::Ipv4Net;
 
@@ -96,11 +95,6 @@ impl Registry {
         errand
     }
 
-    /// Returns how long an ADD may take.
-    pub(crate) fn longest(&self, add: &Add, now: Instant) -> Duration {
-        self.time_for(add, now)
-    }
-
     /// Gives a lease back.
     pub(crate) fn release(&mut self, now: Now, id: BindingId) {
         self.leave(now, id, None);
@@ -114,7 +108,7 @@ impl Registry {
 
     /// Returns the binding that holds a lease for an attachment, or looks for another.
     pub(crate) fn holding(&self, attachment: &Attachment) -> Option<Holding<'_>> {
-        self.bindings.get(self.slots.holder(attachment)?).map(Holding)
+        self.holder_of(attachment).map(Holding)
     }
 
     /// Returns whether somebody holds a lease for an attachment, or looks for another.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use super::Registry;
 use super::watch::watched;
-use crate::binding::{Binding, Life};
+use crate::binding::Binding;
 use crate::link::directory_of;
 use crate::record::BindingId;
 
@@ -52,7 +52,7 @@ impl Sight {
 impl Registry {
     /// Records that a binding's namespace was not seen.
     pub(super) fn doubt(&mut self, id: BindingId) {
-        let Some(binding) = self.bindings.get(id).filter(|binding| is_held(binding)) else { return };
+        let Some(binding) = self.bindings.get(id).filter(|binding| binding.is_held()) else { return };
         if let Some(directory) = directory(binding) {
             self.sight.doubts.entry(directory.to_owned()).or_default().unseen.insert(id);
         }
@@ -90,7 +90,7 @@ impl Registry {
         let doubted =
             |binding: &Binding| self.sight.doubts.get(at).is_some_and(|doubt| doubt.unseen.contains(&binding.id));
         let mut bindings = self.bindings.iter();
-        bindings.any(|binding| is_held(binding) && directory(binding) == Some(at) && !doubted(binding))
+        bindings.any(|binding| binding.is_held() && directory(binding) == Some(at) && !doubted(binding))
     }
 
     /// Looks at namespaces that show whether this daemon can see, if others are in doubt and nothing else is being looked at.
@@ -99,7 +99,7 @@ impl Registry {
         let mut witnesses = Vec::new();
         for (at, doubt) in self.sight.doubts.iter_mut().filter(|(_, doubt)| !doubt.blind) {
             let is_other = |binding: &&Binding| {
-                is_held(binding) && !doubt.unseen.contains(&binding.id) && directory(binding) == Some(at)
+                binding.is_held() && !doubt.unseen.contains(&binding.id) && directory(binding) == Some(at)
             };
             let others = self.bindings.iter().filter(is_other).filter_map(watched);
             // Usually one is enough.
@@ -130,10 +130,6 @@ impl Registry {
         self.audit.wait(witnesses);
         any
     }
-}
-
-fn is_held(binding: &Binding) -> bool {
-    matches!(binding.life, Life::Held(_))
 }
 
 fn directory(binding: &Binding) -> Option<&Path> {

@@ -40,7 +40,7 @@ impl Registry {
     }
 
     /// Returns how long an ADD may take.
-    pub(super) fn time_for(&self, add: &Add, now: Instant) -> Duration {
+    pub(crate) fn time_for(&self, add: &Add, now: Instant) -> Duration {
         // An ADD with a fallback gets the time for it.
         let gives_up = add.fallback.is_none() && self.is_silent(&add.lan, now);
         let patience = add.profile.wants.patience.filter(|_| gives_up);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::timers::Key;
 use super::{Notice, Registry};
 use crate::backoff::Backoff;
-use crate::binding::{Binding, Life};
+use crate::binding::Binding;
 use crate::effect::{Outcome, Why};
 use crate::interface::{Asked, At, News};
 use crate::link::{Cookie, KernelMessage, LinkCause, LinkView, Target};
@@ -327,5 +327,5 @@ impl Registry {
 
 /// Returns the interface of a binding that can be looked at: a host link shows nothing about the binding's container.
 pub(super) fn watched(binding: &Binding) -> Option<At> {
-    binding.link.in_netns().filter(|_| matches!(binding.life, Life::Held(_)))
+    binding.link.in_netns().filter(|_| binding.is_held())
 }
