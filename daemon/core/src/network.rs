@@ -1,9 +1,8 @@
 //! Docker networks with our own driver: what their endpoints' links are made of, and what is kept about each.
 //!
-//! Values and bookkeeping, without DHCP. dockerd names a network once, when it is created, and never again: what is not kept is
+//! Values, without DHCP. dockerd names a network once, when it is created, and never again: what is not kept is
 //! lost.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
@@ -226,51 +225,6 @@ fn never_used(unused: &[DoorId]) -> String {
     )
 }
 
-/// All networks that are known.
-#[derive(Debug, Default)]
-pub(crate) struct Networks(BTreeMap<DoorId, NetworkRecord>);
-
-impl Networks {
-    /// Returns all of them, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &NetworkRecord> {
-        self.0.values()
-    }
-
-    /// Returns a network, or that it is not known.
-    pub(crate) fn get(&self, id: &DoorId) -> Result<&NetworkRecord, NetworkFault> {
-        self.0.get(id).ok_or_else(|| NetworkFault::Unknown(id.clone()))
-    }
-
-    /// Adds a network, unless there are too many.
-    pub(crate) fn add(&mut self, record: NetworkRecord) -> Result<(), NetworkFault> {
-        if self.0.len() >= MOST_NETWORKS && !self.0.contains_key(&record.id) {
-            let mut unused: Vec<_> = self.iter().filter(|network| network.unused).collect();
-            unused.sort_by_key(|network| network.since);
-            let unused = unused.into_iter().map(|network| network.id.clone()).collect();
-            return Err(NetworkFault::Full { most: MOST_NETWORKS, unused });
-        }
-        self.0.insert(record.id.clone(), record);
-        Ok(())
-    }
-
-    /// Records that a network has an endpoint. Returns it if that is its first.
-    pub(crate) fn use_first(&mut self, id: &DoorId) -> Option<NetworkRecord> {
-        let network = self.0.get_mut(id).filter(|network| network.unused)?;
-        network.unused = false;
-        Some(network.clone())
-    }
-
-    /// Forgets a network, and returns it.
-    pub(crate) fn remove(&mut self, id: &DoorId) -> Option<NetworkRecord> {
-        self.0.remove(id)
-    }
-
-    /// Returns whether a network is in this VLAN.
-    pub(crate) fn has_vlan(&self, on: &str, vlan: u16) -> bool {
-        self.iter().any(|network| network.wiring.on == on && network.wiring.vlan == vlan)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,28 +263,5 @@ mod tests {
         let mac = Mac([2, 0, 0, 0, 0, 1]);
         let link = wiring(Mode::Ipvlan, 0).endpoint(&id("e1"), mac, None);
         assert_eq!((link.kind, link.mac), (LinkKind::Ipvlan, None));
-    }
-
-    #[test]
-    fn no_network_is_forgotten_for_another() {
-        let mut networks = Networks::default();
-        let record = |n: usize| NetworkRecord {
-            id: id(&format!("n{n}")),
-            definition: String::new(),
-            wiring: wiring(Mode::Bridge, 0),
-            gateway: None,
-            pool: Ipv4Net::default(),
-            leases: false,
-            since: WallTime::from_epoch(std::time::Duration::from_secs(1000 - n as u64)),
-            unused: n % 100 == 7,
-        };
-        for n in 0..MOST_NETWORKS {
-            assert_eq!(networks.add(record(n)), Ok(()));
-        }
-        assert_eq!(networks.add(record(3)), Ok(()), "it was there");
-        let unused = [207, 107, 7].map(|n| id(&format!("n{n}"))).to_vec();
-        assert_eq!(networks.add(record(1000)), Err(NetworkFault::Full { most: MOST_NETWORKS, unused }));
-        assert!(networks.get(&id("n0")).is_ok());
-        assert_eq!(networks.get(&id("n1000")), Err(NetworkFault::Unknown(id("n1000"))));
     }
 }

@@ -1,9 +1,9 @@
 //! Docker's pools: what a PoolID spells, and what else is kept about a pool.
 //!
-//! Values and bookkeeping, without DHCP. A PoolID spells the pool's definition, so that the pool is still served if the store
+//! Values, without DHCP. A PoolID spells the pool's definition, so that the pool is still served if the store
 //! that knew it is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -183,54 +183,6 @@ pub enum PoolFault {
     },
 }
 
-/// All pools that are known.
-#[derive(Debug, Default)]
-pub(crate) struct Pools(BTreeMap<PoolId, PoolRecord>);
-
-impl Pools {
-    /// Returns all of them, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &PoolRecord> {
-        self.0.values()
-    }
-
-    /// Returns a pool.
-    pub(crate) fn get(&self, id: &PoolId) -> Option<&PoolRecord> {
-        self.0.get(id)
-    }
-
-    /// Returns the pool with a definition whose subnet a server offered.
-    pub(crate) fn automatic(&self, definition: &str) -> Option<&PoolRecord> {
-        self.0.values().find(|record| record.automatic && record.id.definition == definition)
-    }
-
-    /// Adds a pool. Returns the one that is forgotten in exchange, if there are too many.
-    pub(crate) fn add(&mut self, record: PoolRecord) -> Option<PoolId> {
-        let added = record.id.clone();
-        self.0.insert(added.clone(), record);
-        let others = self.0.values().filter(|_| self.0.len() > MOST_POOLS).filter(|record| record.id != added);
-        let oldest = others.min_by_key(|record| (!record.reserved.is_empty(), record.since));
-        let oldest = oldest.map(|record| record.id.clone())?;
-        self.0.remove(&oldest);
-        Some(oldest)
-    }
-
-    /// Forgets a pool. Returns whether it was known.
-    pub(crate) fn remove(&mut self, id: &PoolId) -> bool {
-        self.0.remove(id).is_some()
-    }
-
-    /// Returns the addresses that an endpoint of a pool may have, whether the pool is known or not.
-    pub(crate) fn limits(&self, id: &PoolId) -> Limits {
-        let reserved = self.0.get(id).map(|record| record.reserved.clone()).unwrap_or_default();
-        Limits { reserved, ..id.limits() }
-    }
-
-    /// Returns a pool, mutably.
-    pub(crate) fn get_mut(&mut self, id: &PoolId) -> Option<&mut PoolRecord> {
-        self.0.get_mut(id)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,44 +226,5 @@ mod tests {
         record.reserved.insert(gateway);
         let json = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<PoolRecord>(&json).unwrap(), record);
-    }
-
-    #[test]
-    fn of_too_many_pools_the_oldest_is_forgotten() {
-        let mut pools = Pools::default();
-        let record = |n: usize, second: u64| PoolRecord {
-            id: PoolId::new(format!("parent=eth{n}"), net("10.0.0.0/24"), None),
-            lan: None,
-            gateway: None,
-            reserved: BTreeSet::new(),
-            automatic: n.is_multiple_of(2),
-            since: WallTime::from_epoch(Duration::from_secs(second)),
-        };
-        for n in 0..MOST_POOLS {
-            assert_eq!(pools.add(record(n, 100 + n as u64)), None);
-        }
-        assert_eq!(pools.add(record(3, 500)), None, "it was there");
-        assert_eq!(pools.add(record(1000, 1)), Some(record(0, 0).id), "the new one stays");
-        assert_eq!((pools.automatic("parent=eth0"), pools.automatic("parent=eth1")), (None, None));
-        assert!(pools.automatic("parent=eth2").is_some() && pools.get(&record(1, 0).id).is_some());
-    }
-
-    #[test]
-    fn of_too_many_pools_one_in_which_nothing_is_reserved_is_forgotten_first() {
-        let mut pools = Pools::default();
-        let record = |n: usize, reserved: &[Ipv4Addr]| PoolRecord {
-            id: PoolId::new(format!("parent=eth{n}"), net("10.0.0.0/24"), None),
-            lan: None,
-            gateway: None,
-            reserved: reserved.iter().copied().collect(),
-            automatic: false,
-            since: WallTime::from_epoch(Duration::from_secs(n as u64)),
-        };
-        let router = [Ipv4Addr::new(10, 0, 0, 1)];
-        for n in 0..MOST_POOLS {
-            pools.add(record(n, if n == 2 { &[] } else { &router }));
-        }
-        assert_eq!(pools.add(record(1000, &router)), Some(record(2, &[]).id));
-        assert_eq!(pools.add(record(1001, &router)), Some(record(0, &[]).id), "all have some");
     }
 }

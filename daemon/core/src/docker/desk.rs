@@ -70,7 +70,7 @@ impl Desk<'_> {
 
     /// Returns the pools, and the links in the host's namespace that daemons with another store made.
     pub(crate) fn list(&mut self, now: Instant) -> (Vec<PoolRecord>, Vec<String>) {
-        (self.docker.ipam.pools(), self.strangers(now))
+        (self.docker.pools.iter().cloned().collect(), self.strangers(now))
     }
 
     pub(super) fn write(&mut self, waiter: Waiter, changes: Vec<Change>) -> OpId {

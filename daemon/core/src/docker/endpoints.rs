@@ -158,7 +158,7 @@ impl Endpoint {
 impl Desk<'_> {
     /// CreateEndpoint: an existing endpoint is answered again.
     pub(super) fn create_endpoint(&mut self, now: Now, id: RequestId, request: EndpointRequest) -> Next {
-        if let Err(fault) = self.docker.wired.networks.get(&request.network) {
+        if let Err(fault) = self.docker.networks.get(&request.network) {
             return Err(fault).into();
         }
         let name = request.id.clone();
@@ -214,8 +214,7 @@ impl Desk<'_> {
                 }
             }
             EndpointAddress::Leased(mut add) => {
-                add.profile.policy.mtu =
-                    self.docker.wired.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
+                add.profile.policy.mtu = self.docker.networks.get(&network).ok().and_then(|network| network.wiring.mtu);
                 let errand = self.registry.lease(now, add);
                 if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&id) {
                     endpoint.stage = Stage::Leasing(errand);
@@ -228,7 +227,7 @@ impl Desk<'_> {
     /// Returns why the lease behind an address of our IPAM driver does not suit the endpoint. Docker passes neither driver
     /// the other's options.
     fn leased_amiss(&self, record: &EndpointRecord) -> Option<NetworkFault> {
-        let network = self.docker.wired.networks.get(&record.network).ok().filter(|network| network.leases)?;
+        let network = self.docker.networks.get(&record.network).ok().filter(|network| network.leases)?;
         let leased =
             self.registry.every_holding().filter(|holding| holding.told() == Some(record.address) && holding.is_live());
         // All clients on an ipvlan's parent have its Ethernet address, which this network's parent need not have.
@@ -328,7 +327,7 @@ impl Desk<'_> {
         if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(&record.id) {
             (endpoint.record, endpoint.stage) = (Some(Box::new(record.clone())), Stage::Making);
         }
-        let network = match self.docker.wired.networks.get(&record.network) {
+        let network = match self.docker.networks.get(&record.network) {
             Ok(network) => network.clone(),
             Err(fault) => return self.forget_and_answer(now, &record.id, Some(Failure::Network(fault))),
         };
@@ -349,7 +348,7 @@ impl Desk<'_> {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         let Some(record) = endpoint.record.as_deref().cloned() else { return };
         endpoint.stage = Stage::Writing;
-        let used = self.docker.wired.networks.use_first(&record.network).map(DockerRecord::Network);
+        let used = self.docker.networks.use_first(&record.network).map(DockerRecord::Network);
         let records = [Some(DockerRecord::Endpoint(record)), used].into_iter().flatten();
         let changes = records.map(|record| record.put()).collect();
         self.write(Waiter::Endpoint(id.clone()), changes);
@@ -479,7 +478,7 @@ impl Desk<'_> {
     /// Returns what Docker should do with the link. It gets only the routes that the default route needs: a route that is
     /// already there, or contains the subnet of another network, would keep the container from starting.
     fn joined(&self, now: Now, network: &DoorId, id: &DoorId) -> Result<NetworkAnswer, NetworkFault> {
-        let network = self.docker.wired.networks.get(network)?;
+        let network = self.docker.networks.get(network)?;
         let is_good = |endpoint: &&Endpoint| endpoint.stage == Stage::There && !endpoint.is_ending();
         let record = self.docker.endpoints.by_id.get(id).filter(is_good).and_then(|endpoint| endpoint.record.as_ref());
         let record = record.ok_or_else(|| NetworkFault::UnknownEndpoint(id.clone()))?;
@@ -499,7 +498,7 @@ impl Desk<'_> {
         let holder = match &record.source {
             Source::Leased(attachment) => self.registry.holding(attachment)?,
             Source::Told => {
-                let network = self.docker.wired.networks.get(&record.network).ok();
+                let network = self.docker.networks.get(&record.network).ok();
                 let is_it = |holding: &Holding<'_>| {
                     holding.told() == Some(record.address)
                         && holding.chaddr() == record.mac

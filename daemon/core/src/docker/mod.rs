@@ -18,8 +18,8 @@ pub(crate) use self::desk::Desk;
 use self::desk::{Key, Waiter};
 use self::endpoints::Endpoints;
 use self::jobs::Jobs;
-use self::networks::Wired;
-use self::pools::Ipam;
+use self::networks::Networks;
+use self::pools::Pools;
 pub(crate) use self::record::complete;
 pub use self::record::{DockerKey, DockerRecord, TABLES};
 use self::strays::Strays;
@@ -31,8 +31,8 @@ use crate::timers::Timers;
 /// What is known about Docker.
 #[derive(Debug, Default)]
 pub(crate) struct Docker {
-    ipam: Ipam,
-    wired: Wired,
+    pools: Pools,
+    networks: Networks,
     endpoints: Endpoints,
     strays: Strays,
     jobs: Jobs,

@@ -2,7 +2,7 @@
 //!
 //! `jobs` creates and deletes them, and `endpoints` has their endpoints.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Desk;
 use super::desk::Waiter;
@@ -11,16 +11,16 @@ use super::record::DockerKey;
 use crate::effect::{NetworkAnswer, NetworkCall, OpId, RequestId};
 use crate::identity::DoorId;
 use crate::link::own::LinkOwner;
-use crate::network::{NetworkFault, NetworkRecord, Networks, Wiring};
+use crate::network::{MOST_NETWORKS, NetworkFault, NetworkRecord, Wiring};
 use crate::time::Now;
 
 /// How many answers that may not have reached their callers are remembered: they cross within a moment.
 const MOST_ANSWERED: usize = 16;
 
-/// The networks.
+/// The networks that are known.
 #[derive(Debug, Default)]
-pub(super) struct Wired {
-    pub(super) networks: Networks,
+pub(super) struct Networks {
+    by_id: BTreeMap<DoorId, NetworkRecord>,
     /// Those that are durable.
     kept: BTreeSet<DoorId>,
     /// What could not be read from the store.
@@ -29,13 +29,37 @@ pub(super) struct Wired {
     answered: VecDeque<(RequestId, DoorId)>,
 }
 
-impl Wired {
+impl Networks {
     /// Adds a network that the store holds.
     pub(super) fn recover(&mut self, record: NetworkRecord) {
         let id = record.id.clone();
-        if self.networks.add(record).is_ok() {
+        if self.add(record).is_ok() {
             self.kept.insert(id);
         }
+    }
+
+    /// Returns a network, or that it is not known.
+    pub(super) fn get(&self, id: &DoorId) -> Result<&NetworkRecord, NetworkFault> {
+        self.by_id.get(id).ok_or_else(|| NetworkFault::Unknown(id.clone()))
+    }
+
+    /// Adds a network, unless there are too many.
+    pub(super) fn add(&mut self, record: NetworkRecord) -> Result<(), NetworkFault> {
+        if self.by_id.len() >= MOST_NETWORKS && !self.by_id.contains_key(&record.id) {
+            let mut unused: Vec<_> = self.by_id.values().filter(|network| network.unused).collect();
+            unused.sort_by_key(|network| network.since);
+            let unused = unused.into_iter().map(|network| network.id.clone()).collect();
+            return Err(NetworkFault::Full { most: MOST_NETWORKS, unused });
+        }
+        self.by_id.insert(record.id.clone(), record);
+        Ok(())
+    }
+
+    /// Records that a network has an endpoint. Returns it if that is its first.
+    pub(super) fn use_first(&mut self, id: &DoorId) -> Option<NetworkRecord> {
+        let network = self.by_id.get_mut(id).filter(|network| network.unused)?;
+        network.unused = false;
+        Some(network.clone())
     }
 
     /// Returns whether the store has an unreadable Docker record under this key.
@@ -60,9 +84,9 @@ impl Wired {
         }
     }
 
-    /// Forgets a network, as the store has.
+    /// Forgets a network.
     pub(super) fn forget(&mut self, network: &DoorId) {
-        self.networks.remove(network);
+        self.by_id.remove(network);
         self.kept.remove(network);
     }
 
@@ -77,9 +101,9 @@ impl Desk<'_> {
     pub(super) fn network_call(&mut self, now: Now, id: RequestId, call: NetworkCall) -> Next {
         match &call {
             NetworkCall::Delete(network) | NetworkCall::Find(network) | NetworkCall::Join { network, .. } => {
-                self.docker.wired.docker_knows(network);
+                self.docker.networks.docker_knows(network);
             }
-            NetworkCall::CreateEndpoint(request) => self.docker.wired.docker_knows(&request.network),
+            NetworkCall::CreateEndpoint(request) => self.docker.networks.docker_knows(&request.network),
             NetworkCall::Started => {}
             NetworkCall::Create(_) | NetworkCall::DeleteEndpoint(_) => {}
         }
@@ -92,7 +116,7 @@ impl Desk<'_> {
             NetworkCall::Create(record) => self.create_network(now, id, record),
             NetworkCall::Delete(network) => self.delete_network(now, id, &network),
             NetworkCall::Find(network) => {
-                let found = self.docker.wired.networks.get(&network).cloned();
+                let found = self.docker.networks.get(&network).cloned();
                 found.map(|record| NetworkAnswer::Found(Box::new(record))).into()
             }
             NetworkCall::CreateEndpoint(request) => self.create_endpoint(now, id, *request),
@@ -102,11 +126,11 @@ impl Desk<'_> {
     }
 
     fn create_network(&mut self, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
-        if let Ok(known) = self.docker.wired.networks.get(&record.id) {
+        if let Ok(known) = self.docker.networks.get(&record.id) {
             let same = *known == NetworkRecord { since: known.since, unused: known.unused, ..(*record).clone() };
             match same {
-                true if self.docker.wired.kept.contains(&record.id) => {
-                    self.docker.wired.docker_knows(&record.id);
+                true if self.docker.networks.kept.contains(&record.id) => {
+                    self.docker.networks.docker_knows(&record.id);
                     return Ok(NetworkAnswer::Done).into();
                 }
                 // It is being written, and may not get into the store.
@@ -123,13 +147,13 @@ impl Desk<'_> {
     /// Returns why no address could be leased for a network's endpoints; otherwise Docker would only learn that when it makes
     /// one.
     fn cannot_lease(&self, network: &NetworkRecord) -> Option<NetworkFault> {
-        let leased = self.docker.ipam.is_elsewhere(network)?.clone();
+        let leased = self.docker.pools.is_elsewhere(network)?.clone();
         Some(NetworkFault::Elsewhere { leased, own: network.wiring.lan() })
     }
 
     /// Forgets a network. dockerd deletes none that has endpoints.
     fn delete_network(&mut self, now: Now, id: RequestId, network: &DoorId) -> Next {
-        let Ok(record) = self.docker.wired.networks.get(network).cloned() else {
+        let Ok(record) = self.docker.networks.get(network).cloned() else {
             self.forget_unread(now, DockerKey::Network(network.clone()));
             return Ok(NetworkAnswer::Done).into();
         };
@@ -145,10 +169,10 @@ impl Desk<'_> {
     /// Forgets a network that was not kept, unless another call has kept it or may still do so.
     pub(super) fn take_back(&mut self, record: &NetworkRecord) {
         let writes = |call: &NetworkChange| call.record().id == record.id && call.is_writing();
-        if self.docker.wired.kept.contains(&record.id) || self.docker.jobs.networks().any(writes) {
+        if self.docker.networks.kept.contains(&record.id) || self.docker.jobs.networks().any(writes) {
             return;
         }
-        self.docker.wired.networks.remove(&record.id);
+        self.docker.networks.forget(&record.id);
         self.write_alone(DockerKey::Network(record.id.clone()).remove());
         self.unmake_vlan(&record.wiring, Waiter::Nobody);
     }
@@ -156,14 +180,14 @@ impl Desk<'_> {
     /// Forgets a network that was made by a call whose caller hung up as it was answered: Docker never heard about it. False if
     /// there is none.
     pub(super) fn take_back_unheard(&mut self, id: RequestId) -> bool {
-        let Some(at) = self.docker.wired.answered.iter().position(|(answered, _)| *answered == id) else {
+        let Some(at) = self.docker.networks.answered.iter().position(|(answered, _)| *answered == id) else {
             return false;
         };
-        let Some((_, network)) = self.docker.wired.answered.remove(at) else { return false };
+        let Some((_, network)) = self.docker.networks.answered.remove(at) else { return false };
         let another = self.docker.jobs.networks().any(|call| call.record().id == network);
-        if let Some(record) = self.docker.wired.networks.get(&network).ok().filter(|_| !another).cloned() {
+        if let Some(record) = self.docker.networks.get(&network).ok().filter(|_| !another).cloned() {
             tracing::info!(%network, "Docker gave up on a network that was just created: forgetting it");
-            self.docker.wired.kept.remove(&network);
+            self.docker.networks.kept.remove(&network);
             self.take_back(&record);
         }
         true
@@ -174,8 +198,9 @@ impl Desk<'_> {
         let is_in = |wiring: &Wiring| wiring.on == on && wiring.vlan == vlan;
         let comes = |call: &NetworkChange| call.is_making() && is_in(&call.record().wiring);
         let may_be = |key: &DockerKey| matches!(key, DockerKey::Network(_));
-        let unread = self.docker.wired.unread.iter().any(may_be);
-        self.docker.wired.networks.has_vlan(on, vlan) || self.docker.jobs.networks().any(comes) || unread
+        let mut known = self.docker.networks.by_id.values();
+        let unread = self.docker.networks.unread.iter().any(may_be);
+        known.any(|network| is_in(&network.wiring)) || self.docker.jobs.networks().any(comes) || unread
     }
 
     /// A VLAN's link is there: it is deleted if it has no network.
@@ -183,5 +208,38 @@ impl Desk<'_> {
         if !self.has_vlan(on, vlan) {
             self.unmake(Waiter::Nobody, LinkOwner::Vlan { on: on.to_owned(), vlan });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ipnet::Ipv4Net;
+
+    use super::*;
+    use crate::network::Mode;
+    use crate::time::WallTime;
+
+    #[test]
+    fn no_network_is_forgotten_for_another() {
+        let id = |text: &str| DoorId::try_from(text.to_owned()).expect("an id");
+        let mut networks = Networks::default();
+        let record = |n: usize| NetworkRecord {
+            id: id(&format!("n{n}")),
+            definition: String::new(),
+            wiring: Wiring { mode: Mode::Bridge, on: "eth0".to_owned(), vlan: 0, mtu: None },
+            gateway: None,
+            pool: Ipv4Net::default(),
+            leases: false,
+            since: WallTime::from_epoch(std::time::Duration::from_secs(1000 - n as u64)),
+            unused: n % 100 == 7,
+        };
+        for n in 0..MOST_NETWORKS {
+            assert_eq!(networks.add(record(n)), Ok(()));
+        }
+        assert_eq!(networks.add(record(3)), Ok(()), "it was there");
+        let unused = [207, 107, 7].map(|n| id(&format!("n{n}"))).to_vec();
+        assert_eq!(networks.add(record(1000)), Err(NetworkFault::Full { most: MOST_NETWORKS, unused }));
+        assert!(networks.get(&id("n0")).is_ok());
+        assert_eq!(networks.get(&id("n1000")), Err(NetworkFault::Unknown(id("n1000"))));
     }
 }

@@ -14,7 +14,7 @@ use crate::effect::{Add, Answer, Failure, PoolRequest, RequestId};
 use crate::identity::{Attachment, Lan};
 use crate::limits::Limits;
 use crate::network::NetworkRecord;
-use crate::pool::{MOST_RESERVED, PoolFault, PoolId, PoolRecord, Pools};
+use crate::pool::{MOST_POOLS, MOST_RESERVED, PoolFault, PoolId, PoolRecord};
 use crate::record::{BindingId, Change};
 use crate::registry::Holding;
 use crate::time::{Instant, Now};
@@ -26,33 +26,60 @@ const OFTEN: u32 = 10;
 /// For how long that is counted.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// The pools, and how often they were asked for.
+/// The pools that are known, and how often they were asked for.
 #[derive(Debug, Default)]
-pub(super) struct Ipam {
-    pools: Pools,
+pub(super) struct Pools {
+    by_id: BTreeMap<PoolId, PoolRecord>,
     /// Since when, and how often, an automatic pool was asked for.
     answered: BTreeMap<PoolId, (Instant, u32)>,
 }
 
-impl Ipam {
-    /// Takes over a pool that the store holds.
-    pub(super) fn recover(&mut self, record: PoolRecord) {
-        self.pools.add(record);
+impl Pools {
+    /// Returns all of them, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PoolRecord> {
+        self.by_id.values()
     }
 
-    /// Returns all pools, in order.
-    pub(super) fn pools(&self) -> Vec<PoolRecord> {
-        self.pools.iter().cloned().collect()
+    /// Returns a pool.
+    fn get(&self, id: &PoolId) -> Option<&PoolRecord> {
+        self.by_id.get(id)
     }
 
-    /// Returns the addresses that an endpoint of a pool may have.
-    pub(super) fn limits(&self, id: &PoolId) -> Limits {
-        self.pools.limits(id)
+    /// Returns a pool, mutably.
+    fn get_mut(&mut self, id: &PoolId) -> Option<&mut PoolRecord> {
+        self.by_id.get_mut(id)
+    }
+
+    /// Returns the pool with a definition whose subnet a server offered.
+    fn automatic(&self, definition: &str) -> Option<&PoolRecord> {
+        self.iter().find(|record| record.automatic && record.id.definition == definition)
+    }
+
+    /// Adds a pool. Returns the one that is forgotten in exchange, if there are too many.
+    pub(super) fn add(&mut self, record: PoolRecord) -> Option<PoolId> {
+        let added = record.id.clone();
+        self.by_id.insert(added.clone(), record);
+        let others = self.iter().filter(|_| self.by_id.len() > MOST_POOLS).filter(|record| record.id != added);
+        let oldest = others.min_by_key(|record| (!record.reserved.is_empty(), record.since));
+        let oldest = oldest.map(|record| record.id.clone())?;
+        self.by_id.remove(&oldest);
+        Some(oldest)
+    }
+
+    /// Forgets a pool. Returns whether it was known.
+    fn remove(&mut self, id: &PoolId) -> bool {
+        self.by_id.remove(id).is_some()
+    }
+
+    /// Returns the addresses that an endpoint of a pool may have, whether the pool is known or not.
+    fn limits(&self, id: &PoolId) -> Limits {
+        let reserved = self.get(id).map(|record| record.reserved.clone()).unwrap_or_default();
+        Limits { reserved, ..id.limits() }
     }
 
     /// Returns where a network's pool is, if it is not on its LAN. Docker does not say which pool it is, only its subnet.
     pub(super) fn is_elsewhere(&self, network: &NetworkRecord) -> Option<&Lan> {
-        let of_subnet = || self.pools.iter().filter(|pool| network.leases && pool.id.subnet == network.pool);
+        let of_subnet = || self.iter().filter(|pool| network.leases && pool.id.subnet == network.pool);
         let may_be = |lan: Option<&Lan>| lan.is_none_or(|lan| network.wiring.is_on(lan));
         let elsewhere = !of_subnet().any(|pool| may_be(pool.lan.as_ref()));
         of_subnet().find_map(|pool| pool.lan.as_ref()).filter(|_| elsewhere)
@@ -79,13 +106,13 @@ impl Desk<'_> {
         }
         let asked = subnet.map(|subnet| PoolId::new(definition, subnet, *range));
         let known = match &asked {
-            Some(pool) => self.docker.ipam.pools.get(pool),
-            None => self.docker.ipam.pools.automatic(definition),
+            Some(pool) => self.docker.pools.get(pool),
+            None => self.docker.pools.automatic(definition),
         };
         if let Some(record) = known {
             let (pool, gateway) = (record.id.clone(), record.gateway);
             let subnet = pool.subnet;
-            let answer = match asked.is_none() && self.docker.ipam.is_asked_too_often(&pool, now.boot) {
+            let answer = match asked.is_none() && self.docker.pools.is_asked_too_often(&pool, now.boot) {
                 true => fail(PoolFault::Overlaps { subnet, times: OFTEN, within: AGAIN }),
                 false => Answer::Pool { id: pool, gateway },
             };
@@ -105,17 +132,17 @@ impl Desk<'_> {
         automatic: bool,
     ) -> Next {
         if automatic {
-            self.docker.ipam.is_asked_too_often(&pool, now.boot);
+            self.docker.pools.is_asked_too_often(&pool, now.boot);
         }
         // It may have become known meanwhile, through the same request or a reservation.
-        let known = self.docker.ipam.pools.get(&pool).cloned();
+        let known = self.docker.pools.get(&pool).cloned();
         let undo = if known.is_some() { Undo::Nothing } else { Undo::Pool(pool.clone()) };
         let reserved = BTreeSet::new();
         let lan = Some(lan);
         let new = PoolRecord { id: pool.clone(), lan: lan.clone(), gateway, reserved, automatic, since: now.wall };
         let record = known.map_or(new, |known| PoolRecord { lan, gateway: known.gateway.or(gateway), ..known });
         let gateway = record.gateway;
-        let forgotten = self.docker.ipam.pools.add(record.clone());
+        let forgotten = self.docker.pools.add(record.clone());
         let mut changes = vec![put(record)];
         changes.extend(forgotten.map(remove));
         PoolChange::begin(self, now, id, changes, (Answer::Pool { id: pool, gateway }, undo))
@@ -124,8 +151,8 @@ impl Desk<'_> {
     /// ReleasePool: the pool is forgotten, unless it belongs to another network too. In that case an endpoint may have a lease in
     /// it, or an address may be reserved: Docker gives a network's own addresses back before its pool.
     pub(super) fn release_pool(&mut self, pool: &PoolId) -> Next {
-        self.docker.ipam.answered.remove(pool);
-        let is_reserved = self.docker.ipam.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
+        self.docker.pools.answered.remove(pool);
+        let is_reserved = self.docker.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
         if !is_reserved && self.registry.holdings_in(&pool.to_string()).next().is_none() {
             self.forget_pool(pool);
         }
@@ -133,7 +160,7 @@ impl Desk<'_> {
     }
 
     pub(super) fn forget_pool(&mut self, pool: &PoolId) {
-        if self.docker.ipam.pools.remove(pool) {
+        if self.docker.pools.remove(pool) {
             self.write_alone(remove(pool.clone()));
         }
     }
@@ -141,7 +168,7 @@ impl Desk<'_> {
     /// Reserves an address, or the gateway. An address that is reserved already is answered again.
     pub(super) fn reserve(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Option<Ipv4Addr>) -> Next {
         let fail = |fault| Next::Answers(Answer::Failed(Failure::Pool(fault)));
-        let gateway = || self.docker.ipam.pools.get(pool)?.gateway;
+        let gateway = || self.docker.pools.get(pool)?.gateway;
         let Some(address) = address.or_else(gateway) else {
             return fail(PoolFault::NoGateway { subnet: pool.subnet });
         };
@@ -158,12 +185,12 @@ impl Desk<'_> {
         }
         // The store may have lost it.
         let mut changes = Vec::new();
-        if self.docker.ipam.pools.get(pool).is_none() {
+        if self.docker.pools.get(pool).is_none() {
             let (reserved, since) = (BTreeSet::new(), now.wall);
             let record = PoolRecord { id: pool.clone(), lan: None, gateway: None, reserved, automatic: false, since };
-            changes.extend(self.docker.ipam.pools.add(record).map(remove));
+            changes.extend(self.docker.pools.add(record).map(remove));
         }
-        let Some(record) = self.docker.ipam.pools.get_mut(pool) else { return Next::Nothing };
+        let Some(record) = self.docker.pools.get_mut(pool) else { return Next::Nothing };
         if record.reserved.contains(&address) {
             return Next::Answers(Answer::Reserved(address));
         }
@@ -179,7 +206,7 @@ impl Desk<'_> {
 
     /// Ends the reservation of an address. Returns what to write, if it was reserved.
     pub(super) fn unreserve(&mut self, now: Now, pool: &PoolId, address: Ipv4Addr) -> Option<Change> {
-        let record = self.docker.ipam.pools.get_mut(pool)?;
+        let record = self.docker.pools.get_mut(pool)?;
         let change = record.reserved.remove(&address).then(|| put(record.clone()));
         self.limit_asking(now, pool);
         change
@@ -187,7 +214,7 @@ impl Desk<'_> {
 
     /// Tells the ADDs of a pool that have no lease yet which addresses they may get.
     fn limit_asking(&mut self, now: Now, pool: &PoolId) {
-        let limits = self.docker.ipam.limits(pool);
+        let limits = self.docker.pools.limits(pool);
         self.registry.limit(now, &pool.to_string(), &limits);
     }
 
@@ -196,9 +223,9 @@ impl Desk<'_> {
         let Attachment::Docker { pool, .. } = &add.attachment else { return };
         let Ok(pool) = pool.parse() else { return };
         if let Some(limits) = &mut add.limits {
-            *limits = self.docker.ipam.limits(&pool);
+            *limits = self.docker.pools.limits(&pool);
         }
-        let gateway = self.docker.ipam.pools.get(&pool).and_then(|record| record.gateway);
+        let gateway = self.docker.pools.get(&pool).and_then(|record| record.gateway);
         if let (Some(fallback), Some(gateway)) = (&mut add.fallback, gateway) {
             fallback.go_by(gateway.into());
         }
@@ -247,4 +274,49 @@ fn put(pool: PoolRecord) -> Change {
 
 fn remove(pool: PoolId) -> Change {
     DockerKey::Pool(pool).remove()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::WallTime;
+
+    #[test]
+    fn of_too_many_pools_the_oldest_is_forgotten() {
+        let mut pools = Pools::default();
+        let record = |n: usize, second: u64| PoolRecord {
+            id: PoolId::new(format!("parent=eth{n}"), "10.0.0.0/24".parse().unwrap(), None),
+            lan: None,
+            gateway: None,
+            reserved: BTreeSet::new(),
+            automatic: n.is_multiple_of(2),
+            since: WallTime::from_epoch(Duration::from_secs(second)),
+        };
+        for n in 0..MOST_POOLS {
+            assert_eq!(pools.add(record(n, 100 + n as u64)), None);
+        }
+        assert_eq!(pools.add(record(3, 500)), None, "it was there");
+        assert_eq!(pools.add(record(1000, 1)), Some(record(0, 0).id), "the new one stays");
+        assert_eq!((pools.automatic("parent=eth0"), pools.automatic("parent=eth1")), (None, None));
+        assert!(pools.automatic("parent=eth2").is_some() && pools.get(&record(1, 0).id).is_some());
+    }
+
+    #[test]
+    fn of_too_many_pools_one_in_which_nothing_is_reserved_is_forgotten_first() {
+        let mut pools = Pools::default();
+        let record = |n: usize, reserved: &[Ipv4Addr]| PoolRecord {
+            id: PoolId::new(format!("parent=eth{n}"), "10.0.0.0/24".parse().unwrap(), None),
+            lan: None,
+            gateway: None,
+            reserved: reserved.iter().copied().collect(),
+            automatic: false,
+            since: WallTime::from_epoch(Duration::from_secs(n as u64)),
+        };
+        let router = [Ipv4Addr::new(10, 0, 0, 1)];
+        for n in 0..MOST_POOLS {
+            pools.add(record(n, if n == 2 { &[] } else { &router }));
+        }
+        assert_eq!(pools.add(record(1000, &router)), Some(record(2, &[]).id));
+        assert_eq!(pools.add(record(1001, &router)), Some(record(0, &[]).id), "all have some");
+    }
 }

@@ -71,13 +71,13 @@ impl Desk<'_> {
     pub(crate) fn recover(&mut self, records: Vec<DoorRecord>) {
         for kept in records {
             match DockerRecord::read(&kept) {
-                Ok(DockerRecord::Pool(record)) => self.docker.ipam.recover(record),
-                Ok(DockerRecord::Network(record)) => self.docker.wired.recover(record),
+                Ok(DockerRecord::Pool(record)) => _ = self.docker.pools.add(record),
+                Ok(DockerRecord::Network(record)) => self.docker.networks.recover(record),
                 Ok(DockerRecord::Endpoint(record)) => self.docker.endpoints.recover(record),
                 Err(error) => {
                     let DoorKey { table, name } = &kept.key;
                     tracing::error!(table, name, %error, "does not parse: left as it is, with everything that may belong to it");
-                    self.docker.wired.unread.extend(DockerKey::read(&kept.key));
+                    self.docker.networks.unread.extend(DockerKey::read(&kept.key));
                 }
             }
         }
@@ -171,7 +171,7 @@ impl Desk<'_> {
                         false => self.await_inside(now, id),
                     }
                 }
-                None if there && !self.docker.wired.is_unread(&DockerKey::Endpoint(id.clone())) => {
+                None if there && !self.docker.networks.is_unread(&DockerKey::Endpoint(id.clone())) => {
                     self.unmake(Waiter::Nobody, owner);
                 }
                 None => {}
@@ -182,7 +182,7 @@ impl Desk<'_> {
     /// Forgets an unreadable Docker record that Docker deletes now. After the last such record, what may have belonged to one is
     /// nobody's any more.
     pub(super) fn forget_unread(&mut self, now: Now, key: DockerKey) {
-        let was_unread = self.docker.wired.unread.remove(&key);
+        let was_unread = self.docker.networks.unread.remove(&key);
         if was_unread || matches!(key, DockerKey::Endpoint(_)) {
             // Docker has moved its link back, which may belong to another store.
             self.list_own_links();
@@ -243,7 +243,7 @@ impl Desk<'_> {
     /// to itself: dockerd has forgotten them.
     pub(super) fn end_strays_beside(&mut self, now: Now, new: &EndpointRecord, wiring: &Wiring) {
         let is_beside = |record: &EndpointRecord| {
-            let other = self.docker.wired.networks.get(&record.network).ok().map(|network| &network.wiring);
+            let other = self.docker.networks.get(&record.network).ok().map(|network| &network.wiring);
             let on_same = other.is_some_and(|other| (&other.on, other.vlan) == (&wiring.on, wiring.vlan));
             let is_same = record.mac == new.mac && wiring.mode != Mode::Ipvlan;
             record.id != new.id && on_same && (is_same || wiring.mode == Mode::Macvlan(MacvlanMode::Passthru))
@@ -290,7 +290,7 @@ impl Desk<'_> {
     /// heard about them, or after it had deleted them.
     pub(crate) fn give_back_those_without_endpoint(&mut self, now: Now) {
         // It may belong to an endpoint that could not be read.
-        if self.docker.wired.has_unread_endpoints() {
+        if self.docker.networks.has_unread_endpoints() {
             return;
         }
         let is_one = |holding: &Holding<'_>| {

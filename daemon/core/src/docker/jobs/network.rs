@@ -96,7 +96,7 @@ impl NetworkChange {
                 failed(Failure::Link { target, cause })
             }
             (Outcome::Persisted(Ok(())), Stage::Writing(_)) => {
-                desk.docker.wired.is_kept(id, &self.record.id);
+                desk.docker.networks.is_kept(id, &self.record.id);
                 done()
             }
             (Outcome::Persisted(Err(cause)), Stage::Writing(_)) => {
@@ -118,7 +118,7 @@ impl NetworkChange {
     /// Makes a network known, and answers when that is durable.
     fn keep(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
         (self.record.since, self.record.unused) = (now.wall, true);
-        if let Err(fault) = desk.docker.wired.networks.add((*self.record).clone()) {
+        if let Err(fault) = desk.docker.networks.add((*self.record).clone()) {
             desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
             return Next::Answers(Answer::Failed(Failure::Network(fault)));
         }
@@ -138,7 +138,7 @@ impl NetworkChange {
         if !is_forgotten {
             return answer;
         }
-        desk.docker.wired.forget(&self.record.id);
+        desk.docker.networks.forget(&self.record.id);
         let waiter = if self.unheard { Waiter::Nobody } else { Waiter::Call(id) };
         match desk.unmake_vlan(&self.record.wiring, waiter) {
             Some(op) if !self.unheard => {
