@@ -7,7 +7,9 @@
 //!   come after something waits for its `Done`.
 //! * A `Done`, `Frame` or `HungUp` with an id that the core no longer knows is counted and dropped.
 
+mod add;
 mod call;
+mod docker;
 mod order;
 mod ranges;
 mod row;
@@ -17,9 +19,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use self::call::{
-    Add, Adoptee, Answer, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall, PoolCall, PoolRequest,
-};
+pub use self::add::{Add, Adoptee};
+pub use self::call::{Answer, Call};
+pub use self::docker::{EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall, PoolCall, PoolRequest};
 pub use self::order::{Obeyed, Order, Upshot, Verb, Which};
 pub(crate) use self::ranges::LONG_AGO;
 pub use self::ranges::{FileCause, FileChange, FoundFile, RangeAdd, RangeAnswer, RangeCall, RangeRow, TakenRow};

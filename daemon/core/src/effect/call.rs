@@ -2,25 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 
-use super::{Obeyed, Order, RangeAnswer, RangeCall, Row, Shown, Verb, Which};
+use super::{
+    Add, NetworkAnswer, NetworkCall, Obeyed, Order, PoolCall, RangeAnswer, RangeCall, Row, Shown, Verb, Which,
+};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::profile::Wanted;
 use crate::failure::Failure;
-use crate::grant::Grant;
 use crate::grant::policy::Policy;
-use crate::identity::{Attachment, ClientIdRule, DoorId, Lan};
-use crate::limits::Limits;
-use crate::link::Place;
-use crate::network::{EndpointRecord, NetworkFault, NetworkRecord};
+use crate::identity::Attachment;
+use crate::network::NetworkFault;
 use crate::pool::{PoolId, PoolRecord};
-use crate::profile::Profile;
-use crate::range::Fallback;
 use crate::tenure::Tenure;
-use crate::wire::Mac;
 
 /// What a caller asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,179 +84,6 @@ impl Call {
     }
 }
 
-/// What is asked about the pools of Docker's IPAM driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PoolCall {
-    /// Get a pool of addresses for a Docker network.
-    Request(Box<PoolRequest>),
-    /// Give back the pool of a Docker network.
-    Release {
-        /// The pool.
-        id: PoolId,
-    },
-    /// Reserve an address of a pool: no endpoint gets it, and it has no lease.
-    Reserve {
-        /// The pool.
-        pool: PoolId,
-        /// The address; `None`: the pool's gateway.
-        address: Option<Ipv4Addr>,
-    },
-    /// Give back an address that Docker was told: an endpoint's, or a reserved one. Docker does not wait for the wire.
-    ReleaseAddress {
-        /// The pool.
-        pool: PoolId,
-        /// The address.
-        address: Ipv4Addr,
-    },
-}
-
-impl PoolCall {
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Request(_) => "request_pool",
-            Self::Release { .. } => "release_pool",
-            Self::Reserve { .. } => "reserve_address",
-            Self::ReleaseAddress { .. } => "release_address",
-        }
-    }
-}
-
-/// What is asked about a Docker network of our own driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NetworkCall {
-    /// A dockerd has started: it first asks, once, what this plugin is. No container of the previous dockerd is still to come.
-    Started,
-    /// Keep a network, which dockerd names only once.
-    Create(Box<NetworkRecord>),
-    /// Forget a network. It is also a success if it is not known.
-    Delete(DoorId),
-    /// What was said about a network when it was created?
-    Find(DoorId),
-    /// Make an endpoint's link, and lease an address if Docker has none.
-    CreateEndpoint(Box<EndpointRequest>),
-    /// Delete an endpoint and its link. It is also a success if it is not known.
-    DeleteEndpoint(DoorId),
-    /// What is an endpoint's link called, and what should be put on it? Docker is about to move it.
-    Join {
-        /// The network.
-        network: DoorId,
-        /// The endpoint.
-        endpoint: DoorId,
-        /// Docker's name for the container's namespace, or nothing.
-        sandbox: String,
-    },
-}
-
-impl NetworkCall {
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Started => "capabilities",
-            Self::Create(_) => "create_network",
-            Self::Delete(_) => "delete_network",
-            Self::Find(_) => "find_network",
-            Self::CreateEndpoint(_) => "create_endpoint",
-            Self::DeleteEndpoint(_) => "delete_endpoint",
-            Self::Join { .. } => "join",
-        }
-    }
-}
-
-/// The requested endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointRequest {
-    /// Its name.
-    pub id: DoorId,
-    /// Its network.
-    pub network: DoorId,
-    /// The Ethernet address of its link.
-    pub mac: Mac,
-    /// Its address.
-    pub address: EndpointAddress,
-}
-
-/// Where an endpoint gets its address from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EndpointAddress {
-    /// From Docker, which got it from an IPAM driver: ours or another.
-    Told(Ipv4Net),
-    /// From a DHCP server, by this ADD.
-    Leased(Box<Add>),
-}
-
-/// The requested pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolRequest {
-    /// The door's spelling of all options.
-    pub definition: String,
-    /// The subnet; `None`: the LAN's, as a server offers it.
-    pub subnet: Option<Ipv4Net>,
-    /// The part of the subnet for endpoints, if not all of it.
-    pub range: Option<Ipv4Net>,
-    /// The name of the LAN's link.
-    pub ifname: String,
-    /// The Ethernet address to ask from.
-    pub mac: Mac,
-    /// The wire.
-    pub lan: Lan,
-    /// Which servers are believed, and what else the client says to them.
-    pub profile: Profile,
-    /// The longest time from the request to its answer.
-    pub timeout: Duration,
-}
-
-impl PoolRequest {
-    /// Returns where the look at the LAN takes place.
-    pub(crate) fn place(&self) -> Place {
-        Place::Parent { ifname: self.ifname.clone(), mac: self.mac }
-    }
-}
-
-/// An ADD.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Add {
-    /// Who asks.
-    pub attachment: Attachment,
-    /// Where the binding should live.
-    pub place: Place,
-    /// The wire of this place.
-    pub lan: Lan,
-    /// How to make option 61.
-    pub client_id: ClientIdRule,
-    /// The client's hardware address, if not the interface's own.
-    pub chaddr: Option<Mac>,
-    /// The address to ask for.
-    pub wanted: Option<Wanted>,
-    /// What else the client says and wants.
-    pub profile: Profile,
-    /// The longest time from the request to its answer.
-    pub timeout: Duration,
-    /// The addresses that it may get; `None`: any.
-    pub limits: Option<Limits>,
-    /// The local ranges that give it an address if no server answers.
-    pub fallback: Option<Box<Fallback>>,
-}
-
-impl Add {
-    /// Returns whether the sockets of its first exchange are on the link of its place.
-    pub(crate) fn opens_at_once(&self) -> bool {
-        match self.place {
-            Place::InNetns(_) => !self.profile.on_parent,
-            Place::Parent { .. } => true,
-        }
-    }
-}
-
-/// A container that already ran when this daemon learned about it, with an address that somebody else gave it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Adoptee {
-    /// Its ADD, as it would be now.
-    pub add: Box<Add>,
-    /// The address that it was given.
-    pub address: Ipv4Net,
-    /// The Ethernet address that its interface had then, if that is known.
-    pub mac: Option<Mac>,
-}
-
 /// An answer to a [`Call`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -315,26 +136,6 @@ pub enum Answer {
     Ranges(RangeAnswer),
     /// To any: it could not be done.
     Failed(Failure),
-}
-
-/// An answer to a [`NetworkCall`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NetworkAnswer {
-    /// To `Started`; to `Create`, durable; to `Delete` and `DeleteEndpoint`, whatever the network or endpoint.
-    Done,
-    /// To `Find`.
-    Found(Box<NetworkRecord>),
-    /// To `CreateEndpoint`: the endpoint, durable, and its link is there.
-    Endpoint(Box<EndpointRecord>),
-    /// To `Join`.
-    Joined {
-        /// The name of the link in the host's namespace.
-        ifname: String,
-        /// What the endpoint's lease gives it, with the default router; `None`: there is no lease.
-        grant: Option<Box<Grant>>,
-        /// The router that the network names, which takes precedence over the lease's.
-        gateway: Option<Ipv4Addr>,
-    },
 }
 
 impl Answer {
