@@ -88,7 +88,7 @@ const LAYERS: [(&str, &str); 31] = [
     ("core", "docker registry outbox counts effect identity time"),
     (
         "docker",
-        "docker registry outbox job timers backoff profile tenure grant dhcpv4 effect limits record network pool identity link wire time",
+        "docker registry outbox job backoff profile tenure grant dhcpv4 effect limits record network pool identity link wire time",
     ),
     (
         "registry",

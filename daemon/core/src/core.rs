@@ -74,18 +74,9 @@ impl Core {
     /// that a wall clock that was set is soon noticed.
     pub fn handle_timeout(&mut self, now: Now) {
         self.read_clocks(now);
-        let (leases, mut docker) = (self.registry.due(now.boot), self.docker.due(now.boot).into_iter().peekable());
-        for (at, key) in leases {
-            while let Some((_, key)) = docker.next_if(|(before, _)| *before < at) {
-                self.desk().on_clock(now, key);
-                self.go_on(now);
-            }
+        for key in self.registry.due(now.boot) {
             self.registry.on_clock(now, key);
             // What follows from this deadline comes before the next: a lease that was won answers its call first.
-            self.go_on(now);
-        }
-        for (_, key) in docker {
-            self.desk().on_clock(now, key);
             self.go_on(now);
         }
         self.settle(now);
@@ -109,7 +100,7 @@ impl Core {
 
     /// Returns when the clock next matters, and why; `None` while nothing waits.
     pub fn poll_timeout(&self) -> Option<(Instant, Why)> {
-        self.registry.poll_timeout().into_iter().chain(self.docker.poll_timeout()).min()
+        self.registry.poll_timeout()
     }
 
     /// Returns whose lease an exchange is about; `None` if it is about none, or closed.
@@ -198,7 +189,8 @@ impl Core {
         while let Some(notice) = self.registry.notices.pop_front() {
             let mut desk = self.desk();
             match notice {
-                Notice::Done(op, outcome) => desk.done(now, op, outcome),
+                Notice::Done(waiter, outcome) => desk.done(now, waiter, outcome),
+                Notice::Due(timer) => desk.on_clock(now, timer),
                 Notice::Answered { id, attachment, answer } => desk.leased(now, id, attachment, answer),
                 Notice::Over(attachment) => desk.endpoint_without_lease(&attachment),
                 Notice::OwnLink { owner, there } => desk.own_link(now, owner, there),

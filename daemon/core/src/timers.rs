@@ -33,9 +33,10 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// Returns how many deadlines there are.
-    pub(crate) fn len(&self) -> usize {
-        self.by_time.len().max(self.by_key.len())
+    /// Returns how many deadlines some keys have.
+    pub(crate) fn count(&self, is_one: impl Fn(&K) -> bool) -> usize {
+        let by_time = self.by_time.iter().filter(|(_, key, _)| is_one(key)).count();
+        by_time.max(self.by_key.keys().filter(|key| is_one(key)).count())
     }
 
     /// Returns the earliest deadline.
@@ -43,9 +44,8 @@ impl<K: Copy + Ord> Timers<K> {
         self.by_time.first().map(|(at, _, why)| (*at, *why))
     }
 
-    /// Returns the keys whose deadline has come, each with the deadline, in order of time. They stay until they are set
-    /// again.
-    pub(crate) fn due(&self, now: Instant) -> Vec<(Instant, K)> {
-        self.by_time.iter().take_while(|(at, ..)| *at <= now).map(|(at, key, _)| (*at, *key)).collect()
+    /// Returns the keys whose deadline has come, in order of time. They stay until they are set again.
+    pub(crate) fn due(&self, now: Instant) -> Vec<K> {
+        self.by_time.iter().take_while(|(at, ..)| *at <= now).map(|(_, key, _)| *key).collect()
     }
 }

@@ -13,7 +13,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::Desk;
-use super::desk::Waiter;
 use super::jobs::{EndpointCall, Next};
 use super::record::{DockerKey, DockerRecord};
 use crate::effect::{Answer, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, Outcome, RequestId};
@@ -21,6 +20,7 @@ use crate::grant::Grant;
 use crate::identity::{Attachment, DoorId};
 use crate::link::own::LinkOwner;
 use crate::network::{EndpointRecord, MOST_ENDPOINTS, Mode, NetworkFault, Source};
+use crate::outbox::DoorWaiter;
 use crate::registry::Holding;
 use crate::tenure::Tenure;
 use crate::time::{Instant, Now};
@@ -274,7 +274,7 @@ impl Desk<'_> {
             tracing::info!(endpoint = %id, %by, "Docker has lost an endpoint and created it again");
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
-            self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
+            self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id));
         }
     }
 
@@ -289,7 +289,7 @@ impl Desk<'_> {
             }
             (Outcome::Made(Err(cause)), Stage::Making) => {
                 // A link that took too long may be there by now, or appear later.
-                self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id.clone()));
+                self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id.clone()));
                 let target = LinkOwner::Endpoint(id.clone()).ifname();
                 self.forget_and_answer(now, id, Some(Failure::Link { target, cause }));
             }
@@ -306,7 +306,7 @@ impl Desk<'_> {
                 self.time_strays();
             }
             (Outcome::Persisted(Err(cause)), Stage::Writing) => {
-                self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id.clone()));
+                self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id.clone()));
                 self.forget_and_answer(now, id, Some(Failure::Store(cause)));
             }
             (Outcome::Persisted(Ok(())), Stage::Forgetting) => {
@@ -339,9 +339,9 @@ impl Desk<'_> {
         let link = network.wiring.endpoint(&record.id, record.mac, mtu.flatten());
         // dockerd describes its networks once, and the host may have rebooted since.
         if let Some(vlan) = network.wiring.vlan() {
-            self.make(Waiter::Nobody, vlan);
+            self.registry.out.make(DoorWaiter::Nobody, vlan);
         }
-        self.make(Waiter::Endpoint(record.id), link);
+        self.registry.out.make(DoorWaiter::Endpoint(record.id), link);
     }
 
     fn write_endpoint(&mut self, id: &DoorId) {
@@ -351,7 +351,7 @@ impl Desk<'_> {
         let used = self.docker.networks.use_first(&record.network).map(DockerRecord::Network);
         let records = [Some(DockerRecord::Endpoint(record)), used].into_iter().flatten();
         let changes = records.map(|record| record.put()).collect();
-        self.write(Waiter::Endpoint(id.clone()), changes);
+        self.write(DoorWaiter::Endpoint(id.clone()), changes);
     }
 
     fn answer_created(&mut self, id: &DoorId) {
@@ -374,7 +374,7 @@ impl Desk<'_> {
     }
 
     fn unmake_link(&mut self, id: &DoorId) {
-        self.unmake(Waiter::Endpoint(id.clone()), LinkOwner::Endpoint(id.clone()));
+        self.registry.out.unmake(DoorWaiter::Endpoint(id.clone()), LinkOwner::Endpoint(id.clone()));
         if let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) {
             endpoint.stage = Stage::Unmaking;
         }
@@ -405,7 +405,7 @@ impl Desk<'_> {
             Stage::There if endpoint.written => {
                 endpoint.stage = Stage::Forgetting;
                 let change = DockerKey::Endpoint(id.clone()).remove();
-                self.write(Waiter::Endpoint(id.clone()), vec![change]);
+                self.write(DoorWaiter::Endpoint(id.clone()), vec![change]);
             }
             Stage::There => self.unmake_link(id),
             Stage::Making | Stage::Writing | Stage::Forgetting | Stage::Unmaking => {}
@@ -436,7 +436,7 @@ impl Desk<'_> {
         let endpoint = self.docker.endpoints.by_id.get_mut(id)?;
         let record = endpoint.record.take()?;
         if std::mem::take(&mut endpoint.written) {
-            self.write_alone(DockerKey::Endpoint(id.clone()).remove());
+            self.registry.out.write_alone(DockerKey::Endpoint(id.clone()).remove());
         }
         Some(record.source)
     }
@@ -525,7 +525,7 @@ impl Desk<'_> {
             self.drop_endpoint_record(&id);
             self.endpoint_over(&id, Ok(()));
             // A daemon that was killed while it made the link left one without an owner's name.
-            self.unmake(Waiter::Nobody, LinkOwner::Endpoint(id));
+            self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Endpoint(id));
         }
     }
 }

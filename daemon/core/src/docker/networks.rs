@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Desk;
-use super::desk::Waiter;
 use super::jobs::{NetworkChange, Next};
 use super::record::DockerKey;
 use crate::effect::{NetworkAnswer, NetworkCall, OpId, RequestId};
 use crate::identity::DoorId;
 use crate::link::own::LinkOwner;
 use crate::network::{MOST_NETWORKS, NetworkFault, NetworkRecord, Wiring};
+use crate::outbox::DoorWaiter;
 use crate::time::Now;
 
 /// How many answers that may not have reached their callers are remembered: they cross within a moment.
@@ -161,9 +161,9 @@ impl Desk<'_> {
     }
 
     /// Deletes a VLAN's link if no network is in it any more.
-    pub(super) fn unmake_vlan(&mut self, wiring: &Wiring, waiter: Waiter) -> Option<OpId> {
+    pub(super) fn unmake_vlan(&mut self, wiring: &Wiring, waiter: DoorWaiter) -> Option<OpId> {
         let vlan = wiring.vlan().filter(|_| !self.has_vlan(&wiring.on, wiring.vlan))?;
-        Some(self.unmake(waiter, vlan.owner))
+        Some(self.registry.out.unmake(waiter, vlan.owner))
     }
 
     /// Forgets a network that was not kept, unless another call has kept it or may still do so.
@@ -173,8 +173,8 @@ impl Desk<'_> {
             return;
         }
         self.docker.networks.forget(&record.id);
-        self.write_alone(DockerKey::Network(record.id.clone()).remove());
-        self.unmake_vlan(&record.wiring, Waiter::Nobody);
+        self.registry.out.write_alone(DockerKey::Network(record.id.clone()).remove());
+        self.unmake_vlan(&record.wiring, DoorWaiter::Nobody);
     }
 
     /// Forgets a network that was made by a call whose caller hung up as it was answered: Docker never heard about it. False if
@@ -206,7 +206,7 @@ impl Desk<'_> {
     /// A VLAN's link is there: it is deleted if it has no network.
     pub(super) fn vlan_is_there(&mut self, on: &str, vlan: u16) {
         if !self.has_vlan(on, vlan) {
-            self.unmake(Waiter::Nobody, LinkOwner::Vlan { on: on.to_owned(), vlan });
+            self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Vlan { on: on.to_owned(), vlan });
         }
     }
 }

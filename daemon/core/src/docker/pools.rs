@@ -161,7 +161,7 @@ impl Desk<'_> {
 
     pub(super) fn forget_pool(&mut self, pool: &PoolId) {
         if self.docker.pools.remove(pool) {
-            self.write_alone(remove(pool.clone()));
+            self.registry.out.write_alone(remove(pool.clone()));
         }
     }
 

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Desk;
-use super::desk::{Key, Waiter};
 use super::endpoints::Endpoint;
 use super::record::{DockerKey, DockerRecord};
 use crate::backoff::Backoff;
@@ -18,9 +17,10 @@ use crate::effect::{Outcome, Why};
 use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, MacvlanMode, OwnLinks};
 use crate::network::{EndpointRecord, Mode, Source, Wiring, is_in_network};
+use crate::outbox::DoorWaiter;
 use crate::pool::SLOW_START;
 use crate::record::{DoorKey, DoorRecord};
-use crate::registry::Holding;
+use crate::registry::{DoorTimer, Holding};
 use crate::time::{Instant, Now};
 
 /// How long an endpoint's link that no container will get may stay in the host's namespace, and the pause before a failed deletion
@@ -85,14 +85,14 @@ impl Desk<'_> {
 
     /// Lists our links in the host's namespace.
     pub(crate) fn list_own_links(&mut self) {
-        self.docker.timers.set(Key::OwnLinks, None);
+        self.registry.set_timer(DoorTimer::OwnLinks, None);
         let listing = &mut self.docker.strays.listing;
         listing.again = listing.under_way;
         if std::mem::replace(&mut listing.under_way, true) {
             return;
         }
         listing.heard.clear();
-        self.list_own();
+        self.registry.out.list_own();
     }
 
     /// Lists them again after a while: leftovers are deleted then.
@@ -100,7 +100,7 @@ impl Desk<'_> {
         let failures = &mut self.docker.strays.listing.failures;
         failures.fail();
         let pause = failures.pause(LONGEST_PAUSE, &mut self.registry.rng);
-        self.docker.timers.set(Key::OwnLinks, Some((now.boot + pause, Why::Work)));
+        self.registry.set_timer(DoorTimer::OwnLinks, Some((now.boot + pause, Why::Work)));
     }
 
     /// Goes on with the list of our links in the host's namespace.
@@ -172,7 +172,7 @@ impl Desk<'_> {
                     }
                 }
                 None if there && !self.docker.networks.is_unread(&DockerKey::Endpoint(id.clone())) => {
-                    self.unmake(Waiter::Nobody, owner);
+                    self.registry.out.unmake(DoorWaiter::Nobody, owner);
                 }
                 None => {}
             },
@@ -189,7 +189,7 @@ impl Desk<'_> {
         }
         // The store may have refused to delete a network that was not kept.
         if was_unread || matches!(key, DockerKey::Network(_)) {
-            self.write_alone(key.remove());
+            self.registry.out.write_alone(key.remove());
         }
         if was_unread {
             self.give_back_those_without_endpoint(now);
@@ -198,7 +198,7 @@ impl Desk<'_> {
 
     pub(super) fn time_strays(&mut self) {
         let first = self.docker.endpoints.by_id.values().filter_map(goes_at).min();
-        self.docker.timers.set(Key::Strays, first.map(|at| (at, Why::Orphan)));
+        self.registry.set_timer(DoorTimer::Strays, first.map(|at| (at, Why::Orphan)));
     }
 
     /// Deletes the endpoints whose links have been in the host's namespace for too long.

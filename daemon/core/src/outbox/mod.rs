@@ -13,7 +13,7 @@ use crate::counts::Counts;
 use crate::dhcpv4::lease::Lease;
 use crate::effect::{Answer, Effect, ExchangeId, Failure, FileChange, OpId, RequestId, StoreCause};
 use crate::event::Event;
-use crate::identity::{Attachment, Lan};
+use crate::identity::{Attachment, DoorId, Lan};
 use crate::link::own::{LinkOwner, OwnLink};
 use crate::link::{Cookie, Hears, Link, LinkCause, Place, Sockets, Sought, Step, Target};
 use crate::range::Fallback;
@@ -34,12 +34,25 @@ pub(crate) enum Waiter {
     Call(RequestId),
     /// A search for an interface with this Ethernet address; `None`: for all wanted ones.
     Seek(Option<Mac>),
-    /// A door above the registry, which knows for what.
-    Above,
+    /// A door above the registry.
+    Above(DoorWaiter),
     /// The journal of events, or a record that is deleted.
     Journal,
     /// What attachments have from local ranges.
     Range(RangeWait),
+}
+
+/// Who above the registry hears an outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DoorWaiter {
+    /// A call's job.
+    Call(RequestId),
+    /// An endpoint.
+    Endpoint(DoorId),
+    /// The list of the links that the daemon made.
+    OwnLinks,
+    /// Nobody. A link that stays is looked for again.
+    Nobody,
 }
 
 /// What an attachment with addresses from local ranges waits for.
@@ -406,22 +419,21 @@ impl Outbox {
         self.effects.push_back(Effect::Seek { op, sought, number });
     }
 
-    pub(crate) fn make(&mut self, link: OwnLink) -> OpId {
-        let op = self.mint(Waiter::Above);
+    pub(crate) fn make(&mut self, waiter: DoorWaiter, link: OwnLink) -> OpId {
+        let op = self.mint(Waiter::Above(waiter));
         self.effects.push_back(Effect::Make { op, link: Box::new(link) });
         op
     }
 
-    pub(crate) fn unmake(&mut self, owner: LinkOwner) -> OpId {
-        let op = self.mint(Waiter::Above);
+    pub(crate) fn unmake(&mut self, waiter: DoorWaiter, owner: LinkOwner) -> OpId {
+        let op = self.mint(Waiter::Above(waiter));
         self.effects.push_back(Effect::Unmake { op, owner });
         op
     }
 
-    pub(crate) fn list_own(&mut self) -> OpId {
-        let op = self.mint(Waiter::Above);
+    pub(crate) fn list_own(&mut self) {
+        let op = self.mint(Waiter::Above(DoorWaiter::OwnLinks));
         self.effects.push_back(Effect::ListOwn { op });
-        op
     }
 
     pub(crate) fn survey(&mut self, owner: BindingId, link: Link, lan_parent: Option<String>) {

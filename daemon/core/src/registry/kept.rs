@@ -1,6 +1,7 @@
 //! How much is kept, so that unbounded growth shows in a test and in a log.
 
 use super::Registry;
+use super::timers::Key;
 
 /// How much there is of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,9 @@ impl Registry {
         let [holders, leaving, identities, claims, unsettled] = self.bindings.holders().sizes();
         // Each has a call and a deadline. There are no more of them than a start named.
         let adoptions = self.adoptions.len();
+        let is_above = |key: &Key| matches!(key, Key::Above(_));
+        let deadlines = self.timers.count(|key| !is_above(key));
+        let others = adoptions + self.orphans.len().min(1) + self.seeking.awaited().min(1);
         let mut kept = vec![
             of_bindings("bindings", bindings),
             of_bindings("holders", holders),
@@ -31,10 +35,8 @@ impl Registry {
             of_bindings("bindings being given back", leaving),
             of_bindings("identities being given back", identities),
             of_bindings("claims on addresses", claims),
-            of_bindings(
-                "deadlines",
-                self.timers.len().saturating_sub(adoptions + self.orphans.len().min(1) + self.seeking.awaited().min(1)),
-            ),
+            of_bindings("deadlines", deadlines.saturating_sub(others)),
+            of_bindings("deadlines of doors above", self.timers.count(is_above)),
             under_way("holders that came or went", unsettled),
             under_way("touched bindings", touched),
             under_way("calls", self.jobs.len().saturating_sub(adoptions)),

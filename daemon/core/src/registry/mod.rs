@@ -79,8 +79,8 @@ use self::seek::Seeking;
 use self::sight::Sight;
 use self::silent::Silent;
 use self::slots::Slots;
-pub(crate) use self::timers::Key;
 use self::timers::Timers;
+pub(crate) use self::timers::{DoorTimer, Key};
 use self::watch::Audit;
 use crate::binding::{Binding, Cx, Hold, Life, Release};
 use crate::conflict::departed::Departed;
@@ -197,8 +197,8 @@ impl Registry {
         }
     }
 
-    /// Returns the deadlines that have come and whose they are, in order of time.
-    pub(crate) fn due(&self, now: Instant) -> Vec<(Instant, Key)> {
+    /// Returns whose deadlines have come, in order of time.
+    pub(crate) fn due(&self, now: Instant) -> Vec<Key> {
         self.timers.due(now)
     }
 
@@ -215,6 +215,7 @@ impl Registry {
             Key::Seek => self.seek_on_clock(now),
             Key::Debts => self.pay_debts(now),
             Key::Silent => self.ask_silent(now),
+            Key::Above(timer) => self.notices.push_back(Notice::Due(timer)),
         }
     }
 
@@ -294,7 +295,7 @@ impl Registry {
             Some(Waiter::Call(id)) => self.call_done(now, id, outcome),
             Some(Waiter::Seek(by)) => self.sought(now, by, outcome),
             Some(Waiter::Range(wait)) => self.range_done(now, wait, outcome),
-            Some(Waiter::Above) => self.notices.push_back(Notice::Done(op, outcome)),
+            Some(Waiter::Above(waiter)) => self.notices.push_back(Notice::Done(waiter, outcome)),
             Some(Waiter::Journal) => {}
             None => {
                 self.unknown += 1;

@@ -1,14 +1,18 @@
 //! What the registry has to say to the doors above it. They take it out after each step, so that the registry calls nobody.
 
-use crate::effect::{Answer, OpId, Outcome, RequestId};
+use super::timers::DoorTimer;
+use crate::effect::{Answer, Outcome, RequestId};
 use crate::identity::Attachment;
 use crate::link::own::LinkOwner;
+use crate::outbox::DoorWaiter;
 
 /// What concerns a door above.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// One of their effects is over.
-    Done(OpId, Outcome),
+    Done(DoorWaiter, Outcome),
+    /// One of their deadlines has come.
+    Due(DoorTimer),
     /// One of their ADDs is answered.
     Answered {
         /// The ADD.

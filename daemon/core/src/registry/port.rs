@@ -11,9 +11,10 @@ use super::Registry;
 use super::jobs::{Caller, Leaving};
 use super::operation::Operation;
 use super::slots::Asked;
+use super::timers::{DoorTimer, Key};
 use crate::binding::{Binding, Life};
 use crate::dhcpv4::lease::Lease;
-use crate::effect::{Add, ExchangeId, RequestId};
+use crate::effect::{Add, ExchangeId, RequestId, Why};
 use crate::grant::Grant;
 use crate::grant::policy::Policy;
 use crate::identity::{Attachment, Lan};
@@ -163,6 +164,11 @@ impl Registry {
         profile.policy.mtu = mtu;
         let profile = self.profiles.share(profile);
         self.with(now, id, |binding, cx| binding.set_profile(profile, cx));
+    }
+
+    /// Sets a deadline of a door above, or takes it away.
+    pub(crate) fn set_timer(&mut self, timer: DoorTimer, deadline: Option<(Instant, Why)>) {
+        self.timers.set(Key::Above(timer), deadline);
     }
 
     /// Returns whether an exchange belongs to a door above.

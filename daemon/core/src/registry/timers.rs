@@ -30,4 +30,17 @@ pub(crate) enum Key {
     Debts,
     /// The next LAN whose servers were silent is asked whether one is back.
     Silent,
+    /// A deadline of a door above the registry.
+    Above(DoorTimer),
+}
+
+/// Whose deadline it is above the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DoorTimer {
+    /// A call's.
+    Call(RequestId),
+    /// A link that the daemon made has been in the host's namespace for too long.
+    Strays,
+    /// The links that the daemon made are listed again, because that failed.
+    OwnLinks,
 }

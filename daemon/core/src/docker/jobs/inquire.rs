@@ -14,10 +14,10 @@ use crate::dhcpv4::inquiry::{Inquiry, Sight};
 use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::profile::ClientProfile;
 use crate::docker::Desk;
-use crate::docker::desk::Waiter;
 use crate::effect::{Answer, ExchangeId, Failure, FrameMeta, OpId, Outcome, PoolRequest, RequestId};
 use crate::identity::ClientId;
 use crate::link::{Beside, Hears, Link, LinkCause, LinkView, Sockets};
+use crate::outbox::{DoorWaiter, Owner, Waiter};
 use crate::pool::{PoolFault, PoolId};
 use crate::registry::CARRIER_PAUSE;
 use crate::time::{Instant, Now, whole_millis};
@@ -84,7 +84,8 @@ impl LanInquiry {
         let link = if self.beside == Beside::Now { link.by_port() } else { link };
         self.exchange().into_iter().for_each(|before| desk.registry.out.close(before));
         let want = Sockets { chaddr: self.sender().chaddr, arp: Hears::Answers, hold_port: None };
-        let (op, exchange) = desk.open(Waiter::Call(id), link, want);
+        let waiter = Waiter::Above(DoorWaiter::Call(id));
+        let (op, exchange) = desk.registry.out.open_for(Owner::Above, waiter, link, want);
         self.stage = Stage::Opening(op, exchange);
     }
 
@@ -118,7 +119,7 @@ impl LanInquiry {
     /// Begins a look for a pool that is not known.
     pub(in crate::docker) fn begin(desk: &mut Desk<'_>, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
         let limit = now.boot + request.timeout.min(SILENCE);
-        let stage = Stage::Finding(desk.inspect(Waiter::Call(id), request.place().target()));
+        let stage = Stage::Finding(desk.inspect(DoorWaiter::Call(id), request.place().target()));
         desk.time_call(id, limit);
         let (inquiry, link, beside) = (None, None, Beside::Never);
         Self { request, limit, began: now.boot, stage, inquiry, link, beside }.waits()
@@ -166,7 +167,7 @@ impl LanInquiry {
         let mut next = self.limit;
         match (&self.stage, &mut self.inquiry) {
             (Stage::AwaitingCarrier(_), _) => {
-                self.stage = Stage::Finding(desk.inspect(Waiter::Call(id), self.request.place().target()));
+                self.stage = Stage::Finding(desk.inspect(DoorWaiter::Call(id), self.request.place().target()));
             }
             (Stage::Asking(_), Some(inquiry)) if inquiry.asks_again(now.boot) && self.beside.go() => {
                 self.open(id, desk)
@@ -216,7 +217,7 @@ impl LanInquiry {
     }
 
     pub(super) fn hang_up(self, desk: &mut Desk<'_>) -> Next {
-        self.op().into_iter().for_each(|op| desk.ignore(op));
+        self.op().into_iter().for_each(|op| desk.registry.out.forget(op));
         self.exchange().into_iter().for_each(|exchange| desk.registry.out.close(exchange));
         Next::Nothing
     }

@@ -12,11 +12,11 @@ pub(super) use self::inquire::LanInquiry;
 pub(super) use self::network::NetworkChange;
 pub(super) use self::pool::{PoolChange, Undo};
 use super::Desk;
-use super::desk::Key;
 use crate::effect::{Answer, ExchangeId, FrameMeta, NetworkAnswer, NetworkCall, Outcome, PoolCall, RequestId};
 use crate::job;
 use crate::link::LinkCause;
 use crate::network::NetworkFault;
+use crate::registry::DoorTimer;
 use crate::time::Now;
 
 /// A call that is not answered yet.
@@ -89,7 +89,7 @@ impl Desk<'_> {
 
     /// A call has waited for as long as it may.
     pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
-        self.docker.timers.set(Key::Call(id), None);
+        self.registry.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.0.remove(&id) {
             Some(Job::Inquire(job)) => job.time_out(self, now, id),
             Some(Job::Pool(job)) => job.time_out(self, now),
@@ -102,7 +102,7 @@ impl Desk<'_> {
 
     /// A caller hung up. False if it is not known here.
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
-        self.docker.timers.set(Key::Call(id), None);
+        self.registry.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.0.remove(&id) {
             Some(Job::Inquire(job)) => job.hang_up(self),
             Some(Job::Pool(job)) => job.hang_up(self, now),
@@ -143,8 +143,8 @@ impl Desk<'_> {
     /// Answers a call or has it wait.
     pub(super) fn call_goes_on(&mut self, id: RequestId, next: Next) {
         if let Some(answer) = next.settle(id, &mut self.docker.jobs.0) {
-            self.docker.timers.set(Key::Call(id), None);
-            self.reply(id, answer);
+            self.registry.set_timer(DoorTimer::Call(id), None);
+            self.registry.out.reply(id, answer);
         }
     }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::{Job, Next};
 use crate::docker::Desk;
-use crate::docker::desk::Waiter;
 use crate::docker::{DockerKey, DockerRecord};
 use crate::effect::{Answer, Failure, NetworkAnswer, OpId, Outcome, RequestId, StoreCause};
 use crate::link::{LinkCause, LinkView, Target};
 use crate::network::{Mode, NetworkFault, NetworkRecord, Wiring};
+use crate::outbox::DoorWaiter;
 use crate::time::Now;
 
 /// How long a call about a network may take.
@@ -44,14 +44,14 @@ enum Stage {
 impl NetworkChange {
     /// Makes a network.
     pub(in crate::docker) fn make(desk: &mut Desk<'_>, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
-        let op = desk.inspect(Waiter::Call(id), Target::Host { ifname: record.wiring.on.clone() });
+        let op = desk.inspect(DoorWaiter::Call(id), Target::Host { ifname: record.wiring.on.clone() });
         desk.time_call(id, now.boot + LIMIT);
         Self { record, stage: Stage::Looking(op), unheard: false }.waits()
     }
 
     /// Forgets a network.
     pub(in crate::docker) fn forget(desk: &mut Desk<'_>, now: Now, id: RequestId, record: Box<NetworkRecord>) -> Next {
-        desk.write(Waiter::Call(id), vec![DockerKey::Network(record.id.clone()).remove()]);
+        desk.write(DoorWaiter::Call(id), vec![DockerKey::Network(record.id.clone()).remove()]);
         desk.time_call(id, now.boot + LIMIT);
         Self { record, stage: Stage::Forgetting, unheard: false }.waits()
     }
@@ -81,7 +81,7 @@ impl NetworkChange {
             (Outcome::Inspected(seen), Stage::Looking(_)) => match check(&self.record.wiring, seen) {
                 Ok(()) => match self.record.wiring.vlan() {
                     Some(vlan) => {
-                        self.stage = Stage::Making(desk.make(Waiter::Call(id), vlan));
+                        self.stage = Stage::Making(desk.registry.out.make(DoorWaiter::Call(id), vlan));
                         self.waits()
                     }
                     None => self.keep(desk, now, id),
@@ -91,7 +91,7 @@ impl NetworkChange {
             (Outcome::Made(Ok(())), Stage::Making(_)) => self.keep(desk, now, id),
             (Outcome::Made(Err(cause)), Stage::Making(_)) => {
                 // A link that took too long may be there by now, or appear later.
-                desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
+                desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
                 let target = self.record.wiring.vlan().map(|link| link.owner.ifname()).unwrap_or_default();
                 failed(Failure::Link { target, cause })
             }
@@ -119,11 +119,11 @@ impl NetworkChange {
     fn keep(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
         (self.record.since, self.record.unused) = (now.wall, true);
         if let Err(fault) = desk.docker.networks.add((*self.record).clone()) {
-            desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
+            desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
             return Next::Answers(Answer::Failed(Failure::Network(fault)));
         }
         let change = DockerRecord::Network((*self.record).clone()).put();
-        self.stage = Stage::Writing(desk.write(Waiter::Call(id), vec![change]));
+        self.stage = Stage::Writing(desk.write(DoorWaiter::Call(id), vec![change]));
         self.waits()
     }
 
@@ -139,7 +139,7 @@ impl NetworkChange {
             return answer;
         }
         desk.docker.networks.forget(&self.record.id);
-        let waiter = if self.unheard { Waiter::Nobody } else { Waiter::Call(id) };
+        let waiter = if self.unheard { DoorWaiter::Nobody } else { DoorWaiter::Call(id) };
         match desk.unmake_vlan(&self.record.wiring, waiter) {
             Some(op) if !self.unheard => {
                 self.stage = Stage::Unmaking(op);
@@ -157,21 +157,21 @@ impl NetworkChange {
             Stage::Unmaking(_) => "the link of its VLAN to be deleted",
         };
         let next = self.hang_up(desk);
-        desk.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited: LIMIT }));
+        desk.registry.out.reply(id, Answer::Failed(Failure::TimedOut { waiting_for, waited: LIMIT }));
         next
     }
 
     /// Undoes what has been made so far. A network that is being deleted stays deleted.
     pub(super) fn hang_up(mut self, desk: &mut Desk<'_>) -> Next {
         match self.stage {
-            Stage::Looking(op) | Stage::Unmaking(op) => desk.ignore(op),
+            Stage::Looking(op) | Stage::Unmaking(op) => desk.registry.out.forget(op),
             // The link may still appear. Its deletion comes after that.
             Stage::Making(op) => {
-                desk.ignore(op);
-                desk.unmake_vlan(&self.record.wiring, Waiter::Nobody);
+                desk.registry.out.forget(op);
+                desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
             }
             Stage::Writing(op) => {
-                desk.ignore(op);
+                desk.registry.out.forget(op);
                 desk.take_back(&self.record);
             }
             Stage::Forgetting => {

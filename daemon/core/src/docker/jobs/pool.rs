@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{Job, Next};
 use crate::docker::Desk;
-use crate::docker::desk::Waiter;
 use crate::effect::{Answer, Failure, Outcome, RequestId};
+use crate::outbox::DoorWaiter;
 use crate::pool::PoolId;
 use crate::record::Change;
 use crate::time::Now;
@@ -41,7 +41,7 @@ impl PoolChange {
         changes: Vec<Change>,
         (answer, undo): (Answer, Undo),
     ) -> Next {
-        desk.write(Waiter::Call(id), changes);
+        desk.write(DoorWaiter::Call(id), changes);
         desk.time_call(id, now.boot + LIMIT);
         Next::Waits(Job::Pool(Self { answer, undo }))
     }
@@ -75,7 +75,7 @@ impl Undo {
             Self::Pool(pool) => desk.forget_pool(&pool),
             Self::Reserved(pool, address) => {
                 let change = desk.unreserve(now, &pool, address);
-                change.into_iter().for_each(|change| desk.write_alone(change));
+                change.into_iter().for_each(|change| desk.registry.out.write_alone(change));
             }
         }
     }
