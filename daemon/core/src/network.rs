@@ -81,6 +81,11 @@ impl Wiring {
         (self.vlan != 0).then(|| OwnLink { owner, kind: make, on: self.on.clone(), mac: None, mtu: None })
     }
 
+    /// Returns the name of the link that endpoints' links are made on.
+    pub fn parent(&self) -> String {
+        self.vlan().map_or_else(|| self.on.clone(), |vlan| vlan.owner.ifname())
+    }
+
     /// Returns the link of an endpoint, whose lease may name an MTU.
     pub fn endpoint(&self, id: &DoorId, mac: Mac, mtu: Option<u16>) -> OwnLink {
         let kind = match self.mode {
@@ -88,7 +93,7 @@ impl Wiring {
             Mode::Ipvlan => LinkKind::Ipvlan,
             Mode::Bridge => LinkKind::Port,
         };
-        let on = self.vlan().map_or_else(|| self.on.clone(), |vlan| vlan.owner.ifname());
+        let on = self.parent();
         // An ipvlan has its parent's.
         let mac = (kind != LinkKind::Ipvlan).then_some(mac);
         OwnLink { owner: LinkOwner::Endpoint(id.clone()), kind, on, mac, mtu: self.mtu.or(mtu).map(u32::from) }

@@ -175,7 +175,7 @@ impl Desk<'_> {
             None => {
                 if self.docker.endpoints.by_id.len() >= MOST_ENDPOINTS {
                     match self.longest_without_lease(now.boot) {
-                        Some(oldest) => self.forget_endpoint(now, &oldest),
+                        Some(oldest) => self.forget_and_answer(now, &oldest, None),
                         None => return Err(NetworkFault::Crowded(MOST_ENDPOINTS)).into(),
                     }
                 }
@@ -413,22 +413,14 @@ impl Desk<'_> {
     }
 
     /// Forgets an endpoint whose link is not there, gives back its lease, and answers the callers that wait.
-    fn forget_and_answer(&mut self, now: Now, id: &DoorId, failure: Option<Failure>) {
-        self.forget_endpoint_record(now, id);
-        self.endpoint_over(id, failure.map_or(Ok(()), Err));
-    }
-
-    pub(super) fn forget_endpoint(&mut self, now: Now, id: &DoorId) {
-        self.forget_and_answer(now, id, None);
-    }
-
-    fn forget_endpoint_record(&mut self, now: Now, id: &DoorId) {
+    pub(super) fn forget_and_answer(&mut self, now: Now, id: &DoorId, failure: Option<Failure>) {
         if let Some(Source::Leased(attachment)) = self.drop_endpoint_record(id)
             && self.docker.endpoints.leased_by(&attachment).next().is_none()
             && let Some(holder) = self.registry.holding(&attachment).map(Holding::id)
         {
             self.registry.release(now, holder);
         }
+        self.endpoint_over(id, failure.map_or(Ok(()), Err));
     }
 
     /// Forgets an endpoint, and returns where its address came from.
@@ -464,20 +456,16 @@ impl Desk<'_> {
         }
     }
 
-    /// Join: Docker is about to move the endpoint's link.
+    /// Join: Docker is about to move the endpoint's link. Returns what it should do with the link. It gets only the routes that
+    /// the default route needs: a route that is already there, or contains the subnet of another network, would keep the
+    /// container from starting.
     pub(super) fn join(
         &mut self,
         now: Now,
-        (network, endpoint): (&DoorId, &DoorId),
+        (network, id): (&DoorId, &DoorId),
         sandbox: &str,
     ) -> Result<NetworkAnswer, NetworkFault> {
-        self.docker.endpoints.enter(endpoint, sandbox)?;
-        self.joined(now, network, endpoint)
-    }
-
-    /// Returns what Docker should do with the link. It gets only the routes that the default route needs: a route that is
-    /// already there, or contains the subnet of another network, would keep the container from starting.
-    fn joined(&self, now: Now, network: &DoorId, id: &DoorId) -> Result<NetworkAnswer, NetworkFault> {
+        self.docker.endpoints.enter(id, sandbox)?;
         let network = self.docker.networks.get(network)?;
         let is_good = |endpoint: &&Endpoint| endpoint.stage == Stage::There && !endpoint.is_ending();
         let record = self.docker.endpoints.by_id.get(id).filter(is_good).and_then(|endpoint| endpoint.record.as_ref());

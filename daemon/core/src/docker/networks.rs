@@ -23,7 +23,7 @@ pub(super) struct Networks {
     by_id: BTreeMap<DoorId, NetworkRecord>,
     /// Those that are durable.
     kept: BTreeSet<DoorId>,
-    /// What could not be read from the store.
+    /// The keys of what could not be read from the store.
     pub(super) unread: BTreeSet<DockerKey>,
     /// The last answered calls that made a network, with that network. Such an answer may cross its caller's hang-up.
     answered: VecDeque<(RequestId, DoorId)>,
@@ -60,11 +60,6 @@ impl Networks {
         let network = self.by_id.get_mut(id).filter(|network| network.unused)?;
         network.unused = false;
         Some(network.clone())
-    }
-
-    /// Returns whether the store has an unreadable Docker record under this key.
-    pub(super) fn is_unread(&self, key: &DockerKey) -> bool {
-        self.unread.contains(key)
     }
 
     /// Returns whether there are endpoints of which only the name could be read.

@@ -1,7 +1,5 @@
 //! What the store holds about Docker: JSON, so that an operator can read a dump.
 
-use serde::de::DeserializeOwned;
-
 use crate::identity::{Attachment, DoorId};
 use crate::network::{EndpointRecord, NetworkRecord};
 use crate::pool::{self, PoolId, PoolRecord};
@@ -64,16 +62,11 @@ impl DockerRecord {
 
     /// Reads what the store holds. `Err`: a later daemon wrote it, or it is damaged.
     pub fn read(kept: &DoorRecord) -> Result<Self, serde_json::Error> {
-        fn parse<T: DeserializeOwned>(
-            kept: &DoorRecord,
-            of: fn(T) -> DockerRecord,
-        ) -> Result<DockerRecord, serde_json::Error> {
-            serde_json::from_str(&kept.json).map(of)
-        }
+        let json = kept.json.as_str();
         match kept.key.table.as_str() {
-            POOLS => parse(kept, Self::Pool),
-            NETWORKS => parse(kept, Self::Network),
-            _ => parse(kept, Self::Endpoint),
+            POOLS => serde_json::from_str(json).map(Self::Pool),
+            NETWORKS => serde_json::from_str(json).map(Self::Network),
+            _ => serde_json::from_str(json).map(Self::Endpoint),
         }
     }
 }

@@ -171,7 +171,7 @@ impl Desk<'_> {
                         false => self.await_inside(now, id),
                     }
                 }
-                None if there && !self.docker.networks.is_unread(&DockerKey::Endpoint(id.clone())) => {
+                None if there && !self.docker.networks.unread.contains(&DockerKey::Endpoint(id.clone())) => {
                     self.registry.out.unmake(DoorWaiter::Nobody, owner);
                 }
                 None => {}
@@ -262,7 +262,7 @@ impl Desk<'_> {
             |record: &EndpointRecord| matches!(&record.source, Source::Leased(of) if !self.registry.is_held(of));
         let over = self.docker.endpoints.by_id.iter().filter(|(_, endpoint)| endpoint.rests().is_some_and(is_over));
         let over: Vec<_> = over.map(|(id, _)| id.clone()).collect();
-        over.into_iter().for_each(|id| self.forget_endpoint(now, &id));
+        over.into_iter().for_each(|id| self.forget_and_answer(now, &id, None));
     }
 
     /// Gives an endpoint's interface as long to be found as its link may stay in the host's namespace.

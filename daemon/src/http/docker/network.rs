@@ -25,7 +25,7 @@ use super::super::refusal::quoted;
 use super::endpoint::{Endpoint, Source};
 use super::form::{Form, Shape, Then};
 use super::parse::{ethernet, is_interfaces};
-use super::pool::passing;
+use super::pool::{ipv6, passing};
 use super::wiring::{self, NetworkOptions};
 use super::{ADDRESS_SPACE, Asked, Host, Refused, read, refused};
 
@@ -139,7 +139,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
     let id = id("NetworkID", &said.network_id)?;
     let is_true = |key| said.options.get(key).is_some_and(|value| matches!(value, Value::Bool(true)));
     if is_true(ENABLE_IPV6) || !said.ipv6_data.is_empty() {
-        return Err(refused("leasehold leases IPv4 addresses: leave out --ipv6, and --subnet with an IPv6 subnet"));
+        return Err(ipv6());
     }
     if is_true(INTERNAL) {
         return Err(refused("a network on the LAN cannot be isolated: leave out --internal"));
@@ -266,7 +266,7 @@ fn add(id: &DoorId, mac: Mac, chosen: bool, network: &NetworkRecord, host: &Host
     let source = Source {
         ifname: network.wiring.on.clone(),
         lan: network.wiring.lan(),
-        parent: &wiring::parent_of(&network.wiring),
+        parent: &network.wiring.parent(),
         subnet: Ipv4Net::default(),
         pool: None,
         shared,

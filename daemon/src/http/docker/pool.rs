@@ -68,7 +68,8 @@ fn net(flag: &str, text: &str) -> Result<Option<Ipv4Net>, Refused> {
     }
 }
 
-fn ipv6() -> Refused {
+/// Refuses a network with IPv6.
+pub(super) fn ipv6() -> Refused {
     refused("leasehold leases IPv4 addresses: leave out --ipv6, and --subnet with an IPv6 subnet")
 }
 

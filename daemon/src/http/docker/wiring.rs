@@ -189,11 +189,6 @@ fn macvlan_mode(text: &str) -> Option<MacvlanMode> {
     })
 }
 
-/// Returns the name of a network's LAN.
-pub(super) fn parent_of(wiring: &Wiring) -> String {
-    wiring.vlan().map_or_else(|| wiring.on.clone(), |vlan| vlan.owner.ifname())
-}
-
 /// Reads what a network's definition says about leases.
 pub(super) fn lease_of(definition: &str) -> Result<LeaseOptions, Refused> {
     let mut lease = LeaseOptions::new(Flag::Driver);
