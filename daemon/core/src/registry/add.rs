@@ -10,6 +10,7 @@ use super::Registry;
 use super::jobs::Caller;
 use super::operation::{Admission, CARRIER_PAUSE, Operation, Ready, target};
 use super::pacing::{Pacing, Urgency};
+use super::slots::Slot;
 use super::timers::Key;
 use crate::binding::{Binding, Holder, Known, Life, Owed, Release};
 use crate::dhcpv4::Client;
@@ -56,16 +57,11 @@ impl Registry {
     /// Sets up again the links of ADDs that wait because another link has the Ethernet address.
     pub(super) fn set_up_again(&mut self) {
         self.timers.set(Key::Taken, None);
-        let waiting = self.slots.busy().filter_map(|(_, slot)| match &slot.operation {
-            Some(Operation::Adding(admission)) if matches!(admission.ready, Ready::AwaitingAddress(_)) => {
-                Some(admission.add.clone())
-            }
-            _ => None,
-        });
-        for add in waiting.collect::<Vec<_>>() {
-            let op = prepare(&mut self.out, &self.pacing, &add);
-            if let Some(Operation::Adding(admission)) = self.operation(&add.attachment) {
-                admission.ready = Ready::Preparing(op);
+        for (_, slot) in self.slots.busy_mut() {
+            if let Some(Operation::Adding(admission)) = &mut slot.operation
+                && let Ready::AwaitingAddress(_) = admission.ready
+            {
+                admission.ready = Ready::Preparing(prepare(&mut self.out, &self.pacing, &admission.add));
             }
         }
     }
@@ -131,21 +127,12 @@ impl Registry {
         }
     }
 
-    /// Goes on with the ADDs that wait for an interface's carrier: the kernel has reported it.
+    /// Looks again where ADDs wait for carrier and `is_meant`: the kernel has reported it, or its report may have been missed.
     ///
     /// It reports one end of a veth before the bridge at the other end forwards, and on a busy host a DISCOVER that leaves at
     /// once is lost there. A look waits until the kernel is done with both: it works on links under one lock.
-    pub(super) fn carrier_up(&mut self, cookie: Cookie, ifindex: u32) {
-        for (attachment, at) in self.awaiting_carrier() {
-            if at == (cookie, ifindex) {
-                self.look_again(&attachment);
-            }
-        }
-    }
-
-    /// Looks again at the links of ADDs that wait for carrier: the report may have been missed.
-    pub(super) fn look_for_carrier(&mut self) {
-        for (attachment, _) in self.awaiting_carrier() {
+    pub(super) fn look_for_carrier(&mut self, is_meant: impl Fn(&Place, At) -> bool) {
+        for attachment in self.awaiting_carrier(is_meant) {
             self.look_again(&attachment);
         }
     }
@@ -153,13 +140,7 @@ impl Registry {
     /// Looks again at the host links that ADDs wait for: the kernel's reports about those are not passed on.
     pub(super) fn look_for_carrier_on_host(&mut self) {
         self.timers.set(Key::Carrier, None);
-        for (attachment, _) in self.awaiting_carrier() {
-            let operation = self.slots.operation(&attachment);
-            if matches!(operation, Some(Operation::Adding(admission)) if matches!(admission.add.place, Place::Parent { .. }))
-            {
-                self.look_again(&attachment);
-            }
-        }
+        self.look_for_carrier(|place, _| matches!(place, Place::Parent { .. }));
     }
 
     /// Looks once more at the link of an ADD that waits for carrier, after the look under way if there is one.
@@ -179,20 +160,21 @@ impl Registry {
         *look = Some(op);
     }
 
-    /// Returns the ADDs that wait for carrier, each with where its interface is.
-    fn awaiting_carrier(&self) -> Vec<(Arc<Attachment>, At)> {
-        let waiting = self.slots.busy().filter_map(|(attachment, slot)| match &slot.operation {
+    /// Returns the attachments whose ADDs wait for carrier where `is_meant`.
+    fn awaiting_carrier(&self, is_meant: impl Fn(&Place, At) -> bool) -> Vec<Arc<Attachment>> {
+        let waits = |slot: &Slot| match &slot.operation {
             Some(Operation::Adding(admission)) => match &admission.ready {
-                Ready::AwaitingCarrier { view, .. } => Some((attachment.clone(), view.at())),
+                Ready::AwaitingCarrier { view, .. } => is_meant(&admission.add.place, view.at()),
                 Ready::Preparing(_)
                 | Ready::AwaitingAddress(_)
                 | Ready::AwaitingRival(..)
                 | Ready::AwaitingSearch(..)
-                | Ready::AwaitingChange(_) => None,
+                | Ready::AwaitingChange(_) => false,
             },
-            _ => None,
-        });
-        waiting.collect()
+            _ => false,
+        };
+        let waiting = self.slots.busy().filter(|(_, slot)| waits(slot));
+        waiting.map(|(attachment, _)| attachment.clone()).collect()
     }
 
     /// Looks at the interface of ADDs that waited for a change of it to end.
@@ -229,12 +211,10 @@ impl Registry {
 
     /// Fails the ADDs that wait on a link that is gone.
     pub(super) fn admissions_gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
-        for (attachment, at) in self.awaiting_carrier() {
-            if at.0 == cookie && ifindex.is_none_or(|index| index == at.1) {
-                let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
-                let failure = admission.link_failure(LinkCause::NoLink(admission.add.place.ifname().to_owned()));
-                self.refuse(now, &attachment, failure);
-            }
+        for attachment in self.awaiting_carrier(|_, at| at.0 == cookie && ifindex.is_none_or(|index| index == at.1)) {
+            let Some(Operation::Adding(admission)) = self.operation(&attachment) else { continue };
+            let failure = admission.link_failure(LinkCause::NoLink(admission.add.place.ifname().to_owned()));
+            self.refuse(now, &attachment, failure);
         }
     }
 

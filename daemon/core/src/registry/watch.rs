@@ -89,7 +89,7 @@ impl Registry {
                     }
                 }
                 if up {
-                    self.carrier_up(cookie, ifindex);
+                    self.look_for_carrier(|_, waits_at| waits_at == at);
                 }
             }
             KernelMessage::Down { cookie, ifindex } => {
@@ -125,7 +125,7 @@ impl Registry {
                 tracing::warn!("kernel messages were lost: looking at every link");
                 self.audit.missed = Some(now.boot);
                 self.audit_all();
-                self.look_for_carrier();
+                self.look_for_carrier(|_, _| true);
                 self.seek_all();
                 self.look_at_ranges(|_| true);
                 self.notices.push_back(Notice::Missed);
