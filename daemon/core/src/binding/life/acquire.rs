@@ -128,7 +128,8 @@ enum Stage {
     Probing,
     /// The lease is being made durable. `aborted`: nobody wants it any more.
     Persisting { aborted: bool },
-    /// The lease is durable; a station claims its address, and is asked whether it claims every address.
+    /// The lease is durable, and its sockets are still open: a station claims its address, and is asked whether it claims every
+    /// address.
     Doubting,
     /// The lease is durable but useless: it has ended, or another station (`by`) uses its address. The store is deleting
     /// it. `aborted`: no other is wanted.
@@ -269,11 +270,7 @@ impl Acquire {
                 self.signal(common, Signal::Conflict { by }, cx)
             }
             Stage::Probing => self.seek_another(common, Some(by), cx),
-            Stage::Doubting => {
-                self.forget_won(common, Some(by), false, cx);
-                SAME
-            }
-            Stage::Fitting => self.make_fit(common, cx),
+            Stage::Doubting | Stage::Fitting => self.make_fit(common, cx),
             // The write must end first.
             Stage::Persisting { .. } => SAME,
             Stage::AwaitingPermit | Stage::Forgetting { .. } | Stage::Over => SAME,
@@ -310,8 +307,7 @@ impl Acquire {
     /// Goes on after every station that claims the address was found to claim every address.
     fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match self.stage {
-            Stage::Doubting => self.go_on_durable(common, cx),
-            Stage::Fitting => self.make_fit(common, cx),
+            Stage::Doubting | Stage::Fitting => self.make_fit(common, cx),
             Stage::AwaitingPermit
             | Stage::Exchanging
             | Stage::Probing

@@ -67,21 +67,15 @@ impl Acquire {
             cx.out.report(common.id, Report::Replaced(std::mem::take(&mut self.replaces)));
         }
         match (result, aborted) {
-            (Ok(()), aborted) if let Some(by) = common.heard_conflict() => {
-                self.forget_won(common, Some(by), aborted, cx);
-                SAME
-            }
             (Ok(()), true) if let Some((_, by)) = common.claim() => {
                 self.forget_won(common, Some(by), true, cx);
                 SAME
             }
             (Ok(()), true) => self.give_back_won(common, cx),
-            // The lease is durable, and a station claims its address. The sockets stay open.
-            (Ok(()), false) if common.is_in_doubt() => {
+            (Ok(()), false) => {
                 self.stage = Stage::Doubting;
-                SAME
+                self.make_fit(common, cx)
             }
-            (Ok(()), false) => self.go_on_durable(common, cx),
             // It is held in memory until there is room.
             (Err(cause), false) if self.adopts => {
                 common.exchange.close(cx);
@@ -96,13 +90,6 @@ impl Acquire {
                 self.undo_write(common, cx)
             }
         }
-    }
-
-    /// Goes on when the lease is durable, and nobody is known to use its address.
-    pub(super) fn go_on_durable(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        common.hand_over(cx);
-        common.come_back();
-        self.make_fit(common, cx)
     }
 
     /// Returns the life that holds the lease, which is durable and whose link is ready: the ADD may be answered. `None` if the

@@ -20,19 +20,26 @@ impl Acquire {
         common.seat_mut(cx).into_iter().for_each(|seat| seat.is_won(&grant, self.mtu, self.adopts));
     }
 
-    /// Has the MTU set if it is due and was not tried yet, and then holds the lease. It waits until the temporary macvlan is
-    /// gone, and until it is known whether another station uses the address.
+    /// Has the MTU set if it is due and was not tried yet, and then holds the lease. It waits until it is known whether another
+    /// station uses the address; only then are the sockets given up, over which the lease could be declined. After that it waits
+    /// until the temporary macvlan is gone.
     pub(super) fn make_fit(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
-        self.stage = Stage::Fitting;
-        let work = common.seat(cx.interfaces).and_then(Seat::work);
-        if work.is_some_and(Work::is_under_way) || common.is_in_doubt() || cx.out.is_aside(common.id) {
+        let is_under_way = common.seat(cx.interfaces).and_then(Seat::work).is_some_and(Work::is_under_way);
+        if is_under_way || common.is_in_doubt() {
             return SAME;
         }
-        let is_due = work.is_some_and(|work| work.former().mtu_due && work.may_go_on(cx.now.boot));
         if let Some(by) = common.heard_conflict() {
             self.forget_won(common, Some(by), false, cx);
             return SAME;
         }
+        self.stage = Stage::Fitting;
+        common.hand_over(cx);
+        common.come_back();
+        if cx.out.is_aside(common.id) {
+            return SAME;
+        }
+        let work = common.seat(cx.interfaces).and_then(Seat::work);
+        let is_due = work.is_some_and(|work| work.former().mtu_due && work.may_go_on(cx.now.boot));
         if is_due && let Some(holding) = self.holding(common) {
             common.go_on(&holding, cx);
             return SAME;
