@@ -58,7 +58,7 @@ impl Acquire {
         let sender = holder.sender();
         let Known { began, limit, came_up, wanted, adopts, lease, patience, last, .. } = known;
         let Known { fallback, limits, replaces, view, .. } = known;
-        let resort = fallback.map(|fallback| Box::new(Resort::new(*fallback, adopts, last, now)));
+        let resort = fallback.map(|fallback| Box::new(Resort::new(*fallback, last, now)));
         let is_of_range = |last: &Ipv4Addr| resort.as_ref().is_some_and(|resort| resort.has_last(*last));
         // No server knows of an address of a range.
         let last = last.filter(|last| !is_of_range(last)).map(|address| Wanted { address, preferred: true });

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 
 use super::{Abort, Acquire, Stage};
 use crate::binding::common::guard::Waits;
@@ -32,44 +32,35 @@ const LAST: Duration = Duration::from_secs(4);
 #[derive(Debug)]
 pub(super) struct Resort {
     fallback: Fallback,
-    /// Since when it waits for its turn to ask.
-    waits: Instant,
-    /// Since when nobody has answered: since its first DISCOVER, or since it waits, if all others on its LAN met silence meanwhile.
-    asked: Option<Instant>,
-    /// When the last one was due.
-    once_more: Option<Instant>,
+    awaits: Awaits,
     /// Whether a server was heard.
     heard: bool,
-    /// Whether an address was wished for.
-    wished: bool,
     /// The addresses that others use.
     used: BTreeSet<Ipv4Addr>,
-    /// Why the ranges have none.
-    none: Option<NoAddress>,
-    /// The address of a container that already ran, if the ranges have it.
-    own: Option<Given>,
     /// The last address of its identity, if the ranges have it.
     last: Option<IpAddr>,
 }
 
+/// What an ADD with a last resort waits for.
+#[derive(Debug)]
+enum Awaits {
+    /// Its turn to ask, since this instant.
+    Turn(Instant),
+    /// An answer, since this instant: its first DISCOVER, or the beginning of its wait, if all others on its LAN met silence
+    /// meanwhile.
+    Answer(Instant),
+    /// An answer, since the same instant; its last DISCOVER was due at `last`.
+    LastAnswer { since: Instant, last: Instant },
+    /// An address of the ranges. `none`: why they have none.
+    Address { none: Option<NoAddress> },
+}
+
 impl Resort {
-    /// Returns the last resort of an ADD that waits for its turn from now on. `adopts`: the address with which a container runs;
-    /// `last`: that of its identity, if it has come back.
-    pub(super) fn new(fallback: Fallback, adopts: Option<Ipv4Net>, last: Option<Ipv4Addr>, now: Instant) -> Self {
-        let own = adopts.and_then(|address| fallback.take_over(address.addr().into()));
+    /// Returns the last resort of an ADD that waits for its turn from now on. `last`: the last address of its identity, if it has
+    /// come back.
+    pub(super) fn new(fallback: Fallback, last: Option<Ipv4Addr>, now: Instant) -> Self {
         let last = last.map(IpAddr::V4).filter(|last| fallback.take_over(*last).is_some());
-        Self {
-            fallback,
-            waits: now,
-            asked: None,
-            once_more: None,
-            heard: false,
-            wished: false,
-            used: BTreeSet::new(),
-            none: None,
-            own,
-            last,
-        }
+        Self { fallback, awaits: Awaits::Turn(now), heard: false, used: BTreeSet::new(), last }
     }
 
     /// Returns whether this was the last address of its identity, and is of the ranges.
@@ -87,32 +78,34 @@ impl Acquire {
         if resort.heard && answered {
             cx.conflicts.heard(lan, now);
         }
-        if tally.discovers > 0 && resort.asked.is_none() {
-            let in_silence = !cx.conflicts.was_heard(lan, resort.waits);
-            let (asked, after) = (if in_silence { resort.waits } else { now }, resort.fallback.after);
-            resort.asked = Some(asked);
-            resort.once_more = (now >= asked + after.saturating_sub(LAST)).then_some(now);
+        if tally.discovers > 0
+            && let Awaits::Turn(waits) = resort.awaits
+        {
+            let since = if cx.conflicts.was_heard(lan, waits) { now } else { waits };
+            resort.awaits = match now >= since + resort.fallback.after.saturating_sub(LAST) {
+                true => Awaits::LastAnswer { since, last: now },
+                false => Awaits::Answer(since),
+            };
         }
     }
 
     /// Returns when it asks once more, or falls back, if nobody answers until then. An ADD that insists on an address gets that
     /// or none.
     pub(super) fn falls_back_at(&self) -> Option<Instant> {
-        let resort = self.resort.as_ref().filter(|resort| !resort.heard && !resort.wished)?;
+        let resort = self.resort.as_ref().filter(|resort| !resort.heard)?;
         let after = resort.fallback.after;
         if self.insists.is_some() || !self.misses.is_empty() {
             return None;
         }
-        let asked = match self.stage {
+        match (self.stage, &resort.awaits) {
             // Others have asked meanwhile.
-            Stage::AwaitingPermit => return Some(resort.waits + after),
-            Stage::Exchanging => resort.asked?,
-            _ => return None,
-        };
-        Some(match resort.once_more {
-            Some(last) => (asked + after).max(last + LAST.min(after)),
-            None => asked + (after - LAST),
-        })
+            (Stage::AwaitingPermit, Awaits::Turn(since)) => Some(*since + after),
+            (Stage::Exchanging, Awaits::Answer(since)) => Some(*since + (after - LAST)),
+            (Stage::Exchanging, Awaits::LastAnswer { since, last }) => {
+                Some((*since + after).max(*last + LAST.min(after)))
+            }
+            _ => None,
+        }
     }
 
     fn is_due(&self, now: Instant) -> bool {
@@ -123,25 +116,20 @@ impl Acquire {
     pub(super) fn fall_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let is_due = self.is_due(cx.now.boot);
         let Some(resort) = self.resort.as_mut().filter(|_| is_due) else { return };
-        match self.stage {
+        match &mut resort.awaits {
             // Its turn may take long, but servers are there: it waits anew.
-            Stage::AwaitingPermit if cx.conflicts.was_heard(&common.identity.lan, resort.waits) => {
-                resort.waits = cx.now.boot;
-            }
-            Stage::AwaitingPermit => self.wish_for_address(common, cx),
-            _ if resort.once_more.is_some() => self.wish_for_address(common, cx),
-            _ => {}
+            Awaits::Turn(since) if cx.conflicts.was_heard(&common.identity.lan, *since) => *since = cx.now.boot,
+            Awaits::Turn(_) | Awaits::LastAnswer { .. } => self.wish_for_address(common, cx),
+            Awaits::Answer(_) | Awaits::Address { .. } => {}
         }
     }
 
     /// Sends the last DISCOVER before it falls back, if it is time. That needs no permit. Returns whether it does.
     pub(super) fn asks_once_more(&mut self, common: &Common, cx: &mut Cx<'_>) -> bool {
         let (now, is_due) = (cx.now.boot, self.is_due(cx.now.boot));
-        let asks = is_due && self.stage == Stage::Exchanging;
-        let Some(resort) = self.resort.as_mut().filter(|resort| asks && resort.once_more.is_none()) else {
-            return false;
-        };
-        resort.once_more = Some(now);
+        let Some(resort) = self.resort.as_mut().filter(|_| is_due) else { return false };
+        let Awaits::Answer(since) = resort.awaits else { return false };
+        resort.awaits = Awaits::LastAnswer { since, last: now };
         self.leave_queue(common, cx);
         self.client.hurry(now);
         true
@@ -149,7 +137,7 @@ impl Acquire {
 
     fn wish_for_address(&mut self, common: &Common, cx: &mut Cx<'_>) {
         let Some(resort) = &mut self.resort else { return };
-        resort.wished = true;
+        resort.awaits = Awaits::Address { none: None };
         let reserved = self.limits.iter().flat_map(|limits| &limits.reserved);
         let used = resort.used.iter().chain(reserved).copied().collect();
         let (fallback, last) = (Box::new(resort.fallback.clone()), resort.last);
@@ -171,7 +159,7 @@ impl Acquire {
             Err(none) => {
                 tracing::warn!(attachment = %common.attachment, %none, "no server answers, and the fallback has no free address");
                 let is_first = resort.used.is_empty();
-                resort.none = Some(none.clone());
+                resort.awaits = Awaits::Address { none: Some(none.clone()) };
                 let failure = Failure::NoAddress { none, running: 0 };
                 return if is_first { SAME } else { self.abort(common, Abort::Because(failure), cx) };
             }
@@ -219,12 +207,14 @@ impl Acquire {
 
     /// Returns why the ranges have no address for it, if that is why it has none.
     pub(super) fn has_no_resort(&self) -> Option<NoAddress> {
-        self.resort.as_ref()?.none.clone()
+        let Awaits::Address { none } = &self.resort.as_ref()?.awaits else { return None };
+        none.clone()
     }
 
     /// Returns the lease of a container that runs with an address of the ranges. No server knows about it.
     pub(super) fn own_of_range(&self, now: Instant) -> Option<Lease> {
-        lease(self.resort.as_ref()?.own.as_ref()?, now)
+        let own = self.insists.filter(|_| self.adopts)?;
+        lease(&self.resort.as_ref()?.fallback.take_over(own.into())?, now)
     }
 
     /// Goes on with the address that a container has. It is not probed for: the container answers for it.
