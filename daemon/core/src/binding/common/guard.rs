@@ -127,6 +127,15 @@ impl Guard {
         })
     }
 
+    /// Returns whether its frames leave now, and when it opens its own sockets, if that is still to come. `shared`: the sockets
+    /// of the DHCP exchange.
+    fn sends(&self, shared: &Exchange) -> (bool, Option<Instant>) {
+        match self.way {
+            Way::Own { at } => (self.exchange.can_send(), Some(at).filter(|_| self.exchange.is_closed())),
+            Way::Shared => (shared.can_send(), None),
+        }
+    }
+
     /// Returns whether nothing waits for the window, and it has heard of no claim.
     fn is_idle(&self) -> bool {
         matches!(self.waits, Waits::Nothing) && self.heard.is_none() && self.control.is_none()
@@ -253,10 +262,9 @@ impl Common {
         // There cannot be two macvlans with one Ethernet address. The existing one hears who already has the address, but not
         // who else is about to take it.
         let way = if self.is_aside() { Way::Shared } else { Way::Own { at: cx.now.boot } };
-        self.guard = Some(Guard::new(window, way));
-        if let Some(guard) = &mut self.guard {
-            guard.waits = waits;
-        }
+        let mut guard = Guard::new(window, way);
+        guard.waits = waits;
+        self.guard = Some(guard);
     }
 
     /// Records that an address appeared on the binding's interface. Returns whether it is the one under watch: to be followed by
@@ -338,13 +346,12 @@ impl Common {
     /// Returns when the window next has something to do, if it can do it.
     pub(in crate::binding) fn guard_deadline(&self) -> Option<(Instant, Why)> {
         let guard = self.guard.as_ref().filter(|guard| guard.heard.is_none())?;
-        let at = match guard.way {
-            _ if let Some(at) = self.control_deadline() => at,
-            Way::Own { at } if guard.exchange.is_closed() => at,
-            Way::Own { .. } if guard.exchange.can_send() => guard.window.deadline(),
-            Way::Shared if self.exchange.can_send() => guard.window.deadline(),
-            Way::Own { .. } | Way::Shared => return None,
+        let (can_send, opens) = guard.sends(&self.exchange);
+        let due = match &guard.control {
+            Some(control) => Some(control.deadline(can_send)),
+            None => can_send.then(|| guard.window.deadline()),
         };
+        let at = opens.into_iter().chain(due).min()?;
         Some((at, Why::Conflict))
     }
 
@@ -352,11 +359,10 @@ impl Common {
     pub(in crate::binding) fn watch(&mut self, client: &Client, cx: &mut Cx<'_>) -> Option<Found> {
         // A window that has heard a conflict is kept until somebody can act on it.
         while let Some(guard) = self.guard.as_mut().filter(|guard| guard.heard.is_none()) {
-            let can_send = match guard.way {
-                Way::Own { at } if guard.exchange.is_closed() && cx.now.boot >= at => return self.open_guard(cx),
-                Way::Own { .. } => guard.exchange.can_send(),
-                Way::Shared => self.exchange.can_send(),
-            };
+            let (can_send, opens) = guard.sends(&self.exchange);
+            if opens.is_some_and(|at| cx.now.boot >= at) {
+                return self.open_guard(cx);
+            }
             if guard.control.is_some() {
                 match self.control_on_clock(can_send, client, cx) {
                     ControlFlow::Continue(()) => continue,

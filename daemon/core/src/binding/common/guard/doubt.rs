@@ -13,7 +13,6 @@ use crate::conflict::control::{self, Action, Control, Verdict};
 use crate::dhcpv4::Client;
 use crate::dhcpv4::lease::Lease;
 use crate::event::EventKind;
-use crate::time::Instant;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
@@ -43,18 +42,6 @@ impl Common {
         if let Waits::Lease(_) = waits {
             guard.way = Way::Own { at: cx.now.boot };
         }
-    }
-
-    /// Returns when the control next has something to do, if there is one.
-    pub(super) fn control_deadline(&self) -> Option<Instant> {
-        let guard = self.guard.as_ref()?;
-        let (can_send, opens) = match guard.way {
-            Way::Own { at } if guard.exchange.is_closed() => (false, Some(at)),
-            Way::Own { .. } => (guard.exchange.can_send(), None),
-            Way::Shared => (self.exchange.can_send(), None),
-        };
-        let due = guard.control.as_ref()?.deadline(can_send);
-        Some(opens.map_or(due, |at| at.min(due)))
     }
 
     /// Goes on with the control as the clock says. `Break` if it waits, or has found something out.
