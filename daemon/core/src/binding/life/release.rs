@@ -6,7 +6,6 @@
 mod turn;
 mod way;
 
-use std::fmt;
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow::Break;
 use std::time::Duration;
@@ -329,7 +328,7 @@ impl Release {
                     None => "ended before it could be given back",
                 };
                 if !self.owed.is_nothing() {
-                    self.note_leave(common, EventKind::Expired, cause, cx);
+                    common.note(EventKind::Expired, &self.lease, cause, cx);
                 }
                 self.forget(common, cx);
             }
@@ -435,10 +434,6 @@ impl Release {
     pub(in crate::binding) fn end_unsaid(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         (self.owed, self.good) = (Owed::Nothing, false);
         self.forget(common, cx);
-    }
-
-    fn note_leave(&self, common: &Common, kind: EventKind, cause: impl fmt::Display, cx: &mut Cx<'_>) {
-        common.note(kind, &self.lease, cause, cx);
     }
 
     fn forget(&mut self, common: &mut Common, cx: &mut Cx<'_>) {

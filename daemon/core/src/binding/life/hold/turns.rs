@@ -8,7 +8,6 @@ use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
 use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Owed, Release, SAME};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::message::Sender;
 use crate::dhcpv4::{Client, Loss, Verdict};
 use crate::event::EventKind;
 use crate::interface::{Presence, Seat, Work};
@@ -23,7 +22,8 @@ impl Hold {
         cx: &mut Cx<'_>,
     ) -> Self {
         let lease = Arc::new(lease);
-        let mut hold = Self::new(resume(common.plain_sender(), lease.clone(), cx), lease.clone());
+        let client = Client::resume(common.plain_sender(), lease.clone(), cx.now.boot, cx.rng.fork());
+        let mut hold = Self::new(client, lease.clone());
         hold.recall(common, left, cx);
         if unconfirmed {
             hold.client.confirm(cx.now.boot);
@@ -48,7 +48,7 @@ impl Hold {
         left: (Option<Box<Former>>, Presence),
         cx: &mut Cx<'_>,
     ) -> Self {
-        let mut hold = Self::new(seek(common.plain_sender(), cx), last);
+        let mut hold = Self::new(Client::seek(common.plain_sender(), cx.now.boot, cx.rng.fork()), last);
         hold.recall(common, left, cx);
         hold.client.set_station(common.station());
         hold
@@ -69,7 +69,7 @@ impl Hold {
             Some(_) if self.client.acquires() => _ = self.client.confirm(cx.now.boot),
             // A server may still answer what it was asked before.
             Some(_) => self.client.begin_again(cx.now.boot),
-            None => self.client = seek(common.sender(), cx),
+            None => self.client = Client::seek(common.sender(), cx.now.boot, cx.rng.fork()),
         }
         match (probing, lease) {
             (Some(before), Some(lease)) => self.on_verdict(common, before, Verdict::Won(lease), cx),
@@ -137,14 +137,4 @@ impl Hold {
         let release = Release::new(lease.clone(), owed, why).muted(!cx.interfaces.has_carrier(&common.link)).kept(kept);
         release.probing(probing).begun(common, cx)
     }
-}
-
-/// Returns a client that looks for a lease.
-fn seek(sender: Sender, cx: &mut Cx<'_>) -> Client {
-    Client::seek(sender, cx.now.boot, cx.rng.fork())
-}
-
-/// Returns a client that goes on with a lease.
-fn resume(sender: Sender, lease: Arc<Lease>, cx: &mut Cx<'_>) -> Client {
-    Client::resume(sender, lease, cx.now.boot, cx.rng.fork())
 }

@@ -13,7 +13,7 @@ impl Release {
             return self.answer_del(common, cx);
         }
         if self.owed == Owed::Left {
-            self.note_leave(common, EventKind::Released, LEFT, cx);
+            common.note(EventKind::Released, &self.lease, LEFT, cx);
             return self.forget(common, cx);
         }
         if self.owed.is_nothing() {

@@ -131,7 +131,7 @@ impl Release {
             }
             None => {
                 tracing::warn!(attachment = %common.attachment, address = %self.lease.address, "no way to release an endless lease");
-                self.note_leave(common, EventKind::Lost, "endless, and there is no way to give it back", cx);
+                common.note(EventKind::Lost, &self.lease, "endless, and there is no way to give it back", cx);
                 self.forget(common, cx);
             }
         }
@@ -143,7 +143,7 @@ impl Release {
                 let (attachment, address, ifname) = (&common.attachment, self.lease.ip(), &view.ifname);
                 tracing::warn!(%attachment, %address, %ifname, "no RELEASE: this host has the address itself");
                 let cause = format_args!("no RELEASE sent: this host has the address itself, on {ifname}");
-                self.note_leave(common, EventKind::AddressHeld, cause, cx);
+                common.note(EventKind::AddressHeld, &self.lease, cause, cx);
                 self.end_unsaid(common, cx);
             }
             // A bridge gets carrier from the port that is made.
@@ -209,7 +209,7 @@ impl Release {
                 self.owed = Owed::Nothing;
                 tracing::info!(attachment = %common.attachment, address = %self.lease.address, %by, "not released: in use");
                 let cause = format!("not given back: {by} has it, perhaps the same client on another host");
-                self.note_leave(common, EventKind::Conflict, cause, cx);
+                common.note(EventKind::Conflict, &self.lease, cause, cx);
                 self.forget(common, cx);
             }
         }
@@ -283,7 +283,7 @@ impl Release {
         let (address, server, answered_arp) = (self.lease.address, self.lease.server, self.answered);
         tracing::info!(attachment = %common.attachment, %address, %server, answered_arp, "lease released");
         let cause = self.cause();
-        self.note_leave(common, EventKind::Released, cause, cx);
+        common.note(EventKind::Released, &self.lease, cause, cx);
         self.answer_del(common, cx);
         self.forget(common, cx);
     }
