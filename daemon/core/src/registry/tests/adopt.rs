@@ -82,6 +82,19 @@ fn an_adoption_that_is_offered_another_address_advises_nothing_that_would_not_he
 }
 
 #[test]
+fn an_adoption_hears_the_server_that_knows_its_container_where_another_offers_first() {
+    let mut rig = running(|rig| (rig.server, rig.give) = (Server::Discreet, Ipv4Addr::new(192, 0, 2, 77)));
+    while rig.discovers.is_empty() {
+        rig.wake();
+    }
+    rig.give = Ipv4Addr::new(192, 0, 2, 50);
+    let (exchange, discover) = rig.discovers[0].clone();
+    rig.serve(exchange, &discover, None);
+    rig.drain();
+    assert_eq!((rig.state("a"), rig.opened.len()), (vec!["BOUND"], 1));
+}
+
+#[test]
 fn an_address_that_comes_late_is_adopted() {
     let mut rig = running(|rig| rig.addresses.clear());
     assert_eq!(rig.not_adopted(), ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]);

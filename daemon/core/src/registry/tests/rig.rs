@@ -435,7 +435,7 @@ impl Rig {
         }
         self.drain();
     }
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         while let Some(effect) = self.reg.poll_effect() {
             match effect {
                 Effect::Persist { op, changes } => {

@@ -208,10 +208,11 @@ impl Acquire {
         let now = cx.now.boot;
         let (mut ruling, mut asks) = (Ruling::Take, false);
         if let Some(Missed { server, address, miss }) = output.missed.take() {
-            // For a running container the request is repeated later: others wait for their turn.
-            let fails = self.adopts && matches!(miss, Miss::Unwanted { .. });
-            self.misses.note(server, address, Cause::Missed(miss));
-            if fails {
+            // For a running container the request is repeated later, since others wait for their turn; but every server may
+            // answer one DISCOVER first.
+            let may_fail = self.adopts && matches!(miss, Miss::Unwanted { .. });
+            let times = self.misses.note(server, address, Cause::Missed(miss));
+            if may_fail && times > 1 {
                 ruling = Ruling::Fail(self.misses.failure(&common.identity.lan, 0));
             } else if self.awaits_room(common, cx) {
                 ruling = Ruling::Refuse(LOOK_AGAIN);
