@@ -522,7 +522,8 @@ impl Plan {
         const SPREAD: Duration = Duration::from_secs(20);
         let (many, one) = (self.actors as u32, self.one_try());
         let turns = (one * many / PERMITS).saturating_sub(SPREAD);
-        let is_refused = self.authoritative && self.servers == 1;
+        // A server that has forgotten the client is silent even so; an ADD has time for that where offers come at once.
+        let is_refused = self.authoritative && self.servers == 1 && self.offer_delay.is_zero();
         let remembered = Duration::from_secs(if is_refused { 0 } else { 4 });
         CARRIER + remembered + turns + one * (1 + self.squatters.len() as u32 + u32::from(many > PERMITS))
     }
