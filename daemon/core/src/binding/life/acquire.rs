@@ -304,7 +304,7 @@ impl Acquire {
         common.await_control(Waits::Add, cx);
     }
 
-    /// Goes on after every station that claims the address was found to claim every address.
+    /// Goes on after every station that claims the address was found to claim every address, or can no longer be heard.
     fn cleared(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next {
         match self.stage {
             Stage::Doubting | Stage::Fitting => self.make_fit(common, cx),
@@ -522,14 +522,14 @@ impl Living for Acquire {
                 self.client.is_free();
                 self.go_on(common, waits, cx)
             }
-            Found::Cleared(Waits::Nothing) => self.cleared(common, cx),
+            Found::Cleared(Waits::Nothing) | Found::Unwatched { waits: Waits::Nothing, .. } => self.cleared(common, cx),
             Found::Cleared(waits) => self.go_on(common, waits, cx),
             Found::Conflict { by } => {
                 common.note_conflict(&self.client, by, cx);
                 self.on_conflict(common, by, cx)
             }
             Found::Unwatched { waits: Waits::Add, cause } => self.fail_link(common, cause, cx),
-            Found::Unwatched { waits: Waits::Nothing | Waits::Lease(_), .. } => SAME,
+            Found::Unwatched { waits: Waits::Lease(_), .. } => SAME,
         }
     }
 

@@ -274,6 +274,26 @@ fn where_the_control_cannot_be_asked_for_the_claim_stands() {
 }
 
 #[test]
+fn an_add_goes_on_without_sockets_where_all_that_claim_its_address_have_answered_the_control() {
+    let mut rig = rig(Detection::Strict);
+    rig.disk = Disk::Slow;
+    let add = rig.add("a", 1, "a");
+    while rig.slow.is_empty() {
+        rig.wake();
+    }
+    rig.stations.insert(ANY, PROXY);
+    rig.claim(PROXY, FIRST);
+    rig.disk = Disk::Good;
+    rig.flush();
+    let began = rig.seconds();
+    for exchange in rig.open.keys().copied().collect::<Vec<_>>() {
+        rig.input(Input::Broken { exchange, cause: LinkCause::refused("open a packet socket", "no buffers") });
+    }
+    rig.run_until(began + 1.0);
+    assert!(matches!(rig.answers.get(&add), Some(Answer::Leased { .. })), "{:?}", rig.answers.get(&add));
+}
+
+#[test]
 fn a_lease_goes_on_without_sockets_where_all_that_claim_it_have_answered_the_control() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
