@@ -14,7 +14,7 @@ use crate::event::EventKind;
 use crate::identity::Attachment;
 use crate::link::{Cookie, LinkCause};
 use crate::outbox::{RangeWait, Waiter};
-use crate::range::Given;
+use crate::range::{Given, NoAddress};
 use crate::record::{Change, RangeChange, RangeRecord};
 use crate::registry::Registry;
 use crate::registry::ranges::{Life, range_event};
@@ -176,20 +176,17 @@ impl Ranging {
         });
         if let Some(held) = unheard {
             let given = &held.record.given;
-            if !given.iter().any(|given| core.ranges.is_anothers(&self.add.attachment, given.address.addr())) {
-                return Next::Answers(Answer::Ranges(RangeAnswer::Given(given.clone())));
-            }
-            // That daemon ended before it looked.
-            core.range_ends(now, &self.add.attachment, "a file says that somebody else has its address");
-            core.range_ended(now, &self.add.attachment, true, None);
+            let by_file = |given: &Given| core.ranges.by_file(&self.add.attachment, given.address.addr());
+            return match given.iter().find_map(by_file) {
+                None => Next::Answers(Answer::Ranges(RangeAnswer::Given(given.clone()))),
+                // That daemon may have answered before it could change the file, so that the container has it.
+                Some(none) => self.has_none(core, none),
+            };
         }
-        let former = core.ranges.held(&self.add.attachment).map(|held| held.record.clone());
+        let former = held.map(|held| held.record.clone());
         let given = match core.allocate(now, &self.add) {
             Ok(given) => given,
-            Err(none) => {
-                let running = core.ranges.running(&self.add.attachment);
-                return Next::Answers(Answer::Failed(Failure::NoAddress { none, running }));
-            }
+            Err(none) => return self.has_none(core, none),
         };
         let candidate = Candidate { given, cookie, former };
         let of_v4 = candidate.given.iter().filter_map(|given| v4(given.address.addr()));
@@ -200,6 +197,11 @@ impl Ranging {
             }
             None => self.write(core, now, id, candidate),
         }
+    }
+
+    fn has_none(self, core: &Registry, none: NoAddress) -> Next {
+        let running = core.ranges.running(&self.add.attachment);
+        Next::Answers(Answer::Failed(Failure::NoAddress { none, running }))
     }
 
     /// Goes on with what the probes have found out.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 
 use crate::effect::{FoundFile, LONG_AGO, RangeAdd, RangeRow};
-use crate::identity::{Attachment, ClientId, Lan};
+use crate::identity::{AddressHolder, Attachment, ClientId, Lan};
 use crate::range::{Allocator, Given, Holding, NoAddress, Others, overlaps};
 use crate::record::RangeRecord;
 use crate::time::WallTime;
@@ -159,9 +159,10 @@ impl Ranges {
             .collect()
     }
 
-    /// Returns whether a file says that an address of an attachment is somebody else's.
-    pub(in crate::registry) fn is_anothers(&self, attachment: &Attachment, address: IpAddr) -> bool {
-        self.network_of(attachment).is_some_and(|network| network.others.contains_key(&address))
+    /// Returns who else has an address of an attachment, if a file says so.
+    pub(in crate::registry) fn by_file(&self, attachment: &Attachment, address: IpAddr) -> Option<NoAddress> {
+        let by = self.network_of(attachment)?.others.get(&address)?;
+        Some(NoAddress::Taken { address, by: AddressHolder::Attachment(by.clone()) })
     }
 
     /// Returns the attachments of a network, given addresses by us or by others.
