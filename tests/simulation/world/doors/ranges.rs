@@ -283,7 +283,8 @@ impl World {
                 !is_first || is_unseen || one.died.is_some_and(|died| now < died + NOTICED)
             }
             Failure::Link { cause: LinkCause::NoNetns(_), .. } => {
-                one.netns.is_none() || one.died.is_some_and(|died| now < died + NOTICED)
+                // An ADD that came after its own DEL may look for the namespace while the next one is being made.
+                !is_first || one.netns.is_none() || one.died.is_some_and(|died| now < died + NOTICED)
             }
             Failure::Cancelled(_) | Failure::Attached { .. } => true,
             _ => false,
