@@ -127,6 +127,13 @@ impl Sight {
     }
 }
 
+impl Network {
+    /// Returns whether its ADDs named this LAN last.
+    fn is_on(&self, lan: &Lan) -> bool {
+        self.lan.as_ref() == Some(lan)
+    }
+}
+
 impl Ranges {
     /// Returns what we gave an attachment.
     pub(in crate::registry) fn held(&self, attachment: &Attachment) -> Option<&Held> {
@@ -187,7 +194,7 @@ impl Ranges {
         let network = self.networks.entry(name.clone()).or_default();
         network.directory = Some(add.directory.clone());
         let is_known = network.allocator.as_ref().is_some_and(|allocator| *allocator.sets() == add.sets);
-        if is_known && network.lan.as_ref() == Some(&add.lan) {
+        if is_known && network.is_on(&add.lan) {
             return;
         }
         network.lan = Some(add.lan.clone());
@@ -211,17 +218,15 @@ impl Ranges {
 
     /// Returns what is taken on a LAN, or in this network.
     fn taken_on(&self, lan: &Lan, name: &str) -> impl Iterator<Item = (IpAddr, Holding)> {
-        let names: BTreeSet<_> = self.networks_on(lan).chain([name.into()]).collect();
         // A network that no ADD has named since the start is on the LAN that its records name.
-        let (on, of) = (lan.clone(), name.to_owned());
-        let held = self.held.iter().filter(move |(by, held)| held.record.lan == on || is_of(by, &of));
-        taken(held, names.into_iter().filter_map(|name| self.networks.get(&name)))
+        let held = self.held.iter().filter(move |(by, held)| held.record.lan == *lan || is_of(by, name));
+        let networks = self.networks.iter().filter(move |(other, network)| network.is_on(lan) || *other == name);
+        taken(held, networks.map(|(_, network)| network))
     }
 
     /// Returns what the other networks of a LAN know to be taken.
     fn taken_beside(&self, lan: &Lan, name: &str) -> impl Iterator<Item = (IpAddr, Holding)> {
-        let beside =
-            self.networks.iter().filter(move |(other, network)| *other != name && network.lan.as_ref() == Some(lan));
+        let beside = self.networks.iter().filter(move |(other, network)| *other != name && network.is_on(lan));
         let allocators = beside.filter_map(|(_, network)| network.allocator.as_ref());
         allocators.flat_map(Allocator::taken).map(|(address, holding)| (address, holding.clone()))
     }
@@ -229,15 +234,11 @@ impl Ranges {
     /// Returns what is taken on a LAN.
     pub(in crate::registry) fn taken_on_lan(&self, lan: &Lan) -> impl Iterator<Item = (IpAddr, Holding)> {
         let held = self.held.iter().filter(|(_, held)| held.record.lan == *lan);
-        taken(held, self.networks.values().filter(|network| network.lan.as_ref() == Some(lan)))
-    }
-
-    fn networks_on(&self, lan: &Lan) -> impl Iterator<Item = SmolStr> {
-        self.networks.iter().filter(|(_, network)| network.lan.as_ref() == Some(lan)).map(|(name, _)| name.clone())
+        taken(held, self.networks.values().filter(|network| network.is_on(lan)))
     }
 
     fn warn_of_overlaps(&mut self, lan: &Lan, name: &str) {
-        let named = self.networks.iter().filter(|(_, network)| network.lan.as_ref() == Some(lan));
+        let named = self.networks.iter().filter(|(_, network)| network.is_on(lan));
         let sets = named.filter_map(|(name, network)| Some((name.as_str(), network.allocator.as_ref()?.sets())));
         let found: Vec<_> = overlaps(sets)
             .into_iter()
@@ -284,8 +285,7 @@ impl Ranges {
 
     /// Records an address as taken in the other networks of the LAN.
     fn occupy_beside(&mut self, lan: &Lan, name: &str, address: IpAddr, by: &Arc<Attachment>, since: WallTime) {
-        let others =
-            self.networks.iter_mut().filter(|(other, network)| *other != name && network.lan.as_ref() == Some(lan));
+        let others = self.networks.iter_mut().filter(|(other, network)| *other != name && network.is_on(lan));
         for allocator in others.filter_map(|(_, network)| network.allocator.as_mut()) {
             allocator.occupy(address, Holding { by: by.clone(), since });
         }
