@@ -147,8 +147,10 @@ impl Wire {
         if route.via.is_some_and(|via| !self.reaches(via)) {
             return Err("next hop is not on the link");
         }
-        if !self.routes.iter().any(|there| is_route(there, route)) {
-            self.routes.push(route.clone());
+        match self.routes.iter_mut().find(|there| is_route(there, route)) {
+            Some(there) if route.is(there) => {}
+            Some(there) => *there = route.clone(),
+            None => self.routes.push(route.clone()),
         }
         Ok(())
     }

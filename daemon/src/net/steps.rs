@@ -109,13 +109,17 @@ impl Netlink {
         unless(libc::EADDRNOTAVAIL, self.change(RouteNetlinkMessage::DelAddress(request), 0))
     }
 
-    /// Adds a route, unless some program has already added it.
+    /// Adds a route, unless some program has already added it. One without the wanted MTU or MSS is replaced: the kernel does not
+    /// distinguish the two.
     ///
     /// NLM_F_APPEND puts it after those with the same destination and metric, over any link; the default is to refuse,
     /// and NLM_F_REPLACE would remove theirs.
     fn add_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
-        if self.routes(index, route)?.iter().any(|there| there.scope == scope(route)) {
-            return Ok(());
+        for there in self.routes(index, route)?.into_iter().filter(|there| there.scope == scope(route)) {
+            if there.has_metrics_of(route) {
+                return Ok(());
+            }
+            self.delete_route(index, route, &there)?;
         }
         let mut request = route_message(index, route);
         request.header.protocol = RouteProtocol::Boot;
@@ -380,5 +384,11 @@ impl RouteAnswer {
         self.index == Some(index)
             && (self.destination, self.via) == (route.destination.trunc(), route.via)
             && (self.metric, self.table) == (metric(route), table(route))
+    }
+
+    /// Returns whether it has the MTU and the MSS of this route, where that has any.
+    fn has_metrics_of(&self, route: &LinkRoute) -> bool {
+        route.mtu.is_none_or(|mtu| self.mtu == Some(mtu))
+            && route.advmss.is_none_or(|advmss| self.advmss == Some(advmss))
     }
 }

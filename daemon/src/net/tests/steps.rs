@@ -239,6 +239,23 @@ fn a_route_that_another_program_made_is_there_and_goes_all_the_same() {
 }
 
 #[test]
+fn a_route_without_the_wanted_mtu_is_replaced() {
+    in_lab(async |mut lab: Lab| {
+        let netns = up(&mut lab).await;
+        done(&mut lab, &netns, &[Step::AddAddress("192.0.2.7/24".parse().unwrap())]).await;
+        netns.ip("route add default via 192.0.2.1 proto static metric 77");
+        let ours = LinkRoute { mtu: Some(1400), ..route("0.0.0.0/0", Some("192.0.2.1"), Some(77)) };
+        done(&mut lab, &netns, &[Step::AddRoute(ours.clone())]).await;
+        let expected = lines(&["default via 192.0.2.1 dev eth0 metric 77 mtu 1400"]);
+        assert_eq!(routes(&netns).into_iter().filter(|line| line.starts_with("default")).collect::<Vec<_>>(), expected);
+        netns.ip("route replace default via 192.0.2.1 proto static metric 77 mtu 1400 advmss 1200");
+        let before = routes(&netns);
+        done(&mut lab, &netns, &[Step::AddRoute(ours)]).await;
+        assert_eq!(routes(&netns), before, "what else it has does not matter");
+    });
+}
+
+#[test]
 fn an_on_link_route_goes_whatever_scope_its_program_gave_it() {
     in_lab(async |mut lab: Lab| {
         let netns = up(&mut lab).await;
