@@ -51,7 +51,10 @@ impl Declined {
     fn judge_cause(&self, world: &World, who: &Who, about: (Ipv4Addr, Option<Ipv4Addr>), says: &mut Says) {
         let (lan, (address, named)) = (who.0, about);
         let mut claims = world.ledger.claimed.range((lan, address, Mac([0; 6]))..=(lan, address, Mac([0xff; 6])));
-        let is_claimed = claims.any(|((.., mac), at)| *mac != who.1 && *at + CLAIMED >= world.now);
+        // A server that has not answered may have committed what it was asked for: a claim heard since then counts.
+        let asked = world.ledger.latest.get(&(lan, who.2.clone())).map(|(_, at)| *at);
+        let counts = |at: Micros| at + CLAIMED >= world.now || asked.is_some_and(|asked| at >= asked);
+        let is_claimed = claims.any(|((.., mac), at)| *mac != who.1 && counts(*at));
         // This attachment does not hear in another way about an address that another server granted to another one.
         let lives = |until: &Option<u64>| until.is_none_or(|until| until > world.now);
         let granted = world.ledger.heard.iter().filter(|((l, a, _), until)| (*l, *a) == (lan, address) && lives(until));

@@ -29,6 +29,10 @@ impl Oracle for Grace {
             Seen::Answered(..) | Seen::HangsUp => self.added = world.now,
             Seen::Leaves(index) => self.keeps(world, *index, says),
             Seen::Collects(lan) => self.collected(world, *lan),
+            Seen::Requested(Call::Order(order)) if order.verb == (Verb::Release { force: true }) => {
+                let named = |actor: &&Actor| order.which.name == Some(actor.attachment.to_string());
+                self.ended(world.actors.iter().filter(named));
+            }
             Seen::Left { lan, frame, .. } => {
                 let probe = arp_of(frame).filter(|arp| arp.request && arp.sender.is_unspecified());
                 self.asked.extend(probe.map(|arp| ((*lan, arp.target), world.now)));
@@ -42,13 +46,17 @@ impl Oracle for Grace {
 }
 
 impl Grace {
-    /// A runtime collects on a LAN, which ends all grace there. Containers that are ending get none either, and their leases may
-    /// go back only after their links.
+    /// A runtime collects on a LAN, which ends all grace there. Containers that are ending get none either.
     fn collected(&mut self, world: &World, lan: usize) {
         self.kept.iter_mut().filter(|((at, _), _)| *at == lan).for_each(|(_, (_, until))| *until = 0);
         let ends = |actor: &&Actor| actor.lan == lan && actor.phase == Phase::Ending;
         let ending = world.actors.iter().filter(ends);
-        self.kept.extend(ending.map(|actor| (key_of(actor), (Ipv4Addr::UNSPECIFIED, 0))));
+        self.ended(ending);
+    }
+
+    /// Records that these get no grace: their leases may go back as soon as their links are gone.
+    fn ended<'a>(&mut self, actors: impl Iterator<Item = &'a Actor>) {
+        self.kept.extend(actors.map(|actor| (key_of(actor), (Ipv4Addr::UNSPECIFIED, 0))));
     }
 
     /// Records that an actor's container ends: its lease is kept at least from here on.

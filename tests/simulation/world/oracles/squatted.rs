@@ -8,8 +8,24 @@ const WINDOW: Micros = 20 * SECOND;
 /// No attachment that looks for conflicts goes on with one that it could hear.
 #[derive(Default)]
 pub(super) struct Squatted {
-    /// The address that an attachment got while nothing kept it from looking for conflicts, and when.
-    watched: BTreeMap<Attachment, (Ipv4Addr, Micros)>,
+    /// What attachments got while nothing kept them from looking for conflicts.
+    watched: BTreeMap<Attachment, Got>,
+}
+
+/// An address that an attachment got.
+struct Got {
+    address: Ipv4Addr,
+    /// When its window was last begun.
+    since: Micros,
+    /// Whether it was on an interface.
+    appeared: bool,
+}
+
+impl Got {
+    /// Returns whether its window is over.
+    fn is_checked(&self, world: &World) -> bool {
+        self.since.max(world.clocks.resumed) + WINDOW < world.now
+    }
 }
 
 impl Oracle for Squatted {
@@ -17,9 +33,12 @@ impl Oracle for Squatted {
         match seen {
             Seen::Noted(events) => events.iter().for_each(|event| self.note(world, event)),
             // Its address is checked from there on.
-            Seen::Appeared(who) => self.watched.get_mut(*who).into_iter().for_each(|(_, since)| *since = world.now),
+            Seen::Appeared(who) => {
+                let got = self.watched.get_mut(*who);
+                got.into_iter().for_each(|got| (got.since, got.appeared) = (world.now, true));
+            }
             // The windows that were open end with the daemon.
-            Seen::Ended => self.watched.retain(|_, (_, since)| *since + WINDOW < world.now),
+            Seen::Ended => self.watched.retain(|_, got| got.since + WINDOW < world.now),
             Seen::Listed(rows) | Seen::Quiet(rows) => self.examine(world, rows, says),
             _ => {}
         }
@@ -33,7 +52,8 @@ impl Squatted {
         self.watched.remove(&event.attachment);
         let plan = &world.plan;
         if plan.link_faults == 0 && plan.flapping == 0 && plan.blindness == 0 {
-            self.watched.insert(event.attachment.clone(), (address.addr(), world.now));
+            let got = Got { address: address.addr(), since: world.now, appeared: false };
+            self.watched.insert(event.attachment.clone(), got);
         }
     }
 
@@ -48,10 +68,10 @@ impl Squatted {
             let Some(actor) = world.actors.iter().find(lives) else { continue };
             let Some(squatter) = world.squatters.at.get(&(actor.lan, address)) else { continue };
             // A port of a bridge would have the Ethernet address of a link that is to come: nobody uses the address before that,
-            // and it is checked then.
-            let hears = actor.at.is_some() || world.plan.wires != Some(Wires::Bridge);
-            let watched = self.watched.get(&row.attachment).filter(|(got, _)| *got == address && hears);
-            match watched.filter(|(_, since)| (*since).max(world.clocks.resumed) + WINDOW < world.now) {
+            // and it is checked then. So it is after its link has gone, and before another comes.
+            let hears = |got: &Got| actor.at.is_some() || !got.appeared && world.plan.wires != Some(Wires::Bridge);
+            let watched = self.watched.get(&row.attachment).filter(|got| got.address == address && hears(got));
+            match watched.filter(|got| got.is_checked(world)) {
                 Some(_) => {
                     let detail = format!("{} goes on with {address}, which {squatter} uses", row.attachment);
                     return says.broken(Rule::Squatted, detail);
@@ -67,7 +87,16 @@ impl Squatted {
 pub(super) fn is_another(event: &Event) -> bool {
     match event.kind {
         EventKind::Acquired | EventKind::Adopted => true,
-        EventKind::Changed => ["new lease", "address was"].iter().any(|cause| event.cause.contains(cause)),
+        EventKind::Changed => {
+            let moved = was_at(&event.cause).is_some_and(|was| event.v4().is_none_or(|net| net.addr() != was));
+            moved || event.cause.contains("new lease")
+        }
         _ => false,
     }
+}
+
+/// Returns the address before this one, by what an event says.
+fn was_at(cause: &str) -> Option<Ipv4Addr> {
+    let (_, was) = cause.split_once("address was ")?;
+    was.split_once('/')?.0.parse().ok()
 }
