@@ -11,8 +11,8 @@ use leasehold_core::identity::DoorId;
 use leasehold_core::link::Step;
 use leasehold_core::record::{Change, DoorKey, RecordState};
 
-use crate::kernel::At;
 use crate::subject::container;
+use leasehold_core::testbed::kernel::At;
 
 /// The number so far (FNV-1a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,11 +9,8 @@
 //! that differ.
 
 mod digest;
-mod kernel;
-mod link;
 mod plan;
 mod stats;
-mod store;
 mod subject;
 mod timing;
 mod trace;

@@ -77,6 +77,8 @@ pub mod registry;
 pub mod silence;
 pub mod source;
 pub mod tenure;
+#[cfg(any(test, feature = "testbed"))]
+pub mod testbed;
 pub mod time;
 mod timers;
 pub mod wire;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use leasehold_core::docker::{DockerKey, DockerRecord};
 use leasehold_core::effect::{
     Add, Answer, Call, NetworkAnswer, NetworkCall, PoolCall, RangeAnswer, RangeCall, RequestId,
 };
@@ -14,8 +13,8 @@ use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
 
 use super::{Breach, Rule, breach};
-use crate::store::Store;
 use crate::subject::{add_of, created, is_collected};
+use leasehold_core::testbed::store::Store;
 
 /// A request that was handed to the core.
 #[derive(Debug)]
@@ -148,9 +147,7 @@ impl Calls {
                 (!durable).then(|| breach(Rule::NotDurable, format!("{}: {given:?}", add.attachment)))
             }
             (Call::Network(NetworkCall::CreateEndpoint(request)), Answer::Network(NetworkAnswer::Endpoint(record))) => {
-                let key = DockerKey::Endpoint(request.id.clone());
-                let durable =
-                    matches!(store.docker.get(&key), Some(DockerRecord::Endpoint(there)) if *there == **record);
+                let durable = store.docker.endpoints.get(&request.id) == Some(&**record);
                 match () {
                     () if asked.overtaken => {
                         Some(breach(Rule::DelOvertaken, format!("{} is there after its end", request.id)))

@@ -21,9 +21,9 @@ use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
 
 use super::{Micros, World};
-use crate::kernel::{At, DOCKER_NETNS, host_mac};
 use crate::plan::{Plan, ROGUE, Rogue, Wires};
 use crate::subject::{container, key_of};
+use leasehold_core::testbed::kernel::{At, DOCKER_NETNS, host_mac};
 
 /// The prefix length of the pools that Docker was asked for.
 pub(super) const DOCKER_PREFIX: u8 = 22;

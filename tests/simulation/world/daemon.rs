@@ -1,6 +1,5 @@
 //! The daemon's life in the world: it starts, is fed, is drained, crashes.
 
-use leasehold_core::docker::DockerRecord;
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, PoolCall, RequestId};
 use leasehold_core::link::{Cookie, KernelMessage, LinkCause};
 use leasehold_core::record::{Change, Record};
@@ -12,11 +11,11 @@ use netns_fixtures::model::Message;
 use super::ledger::Excuse;
 use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
-use crate::kernel::{HOST, Kernel};
 use crate::plan::{CrashPoint, EffectKind, Wires, happens};
 use crate::subject::{Subject, add_of, is_collected, is_in, key_of, message_of};
 use crate::trace::Brief;
 use crate::watch::Rule;
+use leasehold_core::testbed::kernel::{HOST, Kernel};
 
 /// A daemon that runs.
 pub(crate) struct Daemon {
@@ -61,7 +60,7 @@ impl World {
             let client = adoptee.add.client_id.resolve(Mac::default());
             self.calls.adopts(&client, now + adoptee.add.timeout.as_micros() as Micros);
         }
-        let doors = self.store.docker.values().map(DockerRecord::kept).collect();
+        let doors = self.store.docker.records();
         let ranges = self.store.ranges.values().cloned().collect();
         self.feed(Input::Ranges { boot: boot.clone(), records: ranges });
         self.feed(Input::Start { boot, records, doors, spooled, adoptees });

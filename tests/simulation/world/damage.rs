@@ -62,7 +62,7 @@ impl World {
     /// set aside are a stranger's.
     pub(super) fn copy_is_lost(&mut self) {
         self.store.durable.clear();
-        self.store.docker.clear();
+        self.store.docker = Default::default();
         self.store.ranges.clear();
         self.store.number += 1;
         for index in (0..self.actors.len()).filter(|index| self.actors[*index].docker).collect::<Vec<_>>() {

@@ -10,7 +10,7 @@ use leasehold_core::record::{Record, RecordState};
 
 use super::World;
 use super::actor::{Actor, Phase};
-use crate::kernel::At;
+use leasehold_core::testbed::kernel::At;
 
 impl World {
     /// Others put something on an interface before anybody asks for a lease.

@@ -6,8 +6,8 @@ use leasehold_core::link::{KernelMessage, LinkCause};
 use super::seen::Seen;
 use super::shell::{Fate, LIMIT, refused};
 use super::{Event, MILLI, Micros, World};
-use crate::kernel::{At, HOST};
 use crate::watch::Rule;
+use leasehold_core::testbed::kernel::{At, HOST};
 
 impl World {
     /// Makes a link. Returns how much later that is reported, and the result.
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Checks that a link lives with its endpoint: none is deleted that dockerd is about to move, or that is in a container.
-    fn judge_unmade(&mut self, own: &crate::link::Own, with_another: bool) {
+    fn judge_unmade(&mut self, own: &leasehold_core::testbed::link::Own, with_another: bool) {
         let LinkOwner::Endpoint(id) = &own.owner else { return };
         let Some(attachment) = self.wired.has(id).cloned() else { return };
         if with_another {

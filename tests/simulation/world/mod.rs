@@ -54,14 +54,14 @@ use self::shell::Sock;
 use self::squatters::Squatters;
 use self::wire::Segment;
 use crate::digest::Digest;
-use crate::kernel::{At, Kernel};
 use crate::plan::{CrashPoint, EffectKind, Plan, Wires};
 use crate::stats::Stats;
-use crate::store::Store;
 use crate::subject::Mutation;
 use crate::timing::Timing;
 use crate::trace::Trace;
 use crate::watch::{Breach, Calls, Effects, Rule, breach};
+use leasehold_core::testbed::kernel::{At, Kernel};
+use leasehold_core::testbed::store::Store;
 
 /// A time in microseconds since the world began.
 pub(crate) type Micros = u64;

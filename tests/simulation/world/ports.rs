@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use netns_fixtures::model::ClientKey;
 
 use super::{Event, MILLI, Micros, SECOND, World};
-use crate::kernel::At;
+use leasehold_core::testbed::kernel::At;
 
 /// A link whose carrier is away longer may be back on another network.
 const LOSS: Micros = 3 * SECOND + 100 * MILLI;

@@ -11,7 +11,7 @@ use netns_fixtures::model::{ClientKey, Event as Served, Message};
 
 use super::Micros;
 use super::actor::Asked;
-use crate::kernel::{Applied, At};
+use leasehold_core::testbed::kernel::{Applied, At};
 
 /// A client, with its LAN and its Ethernet address.
 pub(super) type Who = (usize, Mac, ClientKey);

@@ -11,9 +11,9 @@ use netns_fixtures::model::ClientKey;
 use super::actor::{Actor, Phase, Role};
 use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
-use crate::kernel::{At, HOST};
 use crate::plan::{EffectKind, Wires, happens};
 use crate::watch::Rule;
+use leasehold_core::testbed::kernel::{At, HOST};
 
 /// The sockets of an exchange.
 #[derive(Debug)]

@@ -17,9 +17,9 @@ use super::daemon::is_dhcp;
 use super::seen::Seen;
 use super::shell::Sock;
 use super::{Event, MILLI, Micros, SECOND, World};
-use crate::kernel::{At, host_mac};
 use crate::plan::{Plan, ROGUE, Rogue, VLAN, Wires, happens};
 use crate::subject::{answer_of, message_of};
+use leasehold_core::testbed::kernel::{At, host_mac};
 
 /// The server identifier of a rogue that nothing denies, and that has no address to give.
 const STRAY: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 1);

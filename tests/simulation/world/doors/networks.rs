@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::{Lease, Times};
-use leasehold_core::docker::{DockerKey, DockerRecord};
 use leasehold_core::effect::{
     Add, Answer, Call, EndpointAddress, EndpointRequest, Failure, NetworkAnswer, NetworkCall, RequestId,
 };
@@ -22,13 +21,13 @@ use leasehold_core::record::{Record, RecordState};
 use leasehold_core::time::{Instant, WallTime};
 
 use super::pools::Pools;
-use crate::link::Own;
 use crate::plan::{VLAN, Wires, happens};
 use crate::subject::add_of;
 use crate::watch::{Rule, is_of};
 use crate::world::actor::{Act, Asked, Door, Errand, Form, Phase, Role};
 use crate::world::seen::Seen;
 use crate::world::{Event, MILLI, Micros, SECOND, World};
+use leasehold_core::testbed::link::Own;
 
 /// How our door names the network of an endpoint for which no IPAM driver is asked.
 const NETWORK: &str = "network ";
@@ -548,12 +547,9 @@ impl World {
 
     /// Returns whether an attachment is an endpoint leased by our network driver that the store does not have.
     pub(in crate::world) fn lacks_endpoint(&self, attachment: &Attachment) -> bool {
-        let is_its = |record: &DockerRecord| match record {
-            DockerRecord::Endpoint(record) => record.source == Source::Leased(attachment.clone()),
-            DockerRecord::Network(_) | DockerRecord::Pool(_) => false,
-        };
+        let is_its = |record: &EndpointRecord| record.source == Source::Leased(attachment.clone());
         let leased = matches!(attachment, Attachment::Docker { pool, .. } if pool.starts_with(NETWORK));
-        leased && !self.store.docker.values().any(is_its)
+        leased && !self.store.docker.endpoints.values().any(is_its)
     }
 
     /// Returns whose lease a call is about.
@@ -576,10 +572,7 @@ impl World {
     }
 
     pub(super) fn record_of_endpoint(&self, id: &DoorId) -> Option<&EndpointRecord> {
-        match self.store.docker.get(&DockerKey::Endpoint(id.clone()))? {
-            DockerRecord::Endpoint(record) => Some(record),
-            DockerRecord::Pool(_) | DockerRecord::Network(_) => None,
-        }
+        self.store.docker.endpoints.get(id)
     }
 }
 

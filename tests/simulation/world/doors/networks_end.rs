@@ -1,9 +1,8 @@
 //! The end of Docker's networks of our own driver: what is left of them in quiet, and once dockerd has deleted them.
 
-use leasehold_core::docker::{DockerKey, DockerRecord};
 use leasehold_core::effect::{Answer, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
 use leasehold_core::link::own::LinkOwner;
-use leasehold_core::network::Source;
+use leasehold_core::network::{EndpointRecord, Source};
 use leasehold_core::wire::Mac;
 
 use super::networks::{SLOW_START, Stage};
@@ -35,7 +34,7 @@ impl World {
             return;
         }
         // Dockerd may have been told that a network was not created, though another call about it has kept it.
-        let has_vlan = self.store.docker.keys().any(|key| matches!(key, DockerKey::Network(_)));
+        let has_vlan = !self.store.docker.networks.is_empty();
         let left =
             self.kernel.own().filter(|(own, _)| own.store == self.store.number).find(|(own, _)| match &own.owner {
                 LinkOwner::Endpoint(id) => self.wired.has(id).is_none() || own.came + SLOW_START < self.now,
@@ -81,9 +80,7 @@ impl World {
     /// Lets an operator delete the networks that Docker has forgotten. None of them was ever used.
     fn delete_forgotten(&mut self) {
         for id in std::mem::take(&mut self.wired.forgotten) {
-            let Some(DockerRecord::Network(record)) = self.store.docker.get(&DockerKey::Network(id.clone())) else {
-                continue;
-            };
+            let Some(record) = self.store.docker.networks.get(&id) else { continue };
             if !record.unused {
                 return self.fail(Rule::Wired, format!("dockerd never had network {}, which was used", id.as_str()));
             }
@@ -125,12 +122,10 @@ impl World {
 
     /// Checks that nothing is left in the store of networks and of endpoints that had a lease.
     pub(in crate::world) fn examine_kept_of_networks(&mut self) {
-        let is_left = |record: &&DockerRecord| match record {
-            DockerRecord::Network(_) => true,
-            DockerRecord::Endpoint(record) => matches!(record.source, Source::Leased(_)),
-            DockerRecord::Pool(_) => false,
-        };
-        if let Some(left) = self.store.docker.values().find(is_left) {
+        let docker = &self.store.docker;
+        let is_left = |record: &&EndpointRecord| matches!(record.source, Source::Leased(_));
+        let left = (docker.networks.values().next(), docker.endpoints.values().find(is_left));
+        if left != (None, None) {
             self.fail(Rule::Residue, format!("in the store {left:?}"));
         }
     }

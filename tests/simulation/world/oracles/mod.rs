@@ -55,11 +55,11 @@ use super::seen::{Seen, Who};
 use super::shell::Sock;
 use super::wire::is_direct;
 use super::{MILLI, Micros, SECOND, World};
-use crate::kernel::Applied;
-use crate::link::is_route;
 use crate::plan::Wires;
 use crate::subject::{add_of, arp_of, container, granted, is_collected, is_in, is_nobodys, key_of, message_of};
 use crate::watch::{Breach, Rule, breach};
+use leasehold_core::testbed::kernel::Applied;
+use leasehold_core::testbed::link::is_route;
 
 /// The verdicts of oracles.
 #[derive(Default)]

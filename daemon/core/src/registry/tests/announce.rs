@@ -115,7 +115,7 @@ fn an_address_is_announced_from_the_ethernet_address_that_its_interface_gets_lat
             let announced = rig.asked.iter().filter(|asked| **asked == (ADDRESS, ADDRESS)).count();
             assert_eq!(announced, 2, "{after} {detection:?}");
             assert!(rig.asked_from.iter().all(|mac| *mac == TUNED), "{after}: {:?}", rig.asked_from);
-            assert!(rig.open.is_empty() && rig.events.len() == 1);
+            assert!(rig.open.is_empty() && rig.store.events.len() == 1);
         }
     }
 }

@@ -36,7 +36,7 @@ fn a_changed_address_is_stored_then_put_on_then_the_record_is_settled() {
     let Change::Put(id, record) = &changes[0] else { panic!("{changes:?}") };
     let former = record.former.as_ref().expect("what the interface still carries");
     assert_eq!((record.lease.address.to_string(), former.grants[0].addresses[0].to_string()), (B.into(), A.into()));
-    rig.stored.insert(*id, (**record).clone());
+    rig.store.durable.insert(*id, (**record).clone());
     rig.input(Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
     assert_eq!(rig.on_link(), [B]);
     assert_eq!(rig.slow.len(), 1, "settled");
@@ -78,7 +78,7 @@ fn a_link_that_is_gone_ends_the_work_on_it() {
     give_another(&mut rig);
     rig.faults = [(0, LinkCause::NoLink("eth0".to_owned()))].into();
     rig.run_until(1060.0);
-    assert!(rig.rows().is_empty() && rig.stored.is_empty(), "given back");
+    assert!(rig.rows().is_empty() && rig.store.durable.is_empty(), "given back");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn what_only_times_or_names_change_in_is_nothing_to_the_interface() {
 fn an_address_that_is_taken_off_by_hand_is_not_put_back_and_the_lease_is_confirmed() {
     let mut rig = bound();
     rig.take_off(A);
-    assert_eq!(rig.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count(), 1);
+    assert_eq!(rig.store.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count(), 1);
     rig.sent.clear();
     rig.run_until(1050.5);
     assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "INIT-REBOOT form");
@@ -177,7 +177,7 @@ fn an_address_that_its_main_plugin_has_not_put_on_yet_was_not_taken_off() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.input(Input::Kernel(KernelMessage::Missed));
-    assert!(!rig.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "{:?}", rig.events);
+    assert!(!rig.store.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "{:?}", rig.store.events);
     rig.configure(A);
     rig.sent.clear();
     rig.run_until(1050.5);
@@ -273,7 +273,7 @@ fn a_del_during_a_change_leaves_no_record() {
     }
     rig.run_until(1060.0);
     assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert!(rig.stored.is_empty() && rig.rows().is_empty());
+    assert!(rig.store.durable.is_empty() && rig.rows().is_empty());
 }
 
 #[test]

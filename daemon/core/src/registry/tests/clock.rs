@@ -27,9 +27,9 @@ fn a_renewal_comes_at_t1_whatever_the_wall_clock_does() {
     for seconds in [-HOUR, 59, -YEAR, i64::MIN] {
         let mut rig = set(seconds);
         rig.run_until(rig.t1() - 0.1);
-        assert_eq!(rig.events.len(), 1, "{seconds}");
+        assert_eq!(rig.store.events.len(), 1, "{seconds}");
         rig.run_until(1051.0);
-        assert_eq!(rig.events[1].kind, EventKind::Renewed, "{seconds}");
+        assert_eq!(rig.store.events[1].kind, EventKind::Renewed, "{seconds}");
     }
 }
 
@@ -104,13 +104,13 @@ fn a_lease_from_before_a_host_without_a_clock_heard_the_time_goes_back_after_the
     // A minute passes from one boot to the daemon of the next.
     rig.wall_set += 1200 + 60 - 30;
     (rig.at, rig.live) = (Duration::from_secs(30), Default::default());
-    let records = rig.stored.clone().into_iter().collect();
+    let records = rig.store.durable.clone().into_iter().collect();
     rig.reg = Core::new(Config::default(), 8);
     rig.open.clear();
     rig.sent.clear();
     rig.input(Input::Start { boot: BootId("c".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     rig.run_until(700.0);
-    assert_eq!((rig.sends(7), rig.rows().len()), (1, 0), "{:?}", rig.events);
+    assert_eq!((rig.sends(7), rig.rows().len()), (1, 0), "{:?}", rig.store.events);
 }
 
 #[test]
@@ -120,14 +120,14 @@ fn a_restart_goes_on_where_leases_stood_whatever_the_wall_clock_did() {
         // How soon a server answered is not kept.
         let before: Vec<_> = rig.rows().into_iter().map(|row| Row { answered_in: None, ..row }).collect();
         rig.wall_set = seconds;
-        let (records, sent) = (rig.stored.clone().into_iter().collect(), rig.sent.len());
+        let (records, sent) = (rig.store.durable.clone().into_iter().collect(), rig.sent.len());
         rig.reg = Core::new(Config::default(), 8);
         rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
         assert_eq!(rig.rows(), before, "{seconds}");
         rig.run_until(rig.t1() - 0.1);
         assert_eq!(rig.sent.len(), sent, "{seconds}: a restart sends nothing");
         rig.run_until(1051.0);
-        assert_eq!(rig.events[1].kind, EventKind::Renewed, "{seconds}");
+        assert_eq!(rig.store.events[1].kind, EventKind::Renewed, "{seconds}");
     }
 }
 

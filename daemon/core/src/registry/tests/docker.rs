@@ -160,7 +160,12 @@ fn what_docker_was_told_outlives_a_change_of_the_lease() {
         assert_eq!(rig.count_sent(7), 0, "nobody was told that address");
         rig.release(FIRST);
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!((rig.count_sent(7), rig.rows().len(), rig.stored.len()), (1, 0, 0), "{:?}", rig.stored);
+        assert_eq!(
+            (rig.count_sent(7), rig.rows().len(), rig.store.durable.len()),
+            (1, 0, 0),
+            "{:?}",
+            rig.store.durable
+        );
     }
 }
 
@@ -189,7 +194,7 @@ fn an_address_is_released_once_and_whatever_is_unknown_too() {
     let id = rig.request(Call::Pool(PoolCall::ReleaseAddress { pool: stranger, address: FIRST }));
     assert_eq!(rig.answers[&id], Answer::Released);
     rig.run_until(1010.0);
-    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.stored.len()), (1, 0, 0));
+    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.store.durable.len()), (1, 0, 0));
 }
 
 #[test]
@@ -211,7 +216,7 @@ fn a_release_that_the_store_refuses_is_made_good_when_it_works() {
     assert_eq!(rig.count_sent(7), 0);
     rig.disk = Disk::Good;
     rig.run_until(1090.0);
-    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.stored.len()), (1, 0, 0));
+    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.store.durable.len()), (1, 0, 0));
 }
 
 #[test]
@@ -252,7 +257,7 @@ fn a_release_is_not_waited_for_without_end_nor_by_a_caller_that_is_gone() {
         rig.disk = Disk::Good;
         rig.flush();
         rig.run_until(1040.0);
-        assert_eq!((rig.count_sent(7), rig.stored.len(), rig.answers.contains_key(&release)), (1, 0, !hangs_up));
+        assert_eq!((rig.count_sent(7), rig.store.durable.len(), rig.answers.contains_key(&release)), (1, 0, !hangs_up));
         assert!(rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0), "{:?}", rig.reg.kept());
     }
 }
@@ -281,11 +286,11 @@ fn the_address_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_g
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert_eq!(rig.answers[&release], Answer::Released, "{fails}");
         assert!(
-            rig.addresses.is_empty() && rig.count_sent(7) == 1 && rig.stored.is_empty(),
+            rig.addresses.is_empty() && rig.count_sent(7) == 1 && rig.store.durable.is_empty(),
             "{fails}: {:?}",
             rig.addresses
         );
-        let removed = rig.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count();
+        let removed = rig.store.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count();
         assert_eq!(removed, 0, "that was our doing");
     }
 }
@@ -301,7 +306,7 @@ fn what_docker_gives_back_goes_at_its_word_where_the_container_is_not_seen() {
         rig.unseen = Some(cause);
         rig.release(FIRST);
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!((rig.count_sent(7), rig.stored.len()), (1, 0), "{:?}", cause("".into()));
+        assert_eq!((rig.count_sent(7), rig.store.durable.len()), (1, 0), "{:?}", cause("".into()));
     }
 }
 
@@ -391,10 +396,10 @@ fn a_pool_is_forgotten_when_it_is_given_back_and_nobody_has_a_lease_in_it() {
     rig.server = Server::Up;
     rig.endpoint(1);
     rig.release_pool();
-    assert_eq!(rig.wired.pools.len(), 1);
+    assert_eq!(rig.store.docker.pools.len(), 1);
     rig.release(FIRST);
     rig.release_pool();
-    assert!(rig.wired.pools.is_empty());
+    assert!(rig.store.docker.pools.is_empty());
     rig.release_pool();
 }
 
@@ -407,10 +412,10 @@ fn what_another_network_of_a_pool_has_reserved_outlives_the_first() {
     }
     rig.release(ROUTER);
     rig.release_pool();
-    assert_eq!(rig.wired.pools[&pool()].reserved, [NEXT].into());
+    assert_eq!(rig.store.docker.pools[&pool()].reserved, [NEXT].into());
     rig.release(NEXT);
     rig.release_pool();
-    assert!(rig.wired.pools.is_empty());
+    assert!(rig.store.docker.pools.is_empty());
 }
 
 #[test]
@@ -422,13 +427,13 @@ fn a_caller_that_goes_leaves_no_pool_and_no_reservation() {
     rig.input(Input::HungUp(RequestId(asked)));
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(rig.wired.pools.is_empty() && !rig.answers.contains_key(&asked));
+    assert!(rig.store.docker.pools.is_empty() && !rig.answers.contains_key(&asked));
     rig.disk = Disk::Slow;
     let reserved = rig.reserve(Some(NEXT));
     rig.input(Input::HungUp(RequestId(reserved)));
     rig.disk = Disk::Good;
     rig.flush();
-    assert!(rig.wired.pools.values().all(|pool| pool.reserved.is_empty()), "{:?}", rig.wired.pools);
+    assert!(rig.store.docker.pools.values().all(|pool| pool.reserved.is_empty()), "{:?}", rig.store.docker.pools);
 }
 
 #[test]
@@ -439,9 +444,9 @@ fn an_address_is_reserved_without_a_word_to_the_server_until_it_is_released() {
     let again = rig.reserve(Some(NEXT));
     assert_eq!((&rig.answers[&first], &rig.answers[&again]), (&Answer::Reserved(NEXT), &Answer::Reserved(NEXT)));
     rig.restart();
-    assert!(rig.wired.pools[&pool()].reserved.contains(&NEXT) && rig.sent.is_empty());
+    assert!(rig.store.docker.pools[&pool()].reserved.contains(&NEXT) && rig.sent.is_empty());
     rig.release(NEXT);
-    assert!(rig.wired.pools[&pool()].reserved.is_empty());
+    assert!(rig.store.docker.pools[&pool()].reserved.is_empty());
     rig.release(NEXT);
     assert!(rig.sent.is_empty());
 }
@@ -454,7 +459,7 @@ fn a_reservation_that_the_store_does_not_take_is_an_error() {
     assert_eq!(*rig.failure(id), Failure::Store(StoreCause::Full));
     rig.disk = Disk::Good;
     rig.reserve(Some(ROUTER));
-    assert_eq!(rig.wired.pools[&pool()].reserved, [ROUTER].into());
+    assert_eq!(rig.store.docker.pools[&pool()].reserved, [ROUTER].into());
 }
 
 #[test]
@@ -478,20 +483,20 @@ fn a_pool_that_the_store_lost_still_serves() {
     rig.pool(Some("192.0.2.0/24"), None);
     rig.run_until(1010.0);
     rig.server = Server::Up;
-    rig.wired.pools.clear();
+    rig.store.docker.pools.clear();
     rig.restart();
     let add = rig.endpoint(1);
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
     rig.release(FIRST);
     rig.run_until(1030.0);
-    assert_eq!((rig.count_sent(7), rig.stored.len()), (1, 0));
+    assert_eq!((rig.count_sent(7), rig.store.durable.len()), (1, 0));
 }
 
 #[test]
 fn a_host_that_starts_again_keeps_what_docker_was_told_until_docker_gives_it_back() {
     let mut rig = held();
     rig.reg = Core::new(rig.config.clone(), 9);
-    let records = rig.stored.clone().into_iter().collect();
+    let records = rig.store.durable.clone().into_iter().collect();
     rig.at = Duration::from_secs(20);
     rig.wall_set = 990;
     rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });

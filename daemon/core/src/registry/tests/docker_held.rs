@@ -58,7 +58,7 @@ fn a_name_whose_container_ended_unheard_is_free_for_the_next_with_its_lease() {
     assert!(rig.has_first(again), "{:?}", rig.answers.get(&again));
     rig.run_until(1200.0);
     let rows = rig.rows();
-    assert_eq!((rows.len(), &rows[0].attachment, rig.sends(7), rig.stored.len()), (1, &endpoint(2), 0, 1));
+    assert_eq!((rows.len(), &rows[0].attachment, rig.sends(7), rig.store.durable.len()), (1, &endpoint(2), 0, 1));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn an_address_that_the_host_has_by_now_is_not_given_back() {
         rig.wired.host_addresses = vec!["192.0.2.50/24".parse().unwrap()];
         rig.release(FIRST);
         rig.run_until(1100.0);
-        let told = rig.events.iter().filter(|event| event.kind == EventKind::AddressHeld).count();
+        let told = rig.store.events.iter().filter(|event| event.kind == EventKind::AddressHeld).count();
         assert_eq!((rig.sends(7), rig.rows().len(), told), (0, 0, 1), "{grace:?}");
     }
 }

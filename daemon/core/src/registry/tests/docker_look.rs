@@ -52,8 +52,8 @@ fn a_look_takes_router_and_subnet_of_an_offer_and_no_more() {
         assert_eq!(rig.answers[&id], known(Some(ROUTER)));
         assert_eq!((rig.types(), rig.chaddrs.iter().copied().collect::<Vec<_>>()), (vec![1], vec![endpoint_mac(0)]));
         let link = Link::Parent { ifindex: 2, mac: endpoint_mac(0), vlan: 0, port: bridge };
-        assert_eq!((&rig.opened[..], rig.wired.pools.len()), (&[link][..], 1));
-        assert!(rig.is_idle() && rig.stored.is_empty() && rig.reg.poll_timeout().is_none());
+        assert_eq!((&rig.opened[..], rig.store.docker.pools.len()), (&[link][..], 1));
+        assert!(rig.is_idle() && rig.store.durable.is_empty() && rig.reg.poll_timeout().is_none());
         let gateway = rig.reserve(None);
         assert_eq!(rig.answers[&gateway], Answer::Reserved(ROUTER));
     }
@@ -210,7 +210,7 @@ fn a_caller_that_goes_ends_its_look() {
         rig.input(Input::HungUp(RequestId(id)));
         let sent = rig.sent.len();
         rig.run_until(1010.0);
-        assert!(rig.is_idle() && rig.wired.pools.is_empty() && !rig.answers.contains_key(&id));
+        assert!(rig.is_idle() && rig.store.docker.pools.is_empty() && !rig.answers.contains_key(&id));
         assert_eq!((rig.sent.len(), rig.reg.poll_timeout()), (sent, None));
     }
 }
@@ -240,7 +240,7 @@ fn a_router_is_learned_of_a_pool_of_which_the_store_lost_all_but_what_was_reserv
     rig.carrier = true;
     rig.run_until(1002.0);
     assert_eq!(rig.answers[&id], known(Some(ROUTER)));
-    let record = &rig.wired.pools[&pool()];
+    let record = &rig.store.docker.pools[&pool()];
     assert_eq!((record.gateway, record.reserved.len()), (Some(ROUTER), 1));
 }
 

@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use super::super::*;
 use super::docker::endpoint_mac;
 use super::networks::{OWN, endpoint, id, with_endpoint};
 use super::rig::*;
@@ -14,9 +13,7 @@ const FIRST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 50);
 impl Rig {
     /// Loses the store except for its copy, and starts the next daemon. Docker's own facts are copied unchanged.
     fn loses_its_store(&mut self) {
-        let records = std::mem::take(&mut self.stored).into_iter();
-        let puts = records.map(|(id, record)| Change::Put(id, Box::new(record)));
-        self.store(puts.filter_map(|change| change.copied()).collect());
+        self.store.lose();
         self.sent.clear();
         self.restart();
         self.run_until(self.at.as_secs_f64() + 20.0);
@@ -44,7 +41,7 @@ fn a_lease_of_dockers_is_confirmed_and_held_until_docker_gives_it_back() {
         assert_eq!(rig.sends(3), 2, "it is renewed, {inside}");
         rig.release(FIRST);
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!((rig.sends(7), rig.rows().len(), rig.stored.len()), (1, 0, 0), "{inside}");
+        assert_eq!((rig.sends(7), rig.rows().len(), rig.store.durable.len()), (1, 0, 0), "{inside}");
     }
 }
 
@@ -66,7 +63,7 @@ fn a_lease_of_cnis_is_left_to_the_runtimes_cache() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.loses_its_store();
-    assert!(rig.stored.is_empty() && rig.sent.is_empty() && rig.rows().is_empty());
+    assert!(rig.store.durable.is_empty() && rig.sent.is_empty() && rig.rows().is_empty());
 }
 
 #[test]
@@ -97,7 +94,9 @@ fn networks_and_endpoints_of_our_driver_go_on_to_their_end() {
         let delete = rig.network_call(NetworkCall::Delete(id("n1")));
         assert!(rig.is_done(delete), "{joined}");
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty() && rig.wired.networks.is_empty());
-        assert_eq!((rig.sends(7), rig.stored.len()), (1, 0), "{joined}");
+        assert!(
+            rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty() && rig.store.docker.networks.is_empty()
+        );
+        assert_eq!((rig.sends(7), rig.store.durable.len()), (1, 0), "{joined}");
     }
 }

@@ -60,7 +60,7 @@ fn a_lease_that_is_still_good_is_answered_after_four_seconds() {
         let record = rig.only_record();
         let told = record.told.map(|told| told.addr());
         assert_eq!((record.state, record.lease.ip(), told), (RecordState::Bound, FIRST, Some(FIRST)));
-        let mut acquired = rig.events.iter().filter(|event| event.kind == EventKind::Acquired);
+        let mut acquired = rig.store.events.iter().filter(|event| event.kind == EventKind::Acquired);
         assert!(acquired.next_back().unwrap().cause.contains("no server answered"));
         rig.run_until(1020.0);
         assert_eq!(rig.count_sent(7), 0);
@@ -175,13 +175,13 @@ fn a_lease_that_nobody_confirmed_is_lost_by_a_nak_and_by_its_end() {
     rig.run_until(1010.0);
     (rig.server, rig.give) = (Server::NaksOnly, Ipv4Addr::new(192, 0, 2, 60));
     rig.run_until(1100.0);
-    assert!(rig.events.iter().any(|event| event.kind == EventKind::Lost));
+    assert!(rig.store.events.iter().any(|event| event.kind == EventKind::Lost));
     let mut rig = kept(300);
     rig.endpoint(1);
     rig.run_until(1299.0);
-    assert!(!rig.events.iter().any(|event| event.kind == EventKind::Expired));
+    assert!(!rig.store.events.iter().any(|event| event.kind == EventKind::Expired));
     rig.run_until(1301.0);
-    assert!(rig.events.iter().any(|event| event.kind == EventKind::Expired));
+    assert!(rig.store.events.iter().any(|event| event.kind == EventKind::Expired));
 }
 
 /// The LAN is known to be silent, so no ADD has more than four seconds; and the macvlan for asking takes a moment to go.
@@ -192,7 +192,7 @@ fn a_lease_that_is_still_good_is_answered_when_the_macvlan_has_gone_that_it_was_
     rig.endpoint(1);
     rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 1100, Server::Silent);
-    let records = rig.stored.clone().into_iter().collect();
+    let records = rig.store.durable.clone().into_iter().collect();
     rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     assert_eq!(rig.asks_in_vain(2), 30.0);
     let began = rig.at.as_secs_f64();
@@ -258,7 +258,7 @@ fn a_lease_from_before_a_reboot_is_answered_too() {
     rig.endpoint(1);
     rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 990, Server::Silent);
-    let records = rig.stored.clone().into_iter().collect();
+    let records = rig.store.durable.clone().into_iter().collect();
     rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     let add = rig.endpoint(1);
     rig.run_until(24.0);

@@ -41,7 +41,7 @@ fn a_lease_whose_address_never_comes_is_extended_by_init_reboot_and_never_named_
         assert!(extensions.len() >= 3 && extensions.iter().all(|sent| *sent == (3, ANY)), "{extensions:?}");
         assert!(rig.asked.iter().all(|(sender, _)| *sender == ANY), "{seconds}: {:?}", rig.asked);
         assert_eq!((rig.state("a"), rig.steps.clone()), (vec!["BOUND"], vec![]));
-        assert!(!rig.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "nobody removed it");
+        assert!(!rig.store.events.iter().any(|event| event.kind == EventKind::AddressRemoved), "nobody removed it");
     }
 }
 
@@ -52,7 +52,8 @@ fn nor_does_its_release_name_it_in_arp() {
     let del = rig.del("a");
     assert_eq!((&rig.answers[&del], rig.sends(7)), (&Answer::Deleted, 1));
     assert!(rig.asked.iter().all(|(sender, _)| *sender == ANY), "{:?}", rig.asked);
-    let released = rig.events.iter().find(|event| event.kind == EventKind::Released).map(|event| event.cause.as_str());
+    let released =
+        rig.store.events.iter().find(|event| event.kind == EventKind::Released).map(|event| event.cause.as_str());
     assert_eq!(released, Some("its attachment was deleted"), "and is not said to have been lost");
 }
 

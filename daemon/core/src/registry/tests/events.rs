@@ -11,11 +11,11 @@ use crate::record::Change;
 
 impl Rig {
     fn kinds(&self) -> Vec<EventKind> {
-        self.events.iter().map(|event| event.kind).collect()
+        self.store.events.iter().map(|event| event.kind).collect()
     }
 
     fn last_event(&self) -> &Event {
-        self.events.last().expect("there are events")
+        self.store.events.last().expect("there are events")
     }
 
     /// The transactions that were asked for: how many records and how many events are in each.
@@ -51,8 +51,8 @@ fn a_life_of_one_lease_is_told_in_order_without_a_transaction_more() {
     rig.del("a");
     use EventKind::*;
     assert_eq!(rig.kinds(), [Acquired, Renewed, Changed, Released]);
-    assert_eq!(rig.events[2].cause, "renewal at T1: address was 192.0.2.50/24");
-    assert_eq!(rig.events[2].address, Some("192.0.2.77/24".parse().unwrap()));
+    assert_eq!(rig.store.events[2].cause, "renewal at T1: address was 192.0.2.50/24");
+    assert_eq!(rig.store.events[2].address, Some("192.0.2.77/24".parse().unwrap()));
     assert_eq!(rig.last_event().cause, "its attachment was deleted");
     // Acquired, renewed, changed, and the interface too; releasing is noted first; then the record goes.
     assert_eq!(rig.shapes(), [(1, 1), (1, 1), (1, 1), (1, 0), (1, 0), (1, 1)]);
@@ -63,7 +63,7 @@ fn a_lease_that_another_identity_of_its_attachment_ends_says_so() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.add("a", 1, "another");
-    let released = rig.events.iter().find(|event| event.kind == EventKind::Released).unwrap();
+    let released = rig.store.events.iter().find(|event| event.kind == EventKind::Released).unwrap();
     assert_eq!(released.cause, "an ADD replaced its attachment under another identity");
 }
 
@@ -78,7 +78,7 @@ fn a_silent_server_ends_in_expired_and_its_return_in_acquired() {
     rig.server = Server::Up;
     rig.run_until(1300.0);
     assert_eq!(rig.kinds()[2], EventKind::Acquired);
-    assert_eq!(rig.events[2].cause, "new lease after a loss");
+    assert_eq!(rig.store.events[2].cause, "new lease after a loss");
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn a_nak_is_a_loss_with_the_servers_name() {
     rig.add("a", 1, "a");
     rig.server = Server::Naks;
     rig.run_until(1050.5);
-    assert_eq!(rig.events[1].kind, EventKind::Lost);
-    assert_eq!(rig.events[1].cause, "server 192.0.2.1 sent NAK");
+    assert_eq!(rig.store.events[1].kind, EventKind::Lost);
+    assert_eq!(rig.store.events[1].cause, "server 192.0.2.1 sent NAK");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_link_that_goes_before_its_del_is_no_orphan() {
     rig.run_until(1059.0);
     rig.del("a");
     rig.run_until(1070.0);
-    let orphans = rig.events.iter().filter(|event| event.kind == EventKind::OrphanFound);
+    let orphans = rig.store.events.iter().filter(|event| event.kind == EventKind::OrphanFound);
     assert_eq!(orphans.map(|event| event.attachment.container().unwrap()).collect::<Vec<_>>(), ["b"]);
 }
 
@@ -184,7 +184,7 @@ fn an_add_that_the_store_refuses_acquired_nothing() {
     rig.disk = Disk::Good;
     rig.add("b", 2, "b");
     rig.run_until(1040.0);
-    assert!(rig.events.iter().all(|event| event.attachment == attachment("b")), "{:?}", rig.events);
+    assert!(rig.store.events.iter().all(|event| event.attachment == attachment("b")), "{:?}", rig.store.events);
 }
 
 #[test]
@@ -198,11 +198,14 @@ fn an_event_of_a_record_that_was_not_written_comes_with_it_later() {
     rig.give = "192.0.2.51".parse().unwrap();
     rig.add("b", 2, "b");
     let told_before = rig.kinds().contains(&EventKind::Changed);
-    let known =
-        rig.stored.values().any(|record| record.lease.ip() == "192.0.2.77".parse::<std::net::Ipv4Addr>().unwrap());
+    let known = rig
+        .store
+        .durable
+        .values()
+        .any(|record| record.lease.ip() == "192.0.2.77".parse::<std::net::Ipv4Addr>().unwrap());
     assert_eq!(told_before, known, "the event and the record come together");
     rig.run_until(1060.0);
-    let changed = rig.events.iter().filter(|event| event.kind == EventKind::Changed).count();
+    let changed = rig.store.events.iter().filter(|event| event.kind == EventKind::Changed).count();
     assert_eq!(changed, 1);
 }
 
@@ -252,7 +255,7 @@ fn events_that_the_store_never_takes_are_bounded_and_counted() {
 fn a_restart_writes_no_event() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
-    let records = rig.stored.clone().into_iter().collect();
+    let records = rig.store.durable.clone().into_iter().collect();
     rig.reg = Core::new(Config::default(), 8);
     let before = rig.persists.len();
     rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
@@ -292,7 +295,7 @@ fn a_lease_that_is_left_to_end_is_told_when_the_store_lets_it_go() {
     rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(2) }));
     rig.disk = Disk::Good;
     rig.run_until(1200.0);
-    let released: Vec<_> = rig.events.iter().filter(|event| event.kind == EventKind::Released).collect();
+    let released: Vec<_> = rig.store.events.iter().filter(|event| event.kind == EventKind::Released).collect();
     assert_eq!(released.len(), 1, "the DEL of a failed: {released:?}");
     assert_eq!(released[0].attachment, attachment("b"));
 }
@@ -310,7 +313,7 @@ fn renewals_that_the_store_does_not_take_push_out_no_other_event() {
     rig.disk = Disk::Good;
     rig.run_until(13_015.0);
     assert_eq!(rig.kinds(), [EventKind::Acquired, EventKind::Renewed]);
-    let run = rig.events[1].run.expect("it happened more than once");
+    let run = rig.store.events[1].run.expect("it happened more than once");
     assert!(run.times > 1_100, "{run:?}");
 }
 

@@ -25,7 +25,7 @@ fn holding(leases: u8) -> Rig {
         (BindingId(n.into()), held)
     });
     let records: Vec<_> = records.collect();
-    rig.stored = records.iter().cloned().collect();
+    rig.store.durable = records.iter().cloned().collect();
     rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     rig
 }

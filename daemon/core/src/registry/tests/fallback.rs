@@ -85,7 +85,7 @@ fn a_container_gets_an_address_of_the_range_after_twenty_seconds_of_silence_and_
     assert_eq!((tenures[0].by, tenures[0].times), (Grantor::Range, None));
     assert_eq!(tenures[0].addresses[0].gateway, Some("192.0.2.1".parse().unwrap()));
     assert_eq!(rig.only_record().lease.source, Source::Range);
-    let event = rig.events.last().unwrap();
+    let event = rig.store.events.last().unwrap();
     assert_eq!(event.kind, EventKind::Acquired);
     assert!(event.cause.contains("no server answered for 20 s"), "{}", event.cause);
     rig.assert_only_discovers();
@@ -145,7 +145,7 @@ fn an_address_that_a_station_uses_is_passed_over_and_no_server_is_told() {
     rig.run_until(1030.0);
     assert_eq!(rig.given(add), "192.0.2.202/24");
     rig.assert_only_discovers();
-    assert!(rig.events.iter().any(|event| event.kind == EventKind::Conflict));
+    assert!(rig.store.events.iter().any(|event| event.kind == EventKind::Conflict));
 }
 
 #[test]
@@ -165,8 +165,8 @@ fn a_del_gives_it_back_without_a_word_and_another_gets_it() {
     let mut rig = fallen_back();
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert!(rig.stored.is_empty() && rig.rows().is_empty());
-    assert_eq!(rig.events.last().unwrap().kind, EventKind::Released);
+    assert!(rig.store.durable.is_empty() && rig.rows().is_empty());
+    assert_eq!(rig.store.events.last().unwrap().kind, EventKind::Released);
     rig.assert_only_discovers();
     // The next search begins after it, and comes around.
     let adds: Vec<_> = (2..=5).map(|n| rig.add(&format!("c{n}"), n, &format!("c{n}"))).collect();
@@ -207,12 +207,12 @@ fn a_second_add_and_a_check_find_it_and_a_restart_sends_nothing() {
 #[test]
 fn a_reboot_forgets_it() {
     let mut rig = fallen_back();
-    let records = rig.stored.clone().into_iter().collect();
+    let records = rig.store.durable.clone().into_iter().collect();
     rig.reg = Core::new(Config::default(), 9);
     let boot = BootId("next".into());
     rig.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });
     rig.run_until(rig.at() + 700.0);
-    assert!(rig.stored.is_empty() && rig.rows().is_empty());
+    assert!(rig.store.durable.is_empty() && rig.rows().is_empty());
     rig.assert_only_discovers();
 }
 
@@ -240,7 +240,7 @@ fn one_container_asks_for_all_until_a_server_answers_and_the_next_one_is_served_
     assert!((14..=15).contains(&asked), "once in 20 s, by one of them: {asked}");
     rig.server = Server::Up;
     rig.run_until(1029.0 + 335.0);
-    let back: Vec<_> = rig.events.iter().filter(|event| event.kind == EventKind::ServerBack).collect();
+    let back: Vec<_> = rig.store.events.iter().filter(|event| event.kind == EventKind::ServerBack).collect();
     assert_eq!((back.len(), back[0].server), (1, Some(SERVER.into())));
     let before = rig.sends(DISCOVER);
     rig.run_until(1029.0 + 900.0);
@@ -268,7 +268,7 @@ fn a_server_that_offers_such_an_address_is_told_that_it_is_in_use() {
     let add = rig.add("b", 2, "b");
     rig.run_until(rig.at() + 29.0);
     assert_eq!((rig.sends(DECLINE), rig.given(add).as_str()), (1, "192.0.2.202/24"));
-    assert!(rig.events.iter().any(|event| event.kind == EventKind::AddressHeld));
+    assert!(rig.store.events.iter().any(|event| event.kind == EventKind::AddressHeld));
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_container_that_ran_before_keeps_such_an_address_and_no_server_is_asked() {
     rig.run_until(1005.0);
     assert_eq!((rig.state("a"), rig.sent.len()), (vec!["BOUND"], 0));
     assert_eq!(rig.only_record().lease.source, Source::Range);
-    assert_eq!(rig.events.last().unwrap().kind, EventKind::Adopted);
+    assert_eq!(rig.store.events.last().unwrap().kind, EventKind::Adopted);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_caller_that_hangs_up_during_the_probes_leaves_nothing() {
     rig.run_until(1021.0);
     rig.input(Input::HungUp(crate::effect::RequestId(add)));
     rig.run_until(1040.0);
-    assert!(rig.stored.is_empty() && rig.rows().is_empty() && rig.open.is_empty());
+    assert!(rig.store.durable.is_empty() && rig.rows().is_empty() && rig.open.is_empty());
     rig.assert_only_discovers();
 }
 
@@ -322,7 +322,7 @@ fn a_daemon_killed_at_any_moment_gives_no_address_twice_and_leaves_none_behind()
             rig.run_until(1062.0);
             let given = adds.map(|add| rig.given(add));
             assert_ne!(given[0], given[1], "killed at {step}");
-            let stored: Vec<_> = rig.stored.values().map(|record| record.lease.address.to_string()).collect();
+            let stored: Vec<_> = rig.store.durable.values().map(|record| record.lease.address.to_string()).collect();
             assert!(
                 stored.len() == 2 && given.iter().all(|given| stored.contains(given)),
                 "killed at {step}: {stored:?}"
@@ -332,7 +332,7 @@ fn a_daemon_killed_at_any_moment_gives_no_address_twice_and_leaves_none_behind()
             let dels = [rig.del("a"), rig.del("b")];
             assert!(dels.iter().all(|del| rig.answers[del] == Answer::Deleted));
             rig.run_until(1200.0);
-            assert!(rig.stored.is_empty() && rig.rows().is_empty() && rig.open.is_empty());
+            assert!(rig.store.durable.is_empty() && rig.rows().is_empty() && rig.open.is_empty());
             rig.assert_only_discovers();
         }
     }
@@ -352,7 +352,7 @@ fn a_pod_that_comes_back_finds_its_address_again_after_a_del_and_after_a_reboot(
             "{given:?}"
         );
         if reboots {
-            let records = rig.stored.clone().into_iter().collect();
+            let records = rig.store.durable.clone().into_iter().collect();
             rig.reg = Core::new(Config::default(), 9);
             let boot = BootId("next".into());
             rig.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });

@@ -48,7 +48,7 @@ impl Rig {
         self.wall_set += self.at.as_secs().cast_signed();
         (self.at, self.open) = (Duration::from_secs(20), BTreeMap::new());
         self.reg = Core::new(self.config.clone(), 9);
-        let (boot, records) = (BootId(self.wall_set.to_string()), self.stored.clone().into_iter().collect());
+        let (boot, records) = (BootId(self.wall_set.to_string()), self.store.durable.clone().into_iter().collect());
         self.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });
     }
 
@@ -81,7 +81,7 @@ fn an_identity_that_returns_within_its_grace_gets_its_address_back() {
     assert_eq!(rig.sent, [(3, "0.0.0.0".parse().unwrap())], "INIT-REBOOT");
     rig.run_until(1200.0);
     assert!(!rig.sent.iter().any(|(kind, _)| *kind == 7));
-    assert_eq!((rig.state("b"), rig.stored.len()), (vec!["BOUND"], 1));
+    assert_eq!((rig.state("b"), rig.store.durable.len()), (vec!["BOUND"], 1));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_lease_that_is_shorter_than_its_grace_just_ends() {
     assert_eq!(rig.state("a"), ["KEPT"]);
     rig.run_until(1101.0);
     assert!(rig.rows().is_empty() && rig.sent.is_empty(), "{:?}", rig.sent);
-    let last = rig.events.last().unwrap();
+    let last = rig.store.events.last().unwrap();
     assert_eq!((last.kind, last.cause.as_str()), (EventKind::Expired, "was kept for its container until it ended"));
 }
 
@@ -204,7 +204,7 @@ fn what_is_not_to_be_kept_goes_back_at_once() {
 #[test]
 fn a_del_after_a_reboot_is_followed_by_the_grace() {
     let mut rig = Rig::new(8);
-    rig.stored = [(BindingId(1), Record { profile: returning(60), ..record("a", "before", 900.0) })].into();
+    rig.store.durable = [(BindingId(1), Record { profile: returning(60), ..record("a", "before", 900.0) })].into();
     rig.live.clear();
     rig.restart();
     rig.run_until(1100.0);
@@ -219,7 +219,7 @@ fn a_wall_clock_that_went_back_over_a_reboot_makes_no_grace_longer() {
     let mut rig = Rig::new(8);
     let kept = Some(Duration::from_secs(5060));
     let record = Record { profile: returning(60), kept, state: RecordState::Releasing, ..record("a", "before", 900.0) };
-    rig.stored = [(BindingId(1), record)].into();
+    rig.store.durable = [(BindingId(1), record)].into();
     rig.wall_set = -86_400;
     rig.live.clear();
     rig.restart();
@@ -370,10 +370,13 @@ fn no_more_identities_are_remembered_than_a_start_reads() {
         record.identity.client_id = ClientId::new(format!("\0{n}").into_bytes()).unwrap();
         (BindingId(5000 - n), record)
     };
-    rig.stored = (1..=1030).map(past).collect();
+    rig.store.durable = (1..=1030).map(past).collect();
     rig.restart();
-    assert_eq!(rig.stored.len(), 1024);
-    assert!(!rig.stored.contains_key(&BindingId(4994)) && rig.stored.contains_key(&BindingId(4993)), "the oldest go");
+    assert_eq!(rig.store.durable.len(), 1024);
+    assert!(
+        !rig.store.durable.contains_key(&BindingId(4994)) && rig.store.durable.contains_key(&BindingId(4993)),
+        "the oldest go"
+    );
     assert!(rig.rows().is_empty());
 }
 
@@ -385,7 +388,7 @@ const NEIGHBOUR: Mac = Mac([2, 0, 0, 0, 9, 9]);
 
 impl Rig {
     fn conflicts(&self) -> usize {
-        self.events.iter().filter(|event| event.kind == EventKind::Conflict).count()
+        self.store.events.iter().filter(|event| event.kind == EventKind::Conflict).count()
     }
 }
 
@@ -407,7 +410,7 @@ fn a_lease_whose_address_is_on_another_host_by_now_is_not_given_back() {
                 "{by}, {restarts}"
             );
             let cause = format!("not given back: {by} has it, perhaps the same client on another host");
-            assert_eq!(rig.events.last().unwrap().cause, cause);
+            assert_eq!(rig.store.events.last().unwrap().cause, cause);
             assert!(!rig.asked_from.contains(&CHADDR), "a station with that address would not answer");
         }
     }

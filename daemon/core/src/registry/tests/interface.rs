@@ -26,7 +26,7 @@ fn bound() -> Rig {
 
 impl Rig {
     fn removals(&self) -> usize {
-        self.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count()
+        self.store.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count()
     }
 
     /// Ends the look that was asked for first.
@@ -247,7 +247,7 @@ fn restarted_on_nine(make: impl Fn(&mut Record)) -> Rig {
         record.identity.client_id = ClientId::new(vec![0, n]).unwrap();
         record.link = Link::InNetns { path: "/ns".into(), cookie: Cookie(n.into()), ifindex: 2, mac: Mac::default() };
         make(&mut record);
-        rig.stored.insert(BindingId(n.into()), record);
+        rig.store.durable.insert(BindingId(n.into()), record);
     }
     rig.server = Server::Silent;
     rig.hold_looks = true;
@@ -270,8 +270,8 @@ fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
         rig.end_look();
     }
     assert_eq!(most, 6, "two that are looked at, and the few that were");
-    assert!(rig.stored.values().all(|record| record.former.is_none()), "{:?}", rig.stored);
-    assert_eq!(rig.stored.len(), 7);
+    assert!(rig.store.durable.values().all(|record| record.former.is_none()), "{:?}", rig.store.durable);
+    assert_eq!(rig.store.durable.len(), 7);
     let busy = rig.reg.kept().into_iter().filter(|kept| kept.what.contains("interface") && kept.count > 0);
     assert_eq!(busy.collect::<Vec<_>>(), []);
 }
@@ -288,7 +288,7 @@ fn leases_that_ended_while_no_daemon_ran_are_taken_off_a_few_at_once() {
         rig.end_look();
     }
     assert_eq!(most, 6, "two that are looked at, and the few that were");
-    assert!(rig.stored.values().all(|record| record.state == RecordState::Seeking && record.former.is_none()));
+    assert!(rig.store.durable.values().all(|record| record.state == RecordState::Seeking && record.former.is_none()));
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Rig {
     }
 
     fn has_told(&self, kind: EventKind) -> bool {
-        self.events.iter().any(|event| event.kind == kind)
+        self.store.events.iter().any(|event| event.kind == kind)
     }
 
     /// Returns the requests of the next renewal.
@@ -124,7 +124,7 @@ fn a_lease_that_ended_while_no_daemon_ran_is_kept_too() {
     rig.assert_kept();
     rig.restart();
     rig.assert_kept();
-    assert_eq!(rig.events.iter().filter(|event| event.kind == EventKind::Expired).count(), 1);
+    assert_eq!(rig.store.events.iter().filter(|event| event.kind == EventKind::Expired).count(), 1);
     rig.is_given(OTHER, 70.0);
     rig.assert_settled(B);
 }
@@ -136,7 +136,7 @@ fn a_del_of_a_kept_address_ends_it_without_a_word_to_servers() {
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
     rig.run_until(1400.0);
-    assert!(rig.stored.is_empty() && rig.rows().is_empty() && rig.sent.iter().all(|(kind, _)| *kind != 7));
+    assert!(rig.store.durable.is_empty() && rig.rows().is_empty() && rig.sent.iter().all(|(kind, _)| *kind != 7));
     assert_eq!((rig.on_link().len(), rig.steps.len(), rig.reg.poll_timeout()), (1, 0, None), "the plugin's to delete");
 }
 

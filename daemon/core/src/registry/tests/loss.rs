@@ -199,7 +199,7 @@ fn discovery_ends_with_its_container() {
     rig.live.remove(&1);
     rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.run_until(1300.0);
-    assert!(rig.rows().is_empty() && rig.open.is_empty() && rig.stored.is_empty());
+    assert!(rig.rows().is_empty() && rig.open.is_empty() && rig.store.durable.is_empty());
     assert_eq!(rig.reg.poll_timeout(), None);
 }
 
@@ -289,7 +289,7 @@ fn carrier_that_comes_back_after_the_end_of_the_lease_confirms_nothing() {
     rig.tell_carrier(true);
     rig.run_until(1151.0);
     assert_eq!((rig.on_link().len(), rig.only_record().state), (0, RecordState::Seeking));
-    assert!(rig.events.iter().any(|event| event.kind == EventKind::Expired));
+    assert!(rig.store.events.iter().any(|event| event.kind == EventKind::Expired));
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn a_lease_goes_whose_interface_came_to_another_network_when_that_ones_server_is
     (rig.server_id, rig.server, rig.give) =
         (Ipv4Addr::new(192, 0, 2, 9), Server::NaksOnly, Ipv4Addr::new(192, 0, 2, 77));
     rig.run_until(1120.0);
-    assert!(rig.on_link().is_empty() && rig.events.iter().any(|event| event.kind == EventKind::Lost));
+    assert!(rig.on_link().is_empty() && rig.store.events.iter().any(|event| event.kind == EventKind::Lost));
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn an_address_that_is_taken_off_while_the_mtu_waits_is_noticed() {
     let mut rig = unsized_add(9);
     rig.configure(A);
     rig.take_off(A);
-    assert_eq!(rig.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count(), 1);
+    assert_eq!(rig.store.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count(), 1);
     rig.run_until(1040.0);
     assert!(rig.on_link().is_empty());
 }
@@ -211,7 +211,7 @@ fn an_add_whose_lease_ends_while_its_mtu_is_set_leaves_no_record_when_it_comes_t
     rig.change_late();
     rig.run_until(1035.0);
     assert!(matches!(rig.answers.values().next(), Some(Answer::Failed(_))), "{:?}", rig.answers);
-    assert!(rig.stored.is_empty() && rig.rows().is_empty(), "{:?}", rig.stored);
+    assert!(rig.store.durable.is_empty() && rig.rows().is_empty(), "{:?}", rig.store.durable);
 }
 
 #[test]

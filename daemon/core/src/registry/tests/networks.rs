@@ -132,7 +132,7 @@ pub(super) fn with_endpoint() -> Rig {
 fn a_network_is_kept_and_found_again_by_the_next_daemon() {
     let mut rig = with_network();
     let kept = NetworkRecord { since: rig.now().wall, unused: true, ..network("n1") };
-    assert_eq!(rig.wired.networks[&id("n1")], kept);
+    assert_eq!(rig.store.docker.networks[&id("n1")], kept);
     for restarts in [false, true] {
         if restarts {
             rig.restart();
@@ -147,7 +147,7 @@ fn a_network_is_kept_and_found_again_by_the_next_daemon() {
     }
     for _ in 0..2 {
         let delete = rig.network_call(NetworkCall::Delete(id("n1")));
-        assert!(rig.is_done(delete) && rig.wired.networks.is_empty());
+        assert!(rig.is_done(delete) && rig.store.docker.networks.is_empty());
     }
     let find = rig.network_call(NetworkCall::Find(id("n1")));
     assert_eq!(*rig.fault(find), NetworkFault::Unknown(id("n1")));
@@ -169,7 +169,7 @@ fn a_network_whose_host_link_will_not_do_is_not_made_and_the_option_is_named() {
     rig.blind = Some(LinkCause::NoLink("br0".into()));
     let missing = rig.create(wanting(Mode::Ipvlan));
     assert!(rig.failure(missing).to_string().starts_with("-o parent=br0: "), "{:?}", rig.answers);
-    assert!(rig.wired.networks.is_empty());
+    assert!(rig.store.docker.networks.is_empty());
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn what_a_network_that_is_not_kept_has_made_goes_again() {
         }
         rig.disk = Disk::Good;
         rig.flush();
-        assert!(rig.link_of(&vlan()).is_none() && rig.wired.networks.is_empty(), "{hangs_up}");
+        assert!(rig.link_of(&vlan()).is_none() && rig.store.docker.networks.is_empty(), "{hangs_up}");
         let find = rig.network_call(NetworkCall::Find(id("n1")));
         assert_eq!(*rig.fault(find), NetworkFault::Unknown(id("n1")));
     }
@@ -243,7 +243,7 @@ fn an_endpoint_without_an_offer_leaves_nothing_behind() {
     let create = rig.create_endpoint("e1", OWN);
     rig.run_until(rig.at.as_secs_f64() + 120.0);
     assert!(matches!(rig.failure(create), Failure::NoOffer { .. }), "{:?}", rig.answers);
-    assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty() && rig.rows().is_empty());
+    assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty() && rig.rows().is_empty());
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn an_endpoint_whose_link_cannot_be_made_gives_its_lease_back() {
     let create = rig.create_endpoint("e1", OWN);
     assert!(matches!(rig.failure(create), Failure::Link { cause: LinkCause::MacTaken(_), .. }), "{:?}", rig.answers);
     rig.run_until(10.0);
-    assert_eq!((rig.sends(7), rig.wired.endpoints.len(), rig.stored.len()), (1, 0, 0));
+    assert_eq!((rig.sends(7), rig.store.docker.endpoints.len(), rig.store.durable.len()), (1, 0, 0));
 }
 
 #[test]
@@ -274,8 +274,12 @@ fn a_caller_that_goes_away_takes_its_endpoint_with_it() {
         rig.flush();
         rig.end_link_ops();
         rig.run_until(10.0);
-        assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty(), "{step}: {:?}", rig.wired.endpoints);
-        assert!(rig.stored.is_empty() && rig.rows().is_empty(), "{step}");
+        assert!(
+            rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(),
+            "{step}: {:?}",
+            rig.store.docker.endpoints
+        );
+        assert!(rig.store.durable.is_empty() && rig.rows().is_empty(), "{step}");
         assert_eq!(rig.sends(7), usize::from(step != "lease"), "{step}");
         assert!(!rig.answers.contains_key(&create), "{step}");
     }
@@ -326,10 +330,10 @@ fn the_end_of_an_endpoint_is_answered_when_its_link_is_gone() {
     let create = rig.create_endpoint("e1", OWN);
     assert_eq!(*rig.fault(create), NetworkFault::Ends(id("e1")));
     rig.end_link_ops();
-    assert!(rig.is_done(delete) && rig.wired.links.is_empty() && rig.wired.endpoints.is_empty());
+    assert!(rig.is_done(delete) && rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty());
     let again = rig.delete_endpoint("e1");
     rig.run_until(10.0);
-    assert!(rig.is_done(again) && rig.sends(7) == 1 && rig.stored.is_empty());
+    assert!(rig.is_done(again) && rig.sends(7) == 1 && rig.store.durable.is_empty());
 }
 
 /// As after live-restore, if the lease has changed since.
@@ -348,7 +352,7 @@ fn the_address_of_an_endpoint_that_docker_leaves_in_a_container_is_taken_off_bef
     assert_eq!((rig.is_done(delete), rig.sends(7), rig.rows().len()), (true, 0, 1));
     rig.change_late();
     rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!((rig.on_link(), rig.sends(7), rig.stored.len()), (Vec::new(), 1, 0));
+    assert_eq!((rig.on_link(), rig.sends(7), rig.store.durable.len()), (Vec::new(), 1, 0));
 }
 
 #[test]
@@ -364,9 +368,9 @@ fn a_link_that_docker_leaves_in_the_hosts_namespace_goes_after_ten_minutes_with_
         rig.run_until(from + STRAY - 0.1);
         assert!(rig.link_of(&endpoint()).is_some(), "{restarts}");
         rig.run_until(from + STRAY + 0.1);
-        assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty(), "{restarts}");
+        assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(), "{restarts}");
         rig.run_until(from + STRAY + 10.0);
-        assert_eq!((rig.sends(7), rig.stored.len()), (1, 0), "{restarts}");
+        assert_eq!((rig.sends(7), rig.store.durable.len()), (1, 0), "{restarts}");
     }
 }
 
@@ -378,7 +382,7 @@ fn a_link_that_is_in_a_container_stays_until_it_has_been_back_for_a_minute() {
     rig.link_leaves(&endpoint());
     rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.run_until(200.0);
-    assert_eq!(rig.wired.endpoints.len(), 1);
+    assert_eq!(rig.store.docker.endpoints.len(), 1);
     rig.inside.remove(&OWN);
     rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
     let back = rig.at.as_secs_f64();
@@ -386,7 +390,7 @@ fn a_link_that_is_in_a_container_stays_until_it_has_been_back_for_a_minute() {
     rig.run_until(back + BACK - 0.1);
     assert!(rig.link_of(&endpoint()).is_some());
     rig.run_until(back + BACK + 0.1);
-    assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty());
+    assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty());
 }
 
 #[test]
@@ -403,7 +407,7 @@ fn a_link_without_an_endpoint_goes_at_once_and_one_that_cannot_is_tried_again() 
     assert!(matches!(rig.failure(delete), Failure::Link { .. }) && rig.wired.links.len() == 1);
     rig.wired.refuses = None;
     rig.run_until(rig.at.as_secs_f64() + BACK + 0.1);
-    assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty());
+    assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty());
 }
 
 #[test]
@@ -440,7 +444,7 @@ fn an_endpoint_that_dockerd_forgot_with_its_container_is_forgotten_with_its_leas
     rig.live.remove(&1);
     rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.run_until(rig.at.as_secs_f64() + 120.0);
-    assert_eq!((rig.wired.endpoints.len(), rig.stored.len(), rig.sends(7)), (0, 0, 1));
+    assert_eq!((rig.store.docker.endpoints.len(), rig.store.durable.len(), rig.sends(7)), (0, 0, 1));
 }
 
 /// The daemon was killed between the lease and the endpoint, or between the endpoint's end and the lease's.
@@ -451,12 +455,12 @@ fn a_lease_whose_endpoint_is_not_known_goes_back_at_the_start() {
         rig.profile.on_parent = on_parent;
         rig.create_endpoint("e1", OWN);
         if !is_known {
-            rig.wired.endpoints.clear();
+            rig.store.docker.endpoints.clear();
         }
         rig.restart();
         rig.run_until(rig.at.as_secs_f64() + 5.0);
         assert_eq!(
-            (rig.stored.is_empty(), rig.sends(7)),
+            (rig.store.durable.is_empty(), rig.sends(7)),
             (!is_known, usize::from(!is_known)),
             "{on_parent} {is_known}"
         );
@@ -469,9 +473,9 @@ fn an_endpoint_whose_container_went_before_its_link_was_found_there_goes_a_minut
     rig.run_until(rig.at.as_secs_f64() + 15.0);
     rig.link_leaves(&endpoint());
     rig.run_until(rig.at.as_secs_f64() + 59.0);
-    assert_eq!((rig.wired.endpoints.len(), rig.sends(7)), (1, 0));
+    assert_eq!((rig.store.docker.endpoints.len(), rig.sends(7)), (1, 0));
     rig.run_until(rig.at.as_secs_f64() + 3.0);
-    assert_eq!((rig.wired.endpoints.len(), rig.stored.len(), rig.sends(7)), (0, 0, 1));
+    assert_eq!((rig.store.docker.endpoints.len(), rig.store.durable.len(), rig.sends(7)), (0, 0, 1));
 }
 
 /// The daemon was killed before it had made the endpoint's link, while it made it, or when it had deleted it.
@@ -486,10 +490,14 @@ fn an_endpoint_without_a_link_anywhere_goes_a_minute_after_the_start() {
             rig.inside.insert(OWN, 1);
         }
         rig.run_until(rig.at.as_secs_f64() + 59.0);
-        assert_eq!((rig.wired.endpoints.len(), rig.sends(7)), (1, 0));
+        assert_eq!((rig.store.docker.endpoints.len(), rig.sends(7)), (1, 0));
         rig.run_until(rig.at.as_secs_f64() + 3.0);
         let left = usize::from(is_inside);
-        assert_eq!((rig.wired.endpoints.len(), rig.stored.len(), rig.sends(7)), (left, left, 1 - left), "{is_inside}");
+        assert_eq!(
+            (rig.store.docker.endpoints.len(), rig.store.durable.len(), rig.sends(7)),
+            (left, left, 1 - left),
+            "{is_inside}"
+        );
         assert!(rig.wired.unnamed.is_empty(), "one that was half made is gone too");
     }
 }
@@ -499,7 +507,7 @@ fn a_lease_whose_endpoint_is_not_known_waits_for_its_identity_to_return() {
     let mut rig = with_network();
     rig.profile.grace = Some(60);
     rig.create_endpoint("e1", OWN);
-    rig.wired.endpoints.clear();
+    rig.store.docker.endpoints.clear();
     rig.restart();
     rig.run_until(rig.at.as_secs_f64() + 30.0);
     assert_eq!(rig.sends(7), 0);
@@ -539,7 +547,7 @@ fn a_network_is_kept_with_the_time_at_which_it_was_created() {
     let found = rig.network_call(NetworkCall::Find(id("n1")));
     let Answer::Network(NetworkAnswer::Found(record)) = &rig.answers[&found] else { panic!("{:?}", rig.answers) };
     assert_eq!(record.since, created);
-    assert_eq!(rig.wired.networks[&id("n1")].since, created, "in the store too");
+    assert_eq!(rig.store.docker.networks[&id("n1")].since, created, "in the store too");
 }
 
 #[test]
@@ -552,5 +560,5 @@ fn what_was_leased_for_a_network_that_went_meanwhile_goes_back() {
     rig.server = Server::Up;
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert!(matches!(rig.fault(create), NetworkFault::Unknown(_)), "{:?}", rig.answers);
-    assert_eq!((rig.rows().len(), rig.sends(7), rig.stored.len()), (0, 1, 0));
+    assert_eq!((rig.rows().len(), rig.sends(7), rig.store.durable.len()), (0, 1, 0));
 }

@@ -26,16 +26,16 @@ fn an_endpoint_that_dockerd_lost_is_made_anew_with_its_address() {
             panic!("{:?}", rig.answers)
         };
         assert_eq!(record.address.to_string(), LEASED);
-        assert_eq!(rig.wired.endpoints.keys().collect::<Vec<_>>(), [&id("e2")]);
+        assert_eq!(rig.store.docker.endpoints.keys().collect::<Vec<_>>(), [&id("e2")]);
         assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
         // Calls about the first one come late, and do not concern the lease.
         let delete = rig.delete_endpoint("e1");
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert!(rig.is_done(delete));
-        assert_eq!((rig.rows().len(), rig.sends(7), rig.wired.endpoints.len()), (1, 0, 1));
+        assert_eq!((rig.rows().len(), rig.sends(7), rig.store.docker.endpoints.len()), (1, 0, 1));
         rig.delete_endpoint("e2");
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!((rig.rows().len(), rig.sends(7), rig.wired.endpoints.len()), (0, 1, 0));
+        assert_eq!((rig.rows().len(), rig.sends(7), rig.store.docker.endpoints.len()), (0, 1, 0));
         assert!(rig.wired.links.is_empty());
     }
 }
@@ -47,7 +47,7 @@ fn an_endpoint_whose_interface_is_there_keeps_its_lease_from_another_with_its_et
     assert!(matches!(rig.failure(create), Failure::Attached { .. }), "{:?}", rig.answers);
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
-    assert_eq!(rig.wired.endpoints.keys().collect::<Vec<_>>(), [&id("e1")]);
+    assert_eq!(rig.store.docker.endpoints.keys().collect::<Vec<_>>(), [&id("e1")]);
 }
 
 #[test]

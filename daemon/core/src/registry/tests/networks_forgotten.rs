@@ -13,7 +13,7 @@ fn knows(rig: &mut Rig, name: &str) -> bool {
     let find = rig.network_call(NetworkCall::Find(id(name)));
     let knows = matches!(rig.answers[&find], Answer::Network(_));
     assert!(knows || *rig.fault(find) == NetworkFault::Unknown(id(name)));
-    assert_eq!(knows, rig.wired.networks.contains_key(&id(name)), "in the store");
+    assert_eq!(knows, rig.store.docker.networks.contains_key(&id(name)), "in the store");
     knows
 }
 
@@ -37,12 +37,12 @@ fn a_network_that_the_store_kept_against_our_will_goes_when_it_is_deleted() {
         rig.disk = Disk::Full;
         hangs_up(&mut rig, create);
         rig.disk = Disk::Good;
-        assert_eq!(rig.wired.networks.len(), 1);
+        assert_eq!(rig.store.docker.networks.len(), 1);
         if restarts {
             rig.restart();
         }
         let delete = rig.network_call(NetworkCall::Delete(id("n1")));
-        assert!(rig.is_done(delete) && rig.wired.networks.is_empty(), "{restarts}");
+        assert!(rig.is_done(delete) && rig.store.docker.networks.is_empty(), "{restarts}");
     }
 }
 
@@ -80,7 +80,7 @@ fn a_network_is_unused_until_it_has_an_endpoint() {
     rig.create(network("n1"));
     rig.create(NetworkRecord { definition: "parent=br0,grace=5".into(), ..network("n2") });
     let unused = |rig: &Rig| {
-        let unused = rig.wired.networks.values().filter(|network| network.unused);
+        let unused = rig.store.docker.networks.values().filter(|network| network.unused);
         unused.map(|network| network.id.as_str().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(unused(&rig), ["n1", "n2"]);

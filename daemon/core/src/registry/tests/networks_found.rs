@@ -76,7 +76,7 @@ fn a_list_says_nothing_of_links_that_were_heard_of_since_it_was_asked_for() {
     rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.input(Input::Done { op, outcome: listed });
     rig.run_until(rig.at.as_secs_f64() + 100.0);
-    assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "it is in its container");
+    assert_eq!((rig.store.docker.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "it is in its container");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn the_end_of_an_endpoint_that_failed_is_tried_again_though_its_link_is_gone() {
     rig.run_until(rig.at.as_secs_f64() + 59.9);
     assert_eq!((rig.sends(7), rig.rows().len()), (0, 1));
     rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!((rig.sends(7), rig.stored.len(), rig.wired.endpoints.len()), (1, 0, 0));
+    assert_eq!((rig.sends(7), rig.store.durable.len(), rig.store.docker.endpoints.len()), (1, 0, 0));
 }
 
 #[test]
@@ -135,7 +135,10 @@ fn an_endpoint_that_the_store_does_not_forget_keeps_its_link_and_is_tried_again(
     assert_eq!((rig.wired.links.len(), rig.sends(7)), (1, 0));
     rig.disk = Disk::Good;
     rig.run_until(rig.at.as_secs_f64() + 70.0);
-    assert_eq!((rig.wired.links.len(), rig.sends(7), rig.stored.len(), rig.wired.endpoints.len()), (0, 1, 0, 0));
+    assert_eq!(
+        (rig.wired.links.len(), rig.sends(7), rig.store.durable.len(), rig.store.docker.endpoints.len()),
+        (0, 1, 0, 0)
+    );
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn an_endpoint_outlives_the_release_of_the_lease_before_its_own() {
     rig.hold_sends = false;
     rig.run_until(rig.at.as_secs_f64() + 1000.0);
     assert_eq!(rig.rows().len(), 1, "the first one's is over");
-    assert_eq!(rig.wired.endpoints.keys().collect::<Vec<_>>(), [&id("e2")]);
+    assert_eq!(rig.store.docker.endpoints.keys().collect::<Vec<_>>(), [&id("e2")]);
 }
 
 #[test]
@@ -220,7 +223,7 @@ fn a_link_that_docker_has_left_goes_after_ten_minutes_however_often_the_links_ar
         rig.run_until(rig.at.as_secs_f64() + 100.5);
         rig.input(Input::Kernel(KernelMessage::Missed));
     }
-    assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty());
+    assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty());
 }
 
 #[test]
@@ -230,7 +233,7 @@ fn where_there_are_too_many_endpoints_one_without_a_lease_goes() {
     rig.link_leaves(&endpoint());
     rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
     rig.run_until(rig.at.as_secs_f64() + 5.0);
-    let known = rig.wired.endpoints[&id("e1")].clone();
+    let known = rig.store.docker.endpoints[&id("e1")].clone();
     for n in 2..=MOST_ENDPOINTS {
         let since = WallTime::from_epoch(Duration::from_secs(4_000_000_000 + n as u64));
         let record = EndpointRecord {
@@ -241,13 +244,13 @@ fn where_there_are_too_many_endpoints_one_without_a_lease_goes() {
             since,
             ..known.clone()
         };
-        rig.wired.endpoints.insert(record.id.clone(), record);
+        rig.store.docker.endpoints.insert(record.id.clone(), record);
     }
     rig.restart();
-    assert_eq!(rig.wired.endpoints.len(), MOST_ENDPOINTS);
+    assert_eq!(rig.store.docker.endpoints.len(), MOST_ENDPOINTS);
     rig.create_endpoint("e2", Mac([2, 0, 0, 0, 0, 0x77]));
     rig.run_until(rig.at.as_secs_f64() + 5.0);
-    let there = |name: &str| rig.wired.endpoints.contains_key(&id(name));
+    let there = |name: &str| rig.store.docker.endpoints.contains_key(&id(name));
     assert!(there("e1") && !there("f2") && there("e2"), "{:?}", rig.answers);
     assert_eq!((rig.rows().len(), rig.sends(7)), (2, 0));
 }
@@ -272,7 +275,7 @@ fn a_network_that_one_of_two_calls_has_kept_is_known() {
         assert_eq!(creates.map(|create| rig.is_done(create)), [first, !first]);
         let find = rig.network_call(NetworkCall::Find(id("n1")));
         assert!(matches!(rig.answers[&find], Answer::Network(_)), "{first}: {:?}", rig.answers[&find]);
-        assert_eq!((rig.wired.networks.len(), rig.wired.links.len()), (1, 1), "{first}");
+        assert_eq!((rig.store.docker.networks.len(), rig.wired.links.len()), (1, 1), "{first}");
     }
 }
 
@@ -283,9 +286,9 @@ fn nothing_is_deleted_or_given_back_for_want_of_a_record_that_cannot_be_read() {
     rig.profile.on_parent = true;
     rig.network_call(NetworkCall::Create(Box::new(in_vlan("n1"))));
     rig.create_endpoint("e1", OWN);
-    rig.wired.networks.clear();
-    rig.wired.endpoints.clear();
-    rig.wired.unread = vec![DockerKey::Network(id("n1")), DockerKey::Endpoint(id("e1"))];
+    rig.store.docker.networks.clear();
+    rig.store.docker.endpoints.clear();
+    rig.store.docker.unread = vec![DockerKey::Network(id("n1")), DockerKey::Endpoint(id("e1"))];
     rig.restart();
     rig.run_until(rig.at.as_secs_f64() + 1000.0);
     assert_eq!((rig.wired.links.len(), rig.rows().len(), rig.sends(7)), (2, 1, 0));

@@ -65,7 +65,7 @@ impl Life {
                 match fault {
                     Some(Fault::Crash) => self.rig.restart(),
                     Some(Fault::LateCrash) => {
-                        self.rig.store(changes);
+                        self.rig.store.commit(op, changes);
                         self.rig.restart();
                     }
                     Some(Fault::HangUp) => {
@@ -188,9 +188,13 @@ fn nothing_is_left_whatever_fails_at_whichever_step() {
                 // A VLAN's link that the kernel did not delete is told to the operator, and goes at the next start.
                 life.rig.restart();
                 assert!(life.rig.wired.links.is_empty(), "{at}: {:?}", life.rig.wired.links);
-                let wired = &life.rig.wired;
-                assert!(wired.endpoints.is_empty() && wired.networks.is_empty(), "{at}: {:?}", wired.endpoints);
-                assert!(life.rig.stored.is_empty() && life.rig.rows().is_empty(), "{at}: {:?}", life.rig.stored);
+                let docker = &life.rig.store.docker;
+                assert!(docker.endpoints.is_empty() && docker.networks.is_empty(), "{at}: {:?}", docker.endpoints);
+                assert!(
+                    life.rig.store.durable.is_empty() && life.rig.rows().is_empty(),
+                    "{at}: {:?}",
+                    life.rig.store.durable
+                );
             }
             assert!(struck > 6, "{fault:?} struck at {struck} steps");
         }
@@ -210,7 +214,7 @@ fn an_address_for_our_own_network_driver_without_an_endpoint_is_given_up_after_a
         rig.run_until(until - 0.1);
         assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0), "{pool}");
         rig.run_until(until + 0.1);
-        let orphans = rig.events.iter().filter(|event| event.kind == EventKind::OrphanFound).count();
+        let orphans = rig.store.events.iter().filter(|event| event.kind == EventKind::OrphanFound).count();
         assert_eq!((rig.sends(7), orphans), (1, 1), "{pool}");
     }
 }

@@ -50,7 +50,7 @@ fn a_container_that_starts_slowly_finds_its_link_and_its_lease() {
             rig.configure(LEASED);
             rig.run_until(began + 2.0 * STRAY);
             let at = format!("{pool}, told: {told}, restarts: {restarts}");
-            assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "{at}");
+            assert_eq!((rig.store.docker.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "{at}");
             assert!(rig.rows()[0].link.as_ref().and_then(Link::in_netns).is_some(), "{at}");
         }
     }
@@ -72,7 +72,11 @@ fn a_host_that_sleeps_while_docker_starts_a_container_keeps_its_link_and_its_lea
         rig.run_until(woke + 99.0);
         assert_eq!((rig.wired.links.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "joins: {joins}");
         rig.run_until(woke + STRAY + 100.0);
-        assert_eq!((rig.wired.links.len(), rig.wired.endpoints.len(), rig.sends(7)), (0, 0, 1), "joins: {joins}");
+        assert_eq!(
+            (rig.wired.links.len(), rig.store.docker.endpoints.len(), rig.sends(7)),
+            (0, 0, 1),
+            "joins: {joins}"
+        );
     }
 }
 
@@ -106,8 +110,8 @@ fn a_dockerd_that_starts_leaves_a_minute_to_what_waits_for_a_container() {
         rig.run_until(began + 59.9);
         assert_eq!((rig.wired.links.len(), rig.sends(7)), (1, 0), "told: {told}");
         rig.run_until(began + 70.0);
-        assert!(rig.wired.links.is_empty() && rig.wired.endpoints.is_empty(), "told: {told}");
-        assert_eq!((rig.sends(7), rig.stored.len()), (1, 0), "told: {told}");
+        assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(), "told: {told}");
+        assert_eq!((rig.sends(7), rig.store.durable.len()), (1, 0), "told: {told}");
     }
 }
 
@@ -124,7 +128,7 @@ fn a_stray_link_goes_at_once_for_a_new_endpoint_with_its_ethernet_address() {
         }
         let links: Vec<_> = rig.wired.links.keys().cloned().collect();
         assert_eq!(links, [LinkOwner::Endpoint(id("e2"))], "told: {told}");
-        assert_eq!((rig.wired.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "told: {told}");
+        assert_eq!((rig.store.docker.endpoints.len(), rig.rows().len(), rig.sends(7)), (1, 1, 0), "told: {told}");
     }
 }
 

@@ -20,7 +20,7 @@ fn what_a_server_offers_that_a_range_gave_is_declined_and_the_server_gives_anoth
     let Some(Answer::Leased { tenures }) = rig.answers.get(&add) else { panic!("{:?}", rig.answers) };
     assert_ne!(tenures[0].net().to_string(), "192.0.2.50/24");
     assert_eq!(rig.sends(DECLINE), 1, "the server cannot know of it in another way");
-    let held: Vec<_> = rig.events.iter().filter(|event| event.kind == EventKind::AddressHeld).collect();
+    let held: Vec<_> = rig.store.events.iter().filter(|event| event.kind == EventKind::AddressHeld).collect();
     assert!(held.iter().any(|event| event.cause.contains("pods/pod/eth0")), "{held:?}");
 }
 

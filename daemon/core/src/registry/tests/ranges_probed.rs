@@ -40,7 +40,7 @@ fn an_address_that_nobody_claims_is_given_after_the_first_probe_or_after_all() {
         assert!(!rig.answers.contains_key(&add), "{detection:?}");
         rig.run_until(1000.0 + latest);
         assert_eq!((rig.of_range(add).as_str(), probes(&rig, "192.0.2.50")), ("192.0.2.50/24", count));
-        assert!(rig.open.is_empty() && rig.ranges.len() == 1, "{detection:?}");
+        assert!(rig.open.is_empty() && rig.store.ranges.len() == 1, "{detection:?}");
     }
 }
 
@@ -53,7 +53,7 @@ fn an_address_that_a_station_uses_is_passed_over_for_ten_minutes_and_the_event_s
         let add = rig.ask_range(add);
         rig.run_until(1010.0);
         assert_eq!(rig.of_range(add), "192.0.2.51/24");
-        let event = rig.events.iter().find(|event| event.kind == EventKind::Conflict).expect("it is told");
+        let event = rig.store.events.iter().find(|event| event.kind == EventKind::Conflict).expect("it is told");
         assert_eq!(event.address, Some("192.0.2.50/24".parse().unwrap()));
         assert!(event.cause.contains(&NEIGHBOUR.to_string()), "{}", event.cause);
         let mut asks = probed(&rig, "b", 2, detection);
@@ -81,7 +81,7 @@ fn an_add_fails_after_ten_addresses_in_use() {
     let add = rig.ask_range(add);
     rig.run_until(1010.0);
     assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Conflict { by: NEIGHBOUR, .. })), "{:?}", rig.answers);
-    assert!(rig.ranges.is_empty() && rig.open.is_empty());
+    assert!(rig.store.ranges.is_empty() && rig.open.is_empty());
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn who_hangs_up_or_is_deleted_during_the_probes_leaves_nothing() {
             }
         }
         rig.run_until(1020.0);
-        assert!(rig.ranges.is_empty() && rig.open.is_empty() && rig.reg.poll_timeout().is_none());
+        assert!(rig.store.ranges.is_empty() && rig.open.is_empty() && rig.reg.poll_timeout().is_none());
         let add = probed(&rig, "b", 2, Detection::Off);
         rig.ask_range(add);
         let mut wants = probed(&rig, "c", 3, Detection::Off);
@@ -154,5 +154,5 @@ fn an_add_whose_time_is_over_during_the_probes_fails() {
     let add = rig.ask_range(add);
     rig.run_until(1003.0);
     assert!(matches!(rig.answers[&add], Answer::Failed(Failure::TimedOut { .. })), "{:?}", rig.answers);
-    assert!(rig.ranges.is_empty() && rig.open.is_empty());
+    assert!(rig.store.ranges.is_empty() && rig.open.is_empty());
 }

@@ -31,7 +31,12 @@ fn ports(rig: &Rig) -> Vec<(u16, bool)> {
 }
 
 fn released(rig: &Rig) -> Vec<&str> {
-    rig.events.iter().filter(|event| event.kind == EventKind::Released).map(|event| event.cause.as_str()).collect()
+    rig.store
+        .events
+        .iter()
+        .filter(|event| event.kind == EventKind::Released)
+        .map(|event| event.cause.as_str())
+        .collect()
 }
 
 #[test]
@@ -84,7 +89,7 @@ fn a_release_leaves_from_the_parent_itself_where_no_macvlan_can_be_made() {
         rig.run_until(1001.0);
         assert_eq!(ports(&rig), [(0, true), (0, false)]);
         assert_eq!(rig.releases(), 1);
-        let [cause] = released(&rig)[..] else { panic!("{:?}", rig.events) };
+        let [cause] = released(&rig)[..] else { panic!("{:?}", rig.store.events) };
         assert_eq!(cause == "its link is gone", answered, "{cause}");
         assert_eq!(cause.contains("make a macvlan: Device or resource busy"), !answered, "{cause}");
     }
@@ -99,7 +104,7 @@ fn a_release_that_nobody_answered_arp_for_is_not_said_to_have_arrived() {
         let mut rig = dead(rig, 0);
         rig.run_until(1001.0);
         assert_eq!(rig.releases(), 1);
-        let [cause] = released(&rig)[..] else { panic!("{:?}", rig.events) };
+        let [cause] = released(&rig)[..] else { panic!("{:?}", rig.store.events) };
         assert!(cause.starts_with("its link is gone; ") && cause.ends_with("may not have arrived"), "{cause}");
     }
 }
@@ -124,7 +129,7 @@ fn a_macvlan_waits_for_the_ethernet_address_of_a_link_that_is_still_going() {
     assert!(rig.opened.len() > 2 && rig.releases() == 0, "{:?}", rig.opened);
     rig.no_port = None;
     rig.run_until(1001.0);
-    assert_eq!((ports(&rig).last(), rig.releases(), rig.stored.len()), (Some(&(0, true)), 1, 0));
+    assert_eq!((ports(&rig).last(), rig.releases(), rig.store.durable.len()), (Some(&(0, true)), 1, 0));
 }
 
 #[test]
@@ -195,7 +200,7 @@ fn an_interface_is_on_its_way_out_from_its_release_on_though_the_store_is_slow()
     let del = rig.del("a");
     let (op, changes) = rig.slow.pop_front().expect("what the DEL waits for");
     rig.written(op, changes);
-    assert_eq!((&rig.answers[&del], rig.releases(), rig.stored.len()), (&Answer::Deleted, 1, 1));
+    assert_eq!((&rig.answers[&del], rig.releases(), rig.store.durable.len()), (&Answer::Deleted, 1, 1));
     rig.disk = Disk::Good;
     rig.add("b", 2, "other");
     rig.run_until(1002.0);

@@ -27,7 +27,7 @@ fn a_hundred_leases_of_an_earlier_daemon_go_on_where_they_stood() {
     // The rig's callers are CNI's.
     records.retain(|_, record| record.attachment.container().is_some());
     let mut rig = Rig::new(8);
-    (rig.live, rig.stored) = ((1..=200).collect(), records.clone());
+    (rig.live, rig.store.durable) = ((1..=200).collect(), records.clone());
     rig.restart();
     let rows: BTreeMap<_, _> = rig.rows().into_iter().map(|row| (row.attachment.clone(), row)).collect();
     let mut live = 0;

@@ -36,7 +36,7 @@ impl Rig {
     }
 
     fn has_event(&self, kind: EventKind) -> bool {
-        self.events.iter().any(|event| event.kind == kind)
+        self.store.events.iter().any(|event| event.kind == kind)
     }
 
     /// Ends all looks and changes that are held back.
@@ -258,7 +258,7 @@ fn an_address_that_was_never_put_on_by_choice_is_not_told_as_taken_off_after_a_r
     rig.give = Ipv4Addr::new(192, 0, 2, 77);
     rig.run_until(1300.0);
     rig.restart();
-    assert!(!rig.has_event(EventKind::AddressRemoved), "{:?}", rig.events);
+    assert!(!rig.has_event(EventKind::AddressRemoved), "{:?}", rig.store.events);
     assert_eq!(rig.on_link(), [A]);
 }
 
@@ -291,7 +291,7 @@ fn an_extension_that_the_store_never_took_is_not_told_with_another_lease() {
     rig.disk = Disk::Good;
     rig.del("a");
     rig.run_until(1110.0);
-    let told: Vec<_> = rig.events.iter().map(|event| event.kind).collect();
+    let told: Vec<_> = rig.store.events.iter().map(|event| event.kind).collect();
     assert_eq!(told, [EventKind::Acquired, EventKind::Released]);
 }
 

@@ -25,7 +25,7 @@ impl Rig {
     /// A daemon starts with this record of attachment `a`, whose namespace is there.
     fn of_record(record: Record) -> Self {
         let mut rig = Self::new(8);
-        rig.stored = [(BindingId(1), record)].into();
+        rig.store.durable = [(BindingId(1), record)].into();
         rig.restart();
         rig
     }
@@ -42,7 +42,7 @@ fn a_container_that_its_engine_starts_again_asks_for_the_address_that_it_had() {
             rig.restart();
         }
         rig.add("a", 2, "a/lan/eth0");
-        assert_eq!((rig.wished, rig.stored.len()), (Some(ADDRESS), 1));
+        assert_eq!((rig.wished, rig.store.durable.len()), (Some(ADDRESS), 1));
     }
 }
 

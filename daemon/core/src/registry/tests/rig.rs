@@ -23,7 +23,6 @@ use crate::dhcpv4::StateName;
 use crate::dhcpv4::lease::{Lease, Times};
 use crate::effect::{Add, BindingState, Call, ClientIdRule, RequestId, StoreCause};
 pub(super) use crate::effect::{Answer, Input};
-use crate::event::Event;
 use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
@@ -33,8 +32,9 @@ use crate::link::{
 use crate::pool;
 use crate::profile::Profile;
 use crate::range::Fallback;
-use crate::record::{RangeRecord, Record, RecordState};
+use crate::record::{Record, RecordState};
 use crate::silence::Survey;
+use crate::testbed::store::Store;
 use crate::time::WallTime;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
@@ -113,8 +113,6 @@ pub(super) struct Rig {
     pub(super) profile: Profile,
     /// The ranges that an ADD names for when no server answers.
     pub(super) fallback: Option<Fallback>,
-    /// What the store has of local ranges.
-    pub(super) ranges: BTreeMap<Attachment, RangeRecord>,
     /// Changes of known links are held back before their first step.
     pub(super) hold_changes: bool,
     pub(super) changes: VecDeque<(OpId, Target, Vec<Step>)>,
@@ -129,12 +127,11 @@ pub(super) struct Rig {
     pub(super) hold_looks: bool,
     pub(super) looks: VecDeque<(OpId, Outcome)>,
     pub(super) live: BTreeSet<u64>,
-    pub(super) stored: BTreeMap<BindingId, Record>,
-    /// Docker's records, and the links that were made for it.
+    pub(super) store: Store,
+    /// The links that were made for Docker.
     pub(super) wired: Wired,
     pub(super) slow: VecDeque<(OpId, Vec<Change>)>,
     pub(super) persists: Vec<Vec<Change>>,
-    pub(super) events: Vec<Event>,
     pub(super) answers: BTreeMap<u64, Answer>,
     pub(super) open: BTreeMap<ExchangeId, Sockets>,
     pub(super) opened: Vec<Link>,
@@ -207,7 +204,6 @@ impl Rig {
             ifname: "eth0".into(),
             profile: Profile::default(),
             fallback: None,
-            ranges: BTreeMap::new(),
             mask: [255, 0],
             hold_changes: false,
             changes: VecDeque::new(),
@@ -219,11 +215,10 @@ impl Rig {
             hold_looks: false,
             looks: VecDeque::new(),
             live: (1..10).collect(),
-            stored: BTreeMap::new(),
+            store: Store::default(),
             wired: Wired::default(),
             slow: VecDeque::new(),
             persists: vec![],
-            events: vec![],
             answers: BTreeMap::new(),
             open: BTreeMap::new(),
             opened: Vec::new(),
@@ -395,25 +390,10 @@ impl Rig {
         }
         Outcome::Applied { taken, result: fault.map_or_else(|| self.look(target), Err) }
     }
-    /// Makes changes durable that nobody is told about yet.
-    pub(super) fn store(&mut self, changes: Vec<Change>) {
-        for change in changes {
-            match change {
-                Change::Put(id, record) => {
-                    self.stored.insert(id, *record);
-                }
-                Change::Remove(id) => {
-                    self.stored.remove(&id);
-                }
-                Change::Note(event) => self.events.push(*event),
-                Change::PutDoor(record) => self.wired.put(&record),
-                Change::RemoveDoor(key) => self.wired.remove(&key),
-                Change::Range(change) => self.store_range(change),
-            }
-        }
-    }
     fn write(&mut self, op: OpId, changes: Vec<Change>) {
-        self.store(changes);
+        let ahead = self.store.commit(op, changes);
+        assert!(ahead.is_none(), "the store does not have what it reports: {ahead:?}");
+        self.store.heard(op);
         self.reg.handle(self.now(), Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
     }
     fn refuse(&mut self, op: OpId) {
@@ -557,17 +537,18 @@ impl Rig {
         self.reg = Core::new(self.config.clone(), 9);
         (self.open, self.slow, self.looks, self.changes) = Default::default();
         self.wired.held.clear();
-        let records = self.stored.clone().into_iter().collect();
-        let doors = self.wired.stored().collect();
-        let ranges = self.ranges.values().cloned().collect();
+        let (records, doors) = (self.store.records(), self.store.docker.records());
+        let ranges = self.store.ranges.values().cloned().collect();
         self.input(Input::Ranges { boot: BootId("b".into()), records: ranges });
         self.input(Input::Start { boot: BootId("b".into()), records, doors, spooled: vec![], adoptees: vec![] });
     }
 
     /// Returns the record of the only binding.
     pub(super) fn only_record(&self) -> &Record {
-        assert_eq!(self.stored.len(), 1);
-        self.stored.values().next().unwrap()
+        let mut records = self.store.durable.values().chain(self.store.past.values());
+        let only = records.next().unwrap();
+        assert!(records.next().is_none());
+        only
     }
 
     /// Returns how many messages of this kind were sent.

@@ -40,12 +40,14 @@ fn a_restart_that_sees_no_namespace_gives_nothing_back_and_goes_on_when_it_does(
         rig.unseen = Some(way);
         rig.restart();
         rig.run_until(1080.0);
-        assert_eq!((rig.rows().len(), rig.stored.len(), rig.sent.len()), (3, 3, 0), "{:?}", way("/ns/1".into()));
-        assert!(rig.stored.values().all(|record| record.state == RecordState::Bound));
+        assert_eq!((rig.rows().len(), rig.store.durable.len(), rig.sent.len()), (3, 3, 0), "{:?}", way("/ns/1".into()));
+        assert!(rig.store.durable.values().all(|record| record.state == RecordState::Bound));
         rig.unseen = None;
         rig.run_until(1099.0);
         assert_eq!((rig.bound(), rig.released()), (3, 0), "renewed before their end");
-        assert!(rig.stored.values().all(|record| record.lease.start > Instant::from_boot(Duration::from_secs(1050))));
+        assert!(
+            rig.store.durable.values().all(|record| record.lease.start > Instant::from_boot(Duration::from_secs(1050)))
+        );
         rig.run_until(1145.0);
         let busy = rig.reg.kept().into_iter().filter(|kept| !kept.of_bindings && kept.count > 0);
         assert_eq!(busy.collect::<Vec<_>>(), []);
@@ -73,7 +75,7 @@ fn what_is_missing_at_a_renewal_or_a_change_is_given_back_by_no_binding_of_its_o
         assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0), "at T1 and T2");
         rig.run_until(1400.0);
         assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0), "at the end, where the addresses are to be taken off");
-        assert!(rig.stored.values().all(|record| record.state == RecordState::Seeking));
+        assert!(rig.store.durable.values().all(|record| record.state == RecordState::Seeking));
         rig.unseen = None;
         rig.run_until(1500.0);
         assert_eq!((rig.bound(), rig.released()), (3, 0));
@@ -131,7 +133,7 @@ fn the_only_namespace_of_its_directory_is_gone_when_the_next_add_shows_that_the_
 #[test]
 fn a_namespace_elsewhere_shows_nothing() {
     let mut rig = three();
-    let moved = rig.stored.values_mut().find(|record| record.attachment == attachment("c")).unwrap();
+    let moved = rig.store.durable.values_mut().find(|record| record.attachment == attachment("c")).unwrap();
     if let Link::InNetns { path, .. } = &mut moved.link {
         *path = "/proc/3/ns/net".into();
     }
@@ -177,7 +179,7 @@ fn many_leases_out_of_sight_are_told_of_once_and_looked_for_with_pauses() {
         record.lease.address = format!("192.0.2.{n}/24").parse().unwrap();
         let (path, cookie) = (format!("/ns/{n}").into(), Cookie(n.into()));
         record.link = Link::InNetns { path, cookie, ifindex: 2, mac: Default::default() };
-        rig.stored.insert(BindingId(n.into()), record);
+        rig.store.durable.insert(BindingId(n.into()), record);
     }
     rig.unseen = Some(LinkCause::NoNetns);
     rig.restart();
@@ -185,5 +187,5 @@ fn many_leases_out_of_sight_are_told_of_once_and_looked_for_with_pauses() {
     let wakes = rig.run_until(1600.0);
     assert!((400..=700).contains(&wakes), "once a minute each, not {wakes} times in five minutes");
     assert_eq!((rig.rows().len(), rig.sent.len()), (100, 0));
-    assert!(!rig.events.iter().any(|event| event.kind == EventKind::OrphanFound));
+    assert!(!rig.store.events.iter().any(|event| event.kind == EventKind::OrphanFound));
 }

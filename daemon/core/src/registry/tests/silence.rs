@@ -251,13 +251,13 @@ fn messages_that_the_link_does_not_take_are_the_reason_that_is_given() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.server = Server::Silent;
-    while !rig.events.iter().any(|event| event.kind == EventKind::Expired) {
+    while !rig.store.events.iter().any(|event| event.kind == EventKind::Expired) {
         rig.wake();
         if let Some(exchange) = rig.open.keys().next() {
             rig.input(Input::Unsent { exchange: *exchange, cause: cause.clone() });
         }
     }
-    let event = rig.events.iter().find(|event| event.kind == EventKind::Expired).expect("an event");
+    let event = rig.store.events.iter().find(|event| event.kind == EventKind::Expired).expect("an event");
     assert!(event.cause.contains("could not be sent"), "{}", event.cause);
 }
 

@@ -32,7 +32,7 @@ fn a_changed_lease_is_told_to_nobody_before_it_is_durable() {
     rig.disk = Disk::Slow;
     rig.run_until(1050.5);
     let again = rig.add("a", 1, "a");
-    let stored = rig.stored.values().next().unwrap().lease.ip();
+    let stored = rig.store.durable.values().next().unwrap().lease.ip();
     match rig.answers.get(&again) {
         Some(Answer::Leased { tenures }) => assert_eq!(tenures[0].ip(), stored, "told what is not durable"),
         other => assert!(matches!(other, None | Some(Answer::Failed(_))), "{other:?}"),
@@ -75,7 +75,7 @@ fn a_lease_that_was_refused_is_not_held_again_after_a_crash() {
     rig.server = Server::Naks;
     rig.run_until(1050.5);
     assert_ne!(rig.state("a"), ["BOUND"]);
-    let records = rig.stored.clone().into_iter().collect();
+    let records = rig.store.durable.clone().into_iter().collect();
     let mut next = Rig::new(8);
     next.reg = Core::new(Config::default(), 8);
     next.at = rig.at;
@@ -91,7 +91,7 @@ fn a_del_after_a_reboot_gives_the_lease_back() {
     rig.reg = Core::new(Config::default(), 8);
     rig.live.clear();
     let records = vec![(BindingId(1), record("a", "before", 900.0))];
-    rig.stored = records.iter().cloned().collect();
+    rig.store.durable = records.iter().cloned().collect();
     rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
@@ -110,7 +110,7 @@ fn an_extension_is_written_after_a_del_that_failed() {
     assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
     rig.disk = Disk::Good;
     rig.run_until(1074.0);
-    let start = rig.stored.values().next().unwrap().lease.start.since_boot();
+    let start = rig.store.durable.values().next().unwrap().lease.start.since_boot();
     assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
 }
 
@@ -140,7 +140,7 @@ fn all_that_could_not_be_written_is_written_once_the_store_takes_anything() {
     rig.disk = Disk::Good;
     rig.add("b", 2, "b");
     rig.run_until(t1 + 18.0);
-    let of_a = rig.stored.values().find(|record| record.attachment == attachment("a")).expect("a has a record");
+    let of_a = rig.store.durable.values().find(|record| record.attachment == attachment("a")).expect("a has a record");
     let start = of_a.lease.start.since_boot();
     assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
 }
@@ -163,7 +163,7 @@ fn what_ends_on_a_full_disk_has_nothing_else_tried_again() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.add("b", 2, "b");
-    let t1 = rig.stored.values().filter_map(|record| record.lease.t1()).max().expect("it ends");
+    let t1 = rig.store.durable.values().filter_map(|record| record.lease.t1()).max().expect("it ends");
     rig.disk = Disk::Ends;
     rig.run_until(t1.since_boot().as_secs_f64() + 1.0);
     rig.persists.clear();
@@ -179,7 +179,7 @@ fn what_an_earlier_boot_had_is_asked_for_on_the_lan_before_it_is_given_back() {
         let mut rig = Rig::new(8);
         rig.live.clear();
         // It may have been given back while the disk was full, and the note of that was lost at the reboot.
-        rig.stored = [(BindingId(1), record("a", "before", 900.0))].into();
+        rig.store.durable = [(BindingId(1), record("a", "before", 900.0))].into();
         if is_anothers {
             rig.stations.insert(address, Mac([2, 0, 0, 0, 9, 9]));
         }

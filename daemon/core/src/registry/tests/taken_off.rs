@@ -49,8 +49,9 @@ fn a_lease_after_a_nak_puts_nothing_on_an_interface_whose_address_was_taken_off(
         assert_eq!(rig.rows()[0].tenure.as_ref().unwrap().net().to_string(), B, "{case}");
         assert_eq!((rig.only_record().state, rig.only_record().taken_off), (RecordState::Bound, true));
         let says = |event: &&Event| event.cause.contains("the previous address was not there either");
-        let told: Vec<_> = rig.events.iter().filter(says).map(|event| event.address.unwrap().to_string()).collect();
-        assert_eq!(told, [B], "{:?}", rig.events);
+        let told: Vec<_> =
+            rig.store.events.iter().filter(says).map(|event| event.address.unwrap().to_string()).collect();
+        assert_eq!(told, [B], "{:?}", rig.store.events);
         let extended = rig.sent.len();
         rig.run_until(rig.at.as_secs_f64() + 100.0);
         let renewals: Vec<_> = rig.sent[extended..].to_vec();
@@ -81,23 +82,23 @@ fn a_restart_keeps_off_what_was_taken_off_before_it() {
         }
         assert_eq!(rig.only_record().state == RecordState::Seeking, seeking);
         rig.at += std::time::Duration::from_secs(if seeking { 1 } else { 200 });
-        let removals = rig.events.len();
+        let removals = rig.store.events.len();
         rig.restart();
         rig.server = Server::Up;
         rig.run_until(1500.0);
         assert_eq!((rig.state("a"), rig.on_link().len(), puts_on(&rig)), (vec!["BOUND"], 0, false), "{seeking}");
         let told = |event: &Event| event.kind == EventKind::AddressRemoved;
-        assert!(!rig.events[removals..].iter().any(told), "it was told before");
+        assert!(!rig.store.events[removals..].iter().any(told), "it was told before");
     }
 }
 
 #[test]
 fn what_an_earlier_daemon_did_not_write_down_is_known_by_a_look() {
     let mut rig = taken_off(Profile::default());
-    rig.stored.values_mut().for_each(|record| record.taken_off = false);
+    rig.store.durable.values_mut().for_each(|record| record.taken_off = false);
     rig.lease = 1000;
     rig.run_until(1070.0);
-    rig.stored.values_mut().for_each(|record| record.taken_off = false);
+    rig.store.durable.values_mut().for_each(|record| record.taken_off = false);
     rig.at += std::time::Duration::from_secs(100);
     rig.restart();
     refuse(&mut rig);

@@ -29,7 +29,7 @@ fn a_release_that_the_containers_link_does_not_take_leaves_from_the_host() {
         assert_eq!(rig.answers[&del], Answer::Deleted);
         assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
         assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })), "{:?}", rig.opened);
-        assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+        assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
     }
 }
 
@@ -40,12 +40,12 @@ fn a_release_that_no_link_takes_is_tried_again_over_a_restart_too() {
     rig.run_until(1002.0);
     assert_eq!(rig.answers[&del], Answer::Deleted, "a DEL does not wait for it");
     assert_eq!((rig.sent.clone(), rig.state("a")), (vec![], vec!["RELEASING"]));
-    assert!(rig.events.iter().all(|event| event.kind != EventKind::Released));
+    assert!(rig.store.events.iter().all(|event| event.kind != EventKind::Released));
 
     rig.restart();
     rig.run_until(1060.0);
     assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
-    assert!(rig.rows().is_empty() && rig.stored.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.durable.is_empty());
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn an_add_declines_ten_addresses_at_most_and_says_who_uses_them() {
     let end = "192.0.2.59 by 02:00:00:00:09:09; take them out of the server's pool, or find out why these Ethernet \
                addresses answer for them";
     assert!(text.starts_with(begin) && text.ends_with(end), "{text}");
-    assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
     rig.run_until(1100.0);
     assert_eq!(rig.declines(), 10, "nothing goes on");
 }
@@ -228,7 +228,7 @@ fn an_add_declines_one_address_three_times_at_most_and_names_it_once() {
     rig.run_until(1006.0);
     assert_eq!(rig.answers.get(&add), Some(&Answer::Failed(Failure::Conflict { address: FIRST, by: NEIGHBOUR })));
     assert_eq!(rig.declines(), 3);
-    assert!(rig.rows().is_empty() && rig.stored.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn conflicts_in_the_background_count_for_the_lan() {
     rig.give = FIRST;
     rig.all_taken();
     let declined = |rig: &Rig| {
-        let declined = rig.events.iter().filter(|event| event.kind == EventKind::Declined);
+        let declined = rig.store.events.iter().filter(|event| event.kind == EventKind::Declined);
         declined.filter_map(|event| event.address).collect::<std::collections::BTreeSet<_>>().len()
     };
     while declined(&rig) < MAX_CONFLICTS {

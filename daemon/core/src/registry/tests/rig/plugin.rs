@@ -8,7 +8,7 @@ impl Rig {
     pub(in crate::registry::tests) fn configure(&mut self, address: &str) {
         let address: IpNet = address.parse().unwrap();
         self.addresses.push(address);
-        let told = self.stored.values().map(|record| record.lease.grant(&record.profile.policy).without_late());
+        let told = self.store.durable.values().map(|record| record.lease.grant(&record.profile.policy).without_late());
         self.routes.extend(told.filter(|grant| grant.has(address.addr())).flat_map(|grant| plan::link_routes(&grant)));
         self.input(Input::Kernel(KernelMessage::AddressAdded {
             cookie: Cookie(1),
@@ -19,7 +19,8 @@ impl Rig {
 
     /// The main plugins of all containers put the leased addresses on.
     pub(in crate::registry::tests) fn plug_all(&mut self) {
-        let leased = self.stored.values().filter_map(|record| Some((record.link.in_netns()?, record.lease.address)));
+        let leased =
+            self.store.durable.values().filter_map(|record| Some((record.link.in_netns()?, record.lease.address)));
         for ((cookie, ifindex), address) in leased.collect::<Vec<_>>() {
             self.addresses.push(address.into());
             let address = address.addr().into();

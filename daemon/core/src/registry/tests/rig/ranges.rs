@@ -4,16 +4,8 @@ use super::*;
 use crate::effect::{RangeAdd, RangeAnswer, RangeCall};
 use crate::grant::policy::Detection;
 use crate::range::{Said, Sets};
-use crate::record::RangeChange;
 
 impl Rig {
-    pub(in crate::registry::tests) fn store_range(&mut self, change: RangeChange) {
-        match change {
-            RangeChange::Put(record) => _ = self.ranges.insert(record.attachment.clone(), *record),
-            RangeChange::Remove(attachment) => _ = self.ranges.remove(&attachment),
-        }
-    }
-
     pub(super) fn serve_range(&mut self, effect: Effect) {
         let (op, outcome) = match effect {
             Effect::Watch { op, netns } => {

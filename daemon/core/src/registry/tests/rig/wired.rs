@@ -1,23 +1,13 @@
-//! Docker's records in the store, and the links in the host's namespace that were made for it.
+//! The links in the host's namespace that were made for Docker.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
-use crate::docker::{DockerKey, DockerRecord};
-use crate::identity::DoorId;
 use crate::link::own::{LinkOwner, OwnLink, OwnLinks};
-use crate::network::{EndpointRecord, NetworkRecord};
-use crate::pool::{PoolId, PoolRecord};
-use crate::record::{DoorKey, DoorRecord};
 
-/// Both.
+/// The links.
 #[derive(Default)]
 pub(in super::super) struct Wired {
-    pub(in super::super) pools: BTreeMap<PoolId, PoolRecord>,
-    pub(in super::super) networks: BTreeMap<DoorId, NetworkRecord>,
-    pub(in super::super) endpoints: BTreeMap<DoorId, EndpointRecord>,
-    /// The unreadable records of the store.
-    pub(in super::super) unread: Vec<DockerKey>,
     /// The links in the host's namespace.
     pub(in super::super) links: BTreeMap<LinkOwner, OwnLink>,
     /// The owners of links that a killed daemon had not named yet: no list has them.
@@ -39,34 +29,6 @@ pub(in super::super) struct Wired {
     pub(in super::super) asked_over: Vec<Option<u32>>,
     /// The same of messages, by their kind.
     pub(in super::super) sent_over: Vec<(u8, Option<u32>)>,
-}
-
-impl Wired {
-    pub(super) fn put(&mut self, kept: &DoorRecord) {
-        match DockerRecord::read(kept).expect("what a daemon writes it reads") {
-            DockerRecord::Pool(record) => _ = self.pools.insert(record.id.clone(), record),
-            DockerRecord::Network(record) => _ = self.networks.insert(record.id.clone(), record),
-            DockerRecord::Endpoint(record) => _ = self.endpoints.insert(record.id.clone(), record),
-        }
-    }
-
-    pub(super) fn remove(&mut self, key: &DoorKey) {
-        let key = DockerKey::read(key).expect("what a daemon writes it reads");
-        self.unread.retain(|unread| *unread != key);
-        match key {
-            DockerKey::Pool(id) => _ = self.pools.remove(&id),
-            DockerKey::Network(id) => _ = self.networks.remove(&id),
-            DockerKey::Endpoint(id) => _ = self.endpoints.remove(&id),
-        }
-    }
-
-    pub(super) fn stored(&self) -> impl Iterator<Item = DoorRecord> {
-        let pools = self.pools.values().cloned().map(DockerRecord::Pool);
-        let networks = self.networks.values().cloned().map(DockerRecord::Network);
-        let read = pools.chain(networks).chain(self.endpoints.values().cloned().map(DockerRecord::Endpoint));
-        let unread = self.unread.iter().map(|key| DoorRecord { key: key.kept(), json: "{".to_owned() });
-        read.map(|record| record.kept()).chain(unread)
-    }
 }
 
 impl Rig {

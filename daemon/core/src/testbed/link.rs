@@ -7,89 +7,89 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use crate::link::own::LinkOwner;
+use crate::link::{LinkRoute, Step};
+use crate::wire::Mac;
 use ipnet::{IpNet, Ipv4Net};
-use leasehold_core::link::own::LinkOwner;
-use leasehold_core::link::{LinkRoute, Step};
-use leasehold_core::wire::Mac;
 
 /// A link.
 #[derive(Clone, Debug)]
-pub(crate) struct Wire {
+pub struct Wire {
     /// Its name.
-    pub(crate) ifname: String,
+    pub ifname: String,
     /// Its Ethernet address.
-    pub(crate) mac: Mac,
+    pub mac: Mac,
     /// Its MTU.
-    pub(crate) mtu: u32,
+    pub mtu: u32,
     /// Whether it is administratively up.
-    pub(crate) up: bool,
+    pub up: bool,
     /// Whether it has carrier.
-    pub(crate) carrier: bool,
+    pub carrier: bool,
     /// Until when its port forwards nothing.
-    pub(crate) blocked: u64,
+    pub blocked: u64,
     /// The addresses on it, in their order; each with whether it is another one's secondary.
     addresses: Vec<(Ipv4Net, bool)>,
     /// The routes over it, except for those that the kernel makes for addresses.
     routes: Vec<LinkRoute>,
     /// The LAN that it is on.
-    pub(crate) lan: usize,
+    pub lan: usize,
     /// Whether it is a bridge.
-    pub(crate) bridge: bool,
+    pub bridge: bool,
     /// Its maker, if a daemon made it for Docker.
-    pub(crate) own: Option<Own>,
+    pub own: Option<Own>,
 }
 
 /// A link that a daemon made for Docker. A bridge's end of a veth comes and goes with the other end, and does not count itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Own {
+pub struct Own {
     /// Whose it is, as its alias says.
-    pub(crate) owner: LinkOwner,
+    pub owner: LinkOwner,
     /// The store of the daemon that made it, as its alias says.
-    pub(crate) store: u32,
+    pub store: u32,
     /// The name of the host's link that it is made on. If that goes, it goes too.
-    pub(crate) on: String,
+    pub on: String,
     /// When it came into the namespace that it is in.
-    pub(crate) came: u64,
+    pub came: u64,
     /// Whether it was moved there.
-    pub(crate) moved: bool,
+    pub moved: bool,
 }
 
 /// What a step did.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Did {
+pub struct Did {
     /// Whether the link was down, and is up now.
-    pub(crate) raised: bool,
+    pub raised: bool,
     /// The address that came.
-    pub(crate) came: Option<Ipv4Addr>,
+    pub came: Option<Ipv4Addr>,
     /// The addresses that went.
-    pub(crate) went: Vec<Ipv4Addr>,
+    pub went: Vec<Ipv4Addr>,
 }
 
 impl Wire {
     /// Returns a link without addresses.
-    pub(crate) fn new(ifname: &str, mac: Mac, mtu: u32, lan: usize, up: bool) -> Self {
+    pub fn new(ifname: &str, mac: Mac, mtu: u32, lan: usize, up: bool) -> Self {
         let (addresses, routes) = (Vec::new(), Vec::new());
         let (bridge, own) = (false, None);
         Self { ifname: ifname.to_owned(), mac, mtu, up, carrier: up, blocked: 0, addresses, routes, lan, bridge, own }
     }
 
     /// Returns the addresses on it.
-    pub(crate) fn addresses(&self) -> Vec<Ipv4Net> {
+    pub fn addresses(&self) -> Vec<Ipv4Net> {
         self.addresses.iter().map(|(address, _)| *address).collect()
     }
 
     /// Returns the routes over it.
-    pub(crate) fn routes(&self) -> &[LinkRoute] {
+    pub fn routes(&self) -> &[LinkRoute] {
         &self.routes
     }
 
     /// Returns whether an address is on it, with any prefix.
-    pub(crate) fn has(&self, ip: Ipv4Addr) -> bool {
+    pub fn has(&self, ip: Ipv4Addr) -> bool {
         self.addresses.iter().any(|(address, _)| address.addr() == ip)
     }
 
     /// Takes a step. Returns the reason if the kernel refuses.
-    pub(crate) fn step(&mut self, step: &Step) -> Result<Did, &'static str> {
+    pub fn step(&mut self, step: &Step) -> Result<Did, &'static str> {
         let mut did = Did::default();
         match step {
             Step::Up => did.raised = !std::mem::replace(&mut self.up, true),
@@ -105,14 +105,14 @@ impl Wire {
     }
 
     /// Moves it to another namespace, where it has this name: it arrives there down and bare.
-    pub(crate) fn moved(self, ifname: &str, now: u64) -> Self {
+    pub fn moved(self, ifname: &str, now: u64) -> Self {
         let own = self.own.map(|own| Own { came: now, moved: true, ..own });
         let (addresses, routes) = (Vec::new(), Vec::new());
         Self { ifname: ifname.to_owned(), up: false, carrier: false, addresses, routes, own, ..self }
     }
 
     /// Sets it down.
-    pub(crate) fn lower(&mut self) {
+    pub fn lower(&mut self) {
         (self.up, self.carrier) = (false, false);
         self.routes.clear();
     }
@@ -174,7 +174,7 @@ impl Wire {
 }
 
 /// Returns whether two routes are the same to the kernel, which does not compare their MTU.
-pub(crate) fn is_route(a: &LinkRoute, b: &LinkRoute) -> bool {
+pub fn is_route(a: &LinkRoute, b: &LinkRoute) -> bool {
     let key = |route: &LinkRoute| (route.destination.trunc(), route.via, route.metric.unwrap_or(0), route.table);
     key(a) == key(b)
 }

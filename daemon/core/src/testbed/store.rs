@@ -2,40 +2,84 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use leasehold_core::docker::{DockerKey, DockerRecord};
-use leasehold_core::effect::OpId;
-use leasehold_core::event::{Event, EventKind};
-use leasehold_core::identity::Attachment;
-use leasehold_core::record::{BindingId, Change, RangeChange, RangeRecord, Record, RecordState};
+use crate::docker::{DockerKey, DockerRecord};
+use crate::effect::OpId;
+use crate::event::{Event, EventKind};
+use crate::identity::{Attachment, DoorId};
+use crate::network::{EndpointRecord, NetworkRecord};
+use crate::pool::{PoolId, PoolRecord};
+use crate::record::{BindingId, Change, DoorKey, DoorRecord, RangeChange, RangeRecord, Record, RecordState};
 
 /// A store that outlives the daemon.
 #[derive(Debug, Default)]
-pub(crate) struct Store {
+pub struct Store {
     /// What is durable.
-    pub(crate) durable: BTreeMap<BindingId, Record>,
+    pub durable: BTreeMap<BindingId, Record>,
     /// The last leases of identities that hold none, also durable.
-    pub(crate) past: BTreeMap<BindingId, Record>,
+    pub past: BTreeMap<BindingId, Record>,
     /// What is kept for Docker, also durable.
-    pub(crate) docker: BTreeMap<DockerKey, DockerRecord>,
+    pub docker: Docker,
     /// What attachments have from local ranges, also durable.
-    pub(crate) ranges: BTreeMap<Attachment, RangeRecord>,
+    pub ranges: BTreeMap<Attachment, RangeRecord>,
     /// The journal, without its bound.
-    pub(crate) events: Vec<Event>,
+    pub events: Vec<Event>,
     /// Transactions in their order.
-    pub(crate) waiting: VecDeque<(OpId, Vec<Change>)>,
+    pub waiting: VecDeque<(OpId, Vec<Change>)>,
     /// Whether a commit is under way.
-    pub(crate) busy: bool,
+    pub busy: bool,
     /// Which store it is: a damaged one is set aside for another.
-    pub(crate) number: u32,
+    pub number: u32,
     /// The file's records of bindings whose end is kept beside the socket.
     beside: BTreeMap<BindingId, Option<Record>>,
     /// Bound records that a commit replaced by others, while the daemon has not heard about it.
     replaced: BTreeMap<OpId, Vec<Record>>,
 }
 
+/// What Docker's door keeps in it.
+#[derive(Debug, Default)]
+pub struct Docker {
+    /// Pools.
+    pub pools: BTreeMap<PoolId, PoolRecord>,
+    /// Networks.
+    pub networks: BTreeMap<DoorId, NetworkRecord>,
+    /// Endpoints.
+    pub endpoints: BTreeMap<DoorId, EndpointRecord>,
+    /// The keys of records that no daemon can read.
+    pub unread: Vec<DockerKey>,
+}
+
+impl Docker {
+    fn put(&mut self, kept: &DoorRecord) {
+        match DockerRecord::read(kept).expect("what a daemon writes it reads") {
+            DockerRecord::Pool(record) => _ = self.pools.insert(record.id.clone(), record),
+            DockerRecord::Network(record) => _ = self.networks.insert(record.id.clone(), record),
+            DockerRecord::Endpoint(record) => _ = self.endpoints.insert(record.id.clone(), record),
+        }
+    }
+
+    fn remove(&mut self, key: &DoorKey) {
+        let key = DockerKey::read(key).expect("what a daemon writes it reads");
+        self.unread.retain(|unread| *unread != key);
+        match key {
+            DockerKey::Pool(id) => _ = self.pools.remove(&id),
+            DockerKey::Network(id) => _ = self.networks.remove(&id),
+            DockerKey::Endpoint(id) => _ = self.endpoints.remove(&id),
+        }
+    }
+
+    /// Returns everything, as a start reads it.
+    pub fn records(&self) -> Vec<DoorRecord> {
+        let pools = self.pools.values().cloned().map(DockerRecord::Pool);
+        let networks = self.networks.values().cloned().map(DockerRecord::Network);
+        let read = pools.chain(networks).chain(self.endpoints.values().cloned().map(DockerRecord::Endpoint));
+        let unread = self.unread.iter().map(|key| DoorRecord { key: key.kept(), json: "{".to_owned() });
+        read.map(|record| record.kept()).chain(unread).collect()
+    }
+}
+
 impl Store {
     /// Makes a transaction's changes durable. Returns an event that reports a lease which the store does not have.
-    pub(crate) fn commit(&mut self, op: OpId, changes: Vec<Change>) -> Option<Event> {
+    pub fn commit(&mut self, op: OpId, changes: Vec<Change>) -> Option<Event> {
         let before = self.events.len();
         for change in changes {
             match change {
@@ -53,11 +97,8 @@ impl Store {
                     self.past.remove(&id);
                 }
                 Change::Note(event) => self.events.push(*event),
-                Change::PutDoor(record) => {
-                    let record = DockerRecord::read(&record).expect("what a daemon writes it reads");
-                    self.docker.insert(record.key(), record);
-                }
-                Change::RemoveDoor(key) => self.docker.retain(|of, _| of.kept() != key),
+                Change::PutDoor(record) => self.docker.put(&record),
+                Change::RemoveDoor(key) => self.docker.remove(&key),
                 Change::Range(RangeChange::Put(record)) => _ = self.ranges.insert(record.attachment.clone(), *record),
                 Change::Range(RangeChange::Remove(attachment)) => _ = self.ranges.remove(&attachment),
             }
@@ -66,19 +107,19 @@ impl Store {
     }
 
     /// Keeps the end of a binding beside the socket, where a reboot loses it.
-    pub(crate) fn keep_beside(&mut self, op: OpId, binding: BindingId, changes: Vec<Change>) -> Option<Event> {
+    pub fn keep_beside(&mut self, op: OpId, binding: BindingId, changes: Vec<Change>) -> Option<Event> {
         let file = self.durable.get(&binding).cloned();
         self.beside.entry(binding).or_insert(file);
         self.commit(op, changes)
     }
 
     /// Records that the file has recorded what was kept beside the socket.
-    pub(crate) fn recorded(&mut self) {
+    pub fn recorded(&mut self) {
         self.beside.clear();
     }
 
     /// Handles a reboot of the host: what was kept beside the socket is gone.
-    pub(crate) fn rebooted(&mut self) -> usize {
+    pub fn rebooted(&mut self) -> usize {
         let lost = std::mem::take(&mut self.beside);
         let count = lost.len();
         for (binding, file) in lost {
@@ -92,7 +133,7 @@ impl Store {
     }
 
     /// Loses the file: its copy is in the next one. Returns how many bindings are lost, and how many are not.
-    pub(crate) fn lose(&mut self) -> (usize, usize) {
+    pub fn lose(&mut self) -> (usize, usize) {
         self.beside.clear();
         self.ranges.clear();
         let before = std::mem::take(&mut self.durable);
@@ -106,12 +147,12 @@ impl Store {
     }
 
     /// Records that the daemon has heard the result of a transaction.
-    pub(crate) fn heard(&mut self, op: OpId) {
+    pub fn heard(&mut self, op: OpId) {
         self.replaced.remove(&op);
     }
 
     /// Returns the records that are durable as far as the daemon can know.
-    pub(crate) fn known(&self) -> impl Iterator<Item = &Record> {
+    pub fn known(&self) -> impl Iterator<Item = &Record> {
         self.durable.values().chain(self.replaced.values().flatten())
     }
 
@@ -129,14 +170,14 @@ impl Store {
     }
 
     /// Loses what was not durable: the daemon ended.
-    pub(crate) fn daemon_ended(&mut self) {
+    pub fn daemon_ended(&mut self) {
         self.waiting.clear();
         self.replaced.clear();
         self.busy = false;
     }
 
-    /// Returns everything that is durable, as a start reads it.
-    pub(crate) fn records(&self) -> Vec<(BindingId, Record)> {
+    /// Returns all bindings, as a start reads them.
+    pub fn records(&self) -> Vec<(BindingId, Record)> {
         self.durable.iter().chain(&self.past).map(|(id, record)| (*id, record.clone())).collect()
     }
 }

@@ -4,29 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use crate::link::own::{LinkKind, LinkOwner, OwnLink, OwnLinks};
+use crate::link::{Cookie, KernelMessage, Link, LinkCause, LinkView, Sighting, Sightings, Sought, Step, Target};
+use crate::wire::Mac;
 use ipnet::Ipv4Net;
-use leasehold_core::link::own::{LinkKind, LinkOwner, OwnLink, OwnLinks};
-use leasehold_core::link::{
-    Cookie, KernelMessage, Link, LinkCause, LinkView, Sighting, Sightings, Sought, Step, Target,
-};
-use leasehold_core::wire::Mac;
 
-use crate::link::{Did, Own, Wire};
+use super::link::{Did, Own, Wire};
 
 /// Where a link is: its namespace and its index there.
-pub(crate) type At = (Cookie, u32);
+pub type At = (Cookie, u32);
 
 /// The host's own namespace. It has one link per LAN, with indices from 2 on, and `lo`.
-pub(crate) const HOST: Cookie = Cookie(1);
+pub const HOST: Cookie = Cookie(1);
 
 /// Links made in the host's namespace have higher indices than this.
 const FIRST_OWN: u32 = 100;
 
 /// Where Docker's namespaces have their files.
-pub(crate) const DOCKER_NETNS: &str = "/run/docker/netns";
+pub const DOCKER_NETNS: &str = "/run/docker/netns";
 
 /// Returns the Ethernet address of the host's link of a LAN.
-pub(crate) fn host_mac(lan: usize) -> Mac {
+pub fn host_mac(lan: usize) -> Mac {
     Mac([2, 0xaa, 0, 0, 0, lan as u8])
 }
 
@@ -44,36 +42,36 @@ struct Space {
 
 /// The outcome of the steps on a link.
 #[derive(Debug)]
-pub(crate) struct Applied {
+pub struct Applied {
     /// How many were taken.
-    pub(crate) taken: usize,
+    pub taken: usize,
     /// The link after them, or why one could not be taken.
-    pub(crate) result: Result<LinkView, LinkCause>,
+    pub result: Result<LinkView, LinkCause>,
     /// Where.
-    pub(crate) at: Option<At>,
+    pub at: Option<At>,
     /// Whether the link came up.
-    pub(crate) raised: bool,
+    pub raised: bool,
     /// The addresses before the first step and after each.
-    pub(crate) addresses: Vec<Vec<Ipv4Net>>,
+    pub addresses: Vec<Vec<Ipv4Net>>,
     /// The kernel's messages about it.
-    pub(crate) told: Vec<KernelMessage>,
+    pub told: Vec<KernelMessage>,
 }
 
 /// All namespaces of one boot.
 #[derive(Debug)]
-pub(crate) struct Kernel {
+pub struct Kernel {
     spaces: BTreeMap<Cookie, Space>,
     paths: BTreeMap<PathBuf, Cookie>,
     /// The namespaces that the daemon hears.
     watched: BTreeSet<Cookie>,
     /// Set while the daemon sees no namespace: what it finds at their paths.
-    pub(crate) unseen: Option<fn(PathBuf) -> LinkCause>,
+    pub unseen: Option<fn(PathBuf) -> LinkCause>,
     next: u64,
 }
 
 impl Kernel {
     /// Returns the kernel after a boot: the host's links `eth0`, `eth1`, …, bridges or not, are up.
-    pub(crate) fn booted(lans: usize, bridge: bool) -> Self {
+    pub fn booted(lans: usize, bridge: bool) -> Self {
         let wire = |lan: usize| {
             let mut wire = Wire::new(&format!("eth{lan}"), host_mac(lan), 1500, lan, true);
             wire.bridge = bridge;
@@ -88,13 +86,13 @@ impl Kernel {
     }
 
     /// Makes a namespace with one link in it, which is down.
-    pub(crate) fn create(&mut self, path: &Path, ifname: &str, mac: Mac, mtu: u32, lan: usize) -> At {
+    pub fn create(&mut self, path: &Path, ifname: &str, mac: Mac, mtu: u32, lan: usize) -> At {
         let cookie = self.create_empty(path);
         self.put(cookie, Wire::new(ifname, mac, mtu, lan, false)).expect("it was just made")
     }
 
     /// Makes a namespace without a link.
-    pub(crate) fn create_empty(&mut self, path: &Path) -> Cookie {
+    pub fn create_empty(&mut self, path: &Path) -> Cookie {
         let cookie = Cookie(self.next);
         self.next += 1;
         self.spaces.insert(
@@ -106,7 +104,7 @@ impl Kernel {
     }
 
     /// Puts a link into a namespace.
-    pub(crate) fn put(&mut self, cookie: Cookie, wire: Wire) -> Option<At> {
+    pub fn put(&mut self, cookie: Cookie, wire: Wire) -> Option<At> {
         // An index that is unrelated to the namespace, as with macvlan links moved in from the host.
         let space = self.spaces.get_mut(&cookie)?;
         let ifindex = 2 + ((cookie.0 + 1 + space.puts) % 5) as u32;
@@ -116,7 +114,7 @@ impl Kernel {
     }
 
     /// Returns what the kernel reports about a link that came into a namespace.
-    pub(crate) fn arrival(&self, at: At) -> Option<KernelMessage> {
+    pub fn arrival(&self, at: At) -> Option<KernelMessage> {
         let mac = self.link(at)?.mac;
         Some(match self.is_watched(at.0) {
             true => KernelMessage::Ethernet { cookie: at.0, ifindex: at.1, mac },
@@ -125,7 +123,7 @@ impl Kernel {
     }
 
     /// Looks through Docker's namespaces, or only the one with this number.
-    pub(crate) fn seek(&mut self, sought: &[(Sought, usize)], number: Option<i32>) -> Result<Sightings, LinkCause> {
+    pub fn seek(&mut self, sought: &[(Sought, usize)], number: Option<i32>) -> Result<Sightings, LinkCause> {
         if self.unseen.is_some() {
             return Err(LinkCause::NoDirectory(DOCKER_NETNS.into()));
         }
@@ -151,7 +149,7 @@ impl Kernel {
     }
 
     /// Returns a link.
-    pub(crate) fn link(&self, (cookie, ifindex): At) -> Option<&Wire> {
+    pub fn link(&self, (cookie, ifindex): At) -> Option<&Wire> {
         self.spaces.get(&cookie)?.links.get(&ifindex)
     }
 
@@ -160,19 +158,19 @@ impl Kernel {
     }
 
     /// Returns the container's link that is up on a LAN and has an address, except the one with this Ethernet address.
-    pub(crate) fn owner(&self, lan: usize, address: Ipv4Addr, but: Option<Mac>) -> Option<&Wire> {
+    pub fn owner(&self, lan: usize, address: Ipv4Addr, but: Option<Mac>) -> Option<&Wire> {
         let mut wires = self.spaces.values().flat_map(|space| space.links.values());
         wires.find(|wire| wire.lan == lan && wire.up && Some(wire.mac) != but && wire.has(address))
     }
 
     /// Returns whether a container's link on a LAN is up and has this Ethernet address: no other can have it then.
-    pub(crate) fn is_taken(&self, lan: usize, mac: Mac) -> bool {
+    pub fn is_taken(&self, lan: usize, mac: Mac) -> bool {
         let mut wires = self.spaces.values().flat_map(|space| space.links.values());
         wires.any(|wire| wire.lan == lan && wire.up && wire.mac == mac)
     }
 
     /// Returns where a link is, as sockets on it would be.
-    pub(crate) fn locate(&self, link: &Link) -> Result<At, LinkCause> {
+    pub fn locate(&self, link: &Link) -> Result<At, LinkCause> {
         match link {
             Link::InNetns { .. } => self.find(&Target::Known(link.clone())),
             Link::Parent { ifindex, .. } => {
@@ -213,7 +211,7 @@ impl Kernel {
     }
 
     /// Looks whether a namespace is there. From then on the daemon hears about its end.
-    pub(crate) fn watch(&mut self, path: &Path) -> Result<Cookie, LinkCause> {
+    pub fn watch(&mut self, path: &Path) -> Result<Cookie, LinkCause> {
         if let Some(cause) = self.unseen {
             return Err(cause(path.to_owned()));
         }
@@ -223,7 +221,7 @@ impl Kernel {
     }
 
     /// Looks at a link. From then on the daemon hears about its namespace.
-    pub(crate) fn inspect(&mut self, target: &Target) -> Result<LinkView, LinkCause> {
+    pub fn inspect(&mut self, target: &Target) -> Result<LinkView, LinkCause> {
         let at = self.find(target)?;
         self.watched.insert(at.0);
         let wire = self.link(at).ok_or(LinkCause::NoLink(at.1.to_string()))?;
@@ -248,7 +246,7 @@ impl Kernel {
     }
 
     /// Takes the first `most` steps on a link, up to the first that the kernel refuses.
-    pub(crate) fn apply(&mut self, target: &Target, steps: &[Step], most: usize) -> Applied {
+    pub fn apply(&mut self, target: &Target, steps: &[Step], most: usize) -> Applied {
         let (at, result) = match self.find(target) {
             Ok(at) => {
                 let doing = steps.get(most).map_or("look at the link", Step::doing);
@@ -281,25 +279,25 @@ impl Kernel {
     }
 
     /// Changes a link as somebody else would, as far as the kernel allows.
-    pub(crate) fn change(&mut self, at: At, step: &Step) -> Vec<KernelMessage> {
+    pub fn change(&mut self, at: At, step: &Step) -> Vec<KernelMessage> {
         let did = self.link_mut(at).and_then(|wire| wire.step(step).ok());
         did.map(|did| told(at, &did)).unwrap_or_default()
     }
 
     /// Gives a link carrier, or takes it away.
-    pub(crate) fn set_carrier(&mut self, at: At, carrier: bool) -> Option<KernelMessage> {
+    pub fn set_carrier(&mut self, at: At, carrier: bool) -> Option<KernelMessage> {
         let wire = self.link_mut(at).filter(|wire| wire.up)?;
         wire.carrier = carrier;
         Some(KernelMessage::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
     }
 
     /// Makes a link's port forward nothing until then.
-    pub(crate) fn block(&mut self, at: At, until: u64) {
+    pub fn block(&mut self, at: At, until: u64) {
         self.link_mut(at).into_iter().for_each(|wire| wire.blocked = until);
     }
 
     /// Sets a link down.
-    pub(crate) fn lower(&mut self, at: At) -> Vec<KernelMessage> {
+    pub fn lower(&mut self, at: At) -> Vec<KernelMessage> {
         let Some(wire) = self.link_mut(at) else { return Vec::new() };
         wire.lower();
         let (cookie, ifindex) = at;
@@ -307,20 +305,20 @@ impl Kernel {
     }
 
     /// Sets a link up. Carrier comes later.
-    pub(crate) fn raise(&mut self, at: At) {
+    pub fn raise(&mut self, at: At) {
         if let Some(wire) = self.link_mut(at) {
             wire.up = true;
         }
     }
 
     /// Deletes a link.
-    pub(crate) fn delete_link(&mut self, at: At) -> Option<KernelMessage> {
+    pub fn delete_link(&mut self, at: At) -> Option<KernelMessage> {
         self.spaces.get_mut(&at.0)?.links.remove(&at.1)?;
         Some(KernelMessage::LinkGone { cookie: at.0, ifindex: at.1 })
     }
 
     /// Makes a link in the host's namespace for a daemon with this store. Returns whether there was none before.
-    pub(crate) fn make(&mut self, link: &OwnLink, store: u32, now: u64) -> Result<bool, LinkCause> {
+    pub fn make(&mut self, link: &OwnLink, store: u32, now: u64) -> Result<bool, LinkCause> {
         let name = link.owner.ifname();
         let host = self.spaces.get_mut(&HOST).ok_or(LinkCause::NoLink(link.on.clone()))?;
         let on = host.links.values().find(|wire| wire.ifname == link.on);
@@ -344,7 +342,7 @@ impl Kernel {
 
     /// Deletes the link with this owner and store from the host's namespace, and with it all links made on it, wherever they
     /// are. Returns all of them, the first one first.
-    pub(crate) fn unmake(&mut self, owner: &LinkOwner, store: u32) -> Vec<(At, Wire)> {
+    pub fn unmake(&mut self, owner: &LinkOwner, store: u32) -> Vec<(At, Wire)> {
         let is_it = |wire: &Wire| wire.own.as_ref().is_some_and(|own| (&own.owner, own.store) == (owner, store));
         let Some(host) = self.spaces.get_mut(&HOST) else { return Vec::new() };
         let Some(at) = host.links.iter().find(|(_, wire)| is_it(wire)).map(|(at, _)| *at) else { return Vec::new() };
@@ -358,20 +356,20 @@ impl Kernel {
     }
 
     /// Returns the links in the host's namespace that were made for Docker, where they are.
-    pub(crate) fn own(&self) -> impl Iterator<Item = (&Own, &Wire)> {
+    pub fn own(&self) -> impl Iterator<Item = (&Own, &Wire)> {
         let wires = self.spaces.get(&HOST).into_iter().flat_map(|host| host.links.values());
         wires.filter_map(|wire| Some((wire.own.as_ref()?, wire)))
     }
 
     /// Lists them as a daemon with this store does.
-    pub(crate) fn list_own(&self, store: u32) -> OwnLinks {
+    pub fn list_own(&self, store: u32) -> OwnLinks {
         let (own, others): (Vec<_>, Vec<_>) = self.own().partition(|(own, _)| own.store == store);
         let owners = own.into_iter().map(|(own, _)| own.owner.clone()).collect();
         OwnLinks { owners, strangers: others.into_iter().map(|(_, wire)| wire.ifname.clone()).collect() }
     }
 
     /// Moves an endpoint's link from the host's namespace into another. Returns where it is then, and what it is.
-    pub(crate) fn move_in(&mut self, owner: &LinkOwner, to: Cookie, now: u64) -> Option<(At, Own)> {
+    pub fn move_in(&mut self, owner: &LinkOwner, to: Cookie, now: u64) -> Option<(At, Own)> {
         self.spaces.get(&to)?;
         let host = self.spaces.get_mut(&HOST)?;
         let is_it = |wire: &Wire| wire.own.as_ref().is_some_and(|own| own.owner == *owner);
@@ -382,7 +380,7 @@ impl Kernel {
     }
 
     /// Moves an endpoint's link back into the host's namespace. Returns what it is; `None` if it is no such link.
-    pub(crate) fn move_back(&mut self, (cookie, ifindex): At, now: u64) -> Option<Own> {
+    pub fn move_back(&mut self, (cookie, ifindex): At, now: u64) -> Option<Own> {
         let own = self.link((cookie, ifindex))?.own.clone()?;
         let wire = self.spaces.get_mut(&cookie)?.links.remove(&ifindex)?.moved(&own.owner.ifname(), now);
         let host = self.spaces.get_mut(&HOST)?;
@@ -392,7 +390,7 @@ impl Kernel {
     }
 
     /// Takes a namespace's path away. It dies now, or with the last socket in it.
-    pub(crate) fn doom(&mut self, cookie: Cookie) -> Option<KernelMessage> {
+    pub fn doom(&mut self, cookie: Cookie) -> Option<KernelMessage> {
         let space = self.spaces.get_mut(&cookie)?;
         if !std::mem::replace(&mut space.doomed, true) && self.paths.get(&space.path) == Some(&cookie) {
             self.paths.remove(&space.path);
@@ -401,14 +399,14 @@ impl Kernel {
     }
 
     /// Counts a socket in a namespace.
-    pub(crate) fn hold(&mut self, cookie: Cookie) {
+    pub fn hold(&mut self, cookie: Cookie) {
         if let Some(space) = self.spaces.get_mut(&cookie) {
             space.sockets += 1;
         }
     }
 
     /// Counts one socket fewer in a namespace, which may then die.
-    pub(crate) fn let_go(&mut self, cookie: Cookie) -> Option<KernelMessage> {
+    pub fn let_go(&mut self, cookie: Cookie) -> Option<KernelMessage> {
         let space = self.spaces.get_mut(&cookie)?;
         space.sockets -= 1;
         self.bury(cookie)
@@ -424,17 +422,17 @@ impl Kernel {
     }
 
     /// Returns whether only sockets keep a namespace.
-    pub(crate) fn is_pinned(&self, cookie: Cookie) -> bool {
+    pub fn is_pinned(&self, cookie: Cookie) -> bool {
         self.spaces.get(&cookie).is_some_and(|space| space.doomed)
     }
 
     /// Returns whether the daemon hears about a namespace.
-    pub(crate) fn is_watched(&self, cookie: Cookie) -> bool {
+    pub fn is_watched(&self, cookie: Cookie) -> bool {
         self.watched.contains(&cookie)
     }
 
     /// Forgets what the daemon watched: it ended, or messages were lost. It hears nothing until it looks again.
-    pub(crate) fn forget_watched(&mut self) {
+    pub fn forget_watched(&mut self) {
         self.watched.clear();
     }
 }
