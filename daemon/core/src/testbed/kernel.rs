@@ -235,7 +235,7 @@ impl Kernel {
             carrier: wire.carrier,
             was_down: false,
             addresses: wire.addresses().into_iter().map(Into::into).collect(),
-            routes: Some(wire.routes().to_vec()),
+            routes: Some(wire.routes.clone()),
             bridge: wire.bridge,
             macvlan: false,
             // A macvlan in every other container.

@@ -30,7 +30,7 @@ pub struct Wire {
     /// The addresses on it, in their order; each with whether it is another one's secondary.
     addresses: Vec<(Ipv4Net, bool)>,
     /// The routes over it, except for those that the kernel makes for addresses.
-    routes: Vec<LinkRoute>,
+    pub routes: Vec<LinkRoute>,
     /// The LAN that it is on.
     pub lan: usize,
     /// Whether it is a bridge.
@@ -78,9 +78,18 @@ impl Wire {
         self.addresses.iter().map(|(address, _)| *address).collect()
     }
 
-    /// Returns the routes over it.
-    pub fn routes(&self) -> &[LinkRoute] {
-        &self.routes
+    /// Puts exactly these addresses on it.
+    pub fn carry(&mut self, addresses: impl IntoIterator<Item = IpNet>) {
+        self.addresses.clear();
+        addresses.into_iter().for_each(|address| self.put(address));
+        if self.addresses.is_empty() {
+            self.routes.clear();
+        }
+    }
+
+    /// Puts an address on it.
+    pub fn put(&mut self, address: IpNet) {
+        self.step(&Step::AddAddress(address)).expect("it has none of IPv6");
     }
 
     /// Returns whether an address is on it, with any prefix.
@@ -201,9 +210,9 @@ fn secondaries_go_with_their_primary_and_routes_with_the_last_address() {
     let did = wire.step(&Step::RemoveAddress(net("10.0.0.5/24").into())).expect("nor is its removal");
     assert_eq!(did.went, ["10.0.0.5", "10.0.0.6"].map(|ip| ip.parse::<Ipv4Addr>().expect("an address")));
     assert_eq!(wire.addresses(), [net("10.0.0.6/32"), net("172.16.0.1/16")]);
-    assert_eq!(wire.routes().len(), 1, "a route outlives the subnet of its next hop");
+    assert_eq!(wire.routes.len(), 1, "a route outlives the subnet of its next hop");
     for address in ["10.0.0.6/32", "172.16.0.1/16"] {
         wire.step(&Step::RemoveAddress(net(address).into())).expect("an address can go");
     }
-    assert!(wire.routes().is_empty());
+    assert!(wire.routes.is_empty());
 }

@@ -39,11 +39,11 @@ fn examine(world: &World, actor: &Actor, says: &mut Says) {
     let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
     // Docker's default route is there or not, as it chose, and goes with the router.
     let (defaults, carried): (Vec<_>, Vec<_>) =
-        wire.routes().iter().partition(|there| actor.docker && there.destination.prefix_len() == 0);
+        wire.routes.iter().partition(|there| actor.docker && there.destination.prefix_len() == 0);
     let router = lease.and_then(|lease| lease.gateway).filter(|router| ours.is_some_and(|ours| ours.contains(router)));
     let astray = router.filter(|_| !world.links_fail).map(default_by);
     let astray = astray.and_then(|led| defaults.into_iter().find(|there| !is_route(there, &led)));
-    let missing = routes.iter().find(|route| !wire.routes().iter().any(|there| is_route(there, route)));
+    let missing = routes.iter().find(|route| !wire.routes.iter().any(|there| is_route(there, route)));
     let excess = carried.into_iter().find(|there| !routes.iter().any(|route| is_route(there, route)));
     // A route that the kernel refused to put on or take off is not tried again, and an MTU perhaps not for an hour. If an
     // adopted container lacked something, somebody may have removed it.
@@ -61,7 +61,7 @@ fn examine(world: &World, actor: &Actor, says: &mut Says) {
     } else if there != wanted {
         format!("{there:?}, not {wanted:?}")
     } else if let Some(route) = missing {
-        format!("no route {route:?}, but {:?}", wire.routes())
+        format!("no route {route:?}, but {:?}", wire.routes)
     } else if let Some(route) = excess {
         format!("an earlier route, {route:?}")
     } else if let Some(route) = astray {

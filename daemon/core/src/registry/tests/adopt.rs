@@ -12,7 +12,7 @@ use crate::link::{KernelMessage, Step};
 fn running(prepare: impl FnOnce(&mut Rig)) -> Rig {
     let mut rig = Rig::new(8);
     rig.lease = 86_400;
-    rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
     prepare(&mut rig);
     let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.50/24".parse().unwrap(), mac: None };
     rig.reg = Core::new(Config::default(), 8);
@@ -96,9 +96,9 @@ fn an_adoption_hears_the_server_that_knows_its_container_where_another_offers_fi
 
 #[test]
 fn an_address_that_comes_late_is_adopted() {
-    let mut rig = running(|rig| rig.addresses.clear());
+    let mut rig = running(|rig| rig.interface.carry([]));
     assert_eq!(rig.not_adopted(), ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]);
-    rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
     rig.run_until(1002.0);
     assert_eq!(rig.state("a"), ["BOUND"]);
 }
@@ -113,7 +113,7 @@ fn an_adoption_is_tried_again_until_another_namespace_shows_that_its_container_i
         (1, 1),
         "it may be this daemon that is blind"
     );
-    rig.addresses.clear();
+    rig.interface.carry([]);
     rig.add("b", 2, "b");
     rig.run_until(3400.0);
     assert_eq!((rig.reg.registry.adoptions.len(), rig.not_adopted().len()), (0, 1));
@@ -165,7 +165,7 @@ fn what_a_runtime_says_of_a_container_ends_its_adoption() {
 fn an_add_goes_before_adoptions() {
     let mut rig = Rig::new(1);
     rig.server = Server::Silent;
-    rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
     let adoptee =
         |who: &str, n| Adoptee { add: rig.call(who, n, who), address: "192.0.2.50/24".parse().unwrap(), mac: None };
     let adoptees = vec![adoptee("a", 1), adoptee("b", 2)];
@@ -182,7 +182,7 @@ fn an_add_goes_before_adoptions() {
 fn adoptions_that_no_server_answers_leave_permits_for_adds() {
     let mut rig = Rig::new(8);
     rig.server = Server::Silent;
-    rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
     let call = |n: u64| rig.call(&format!("c{n}"), n, &format!("c{n}"));
     let adoptees =
         (1..=8).map(|n| Adoptee { add: call(n), address: "192.0.2.50/24".parse().unwrap(), mac: None }).collect();
@@ -208,7 +208,7 @@ fn what_a_server_confirmed_goes_back_when_its_container_ends_before_it_is_held()
 fn an_add_takes_off_what_a_container_ran_with_that_could_not_be_adopted() {
     for under_way in [false, true] {
         let mut rig = running(|rig| rig.server = Server::Silent);
-        rig.addresses.push("192.0.2.9/24".parse().unwrap());
+        rig.interface.put("192.0.2.9/24".parse().unwrap());
         rig.run_until(if under_way { 1010.0 } else { 1031.0 });
         (rig.server, rig.give) = (Server::Up, [192, 0, 2, 77].into());
         let add = rig.add("a", 1, "a");

@@ -135,11 +135,11 @@ fn a_del_whose_caller_hangs_up_behind_a_check_is_carried_out() {
 #[test]
 fn carrier_that_comes_while_the_look_is_on_its_way_is_not_missed() {
     let mut rig = Rig::new(8);
-    rig.carrier = false;
+    rig.interface.carrier = false;
     rig.hold_looks = true;
     let add = rig.add("a", 1, "a");
     // The worker has looked: no carrier. Then the kernel reports carrier, then the outcome comes in.
-    rig.carrier = true;
+    rig.interface.carrier = true;
     rig.tell_carrier(true);
     rig.hold_looks = false;
     let (op, outcome) = rig.looks.pop_front().unwrap();
@@ -151,7 +151,7 @@ fn carrier_that_comes_while_the_look_is_on_its_way_is_not_missed() {
 #[test]
 fn a_look_of_an_add_whose_namespace_died_says_nothing_to_the_next() {
     let mut rig = Rig::new(8);
-    rig.carrier = false;
+    rig.interface.carrier = false;
     let first = rig.add("a", 1, "a");
     rig.hold_looks = true;
     rig.tell_carrier(true);

@@ -198,7 +198,7 @@ fn an_address_that_is_back_before_the_look_was_not_taken_off() {
 #[test]
 fn an_audit_sees_an_address_that_was_taken_off() {
     let mut rig = bound();
-    rig.addresses.clear();
+    rig.interface.carry([]);
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.sent.clear();
     rig.run_until(1050.5);
@@ -208,7 +208,7 @@ fn an_audit_sees_an_address_that_was_taken_off() {
 #[test]
 fn a_failed_look_of_an_audit_is_repeated_until_it_succeeds() {
     let mut rig = bound();
-    rig.addresses.clear();
+    rig.interface.carry([]);
     rig.blind = Some(LinkCause::TimedOut);
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1010.0);

@@ -259,7 +259,7 @@ fn an_address_is_announced_when_it_appears() {
 fn an_address_is_announced_although_the_kernels_message_was_lost() {
     let mut rig = rig(Detection::Optimistic);
     rig.add("a", 1, "a");
-    rig.addresses.push("192.0.2.50/24".parse().expect("an address"));
+    rig.interface.put("192.0.2.50/24".parse().expect("an address"));
     rig.input(Input::Kernel(KernelMessage::Missed));
     rig.run_until(1010.0);
     assert_eq!((rig.count(ANNOUNCEMENT), rig.count(PROBE)), (2, 3));

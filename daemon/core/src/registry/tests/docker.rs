@@ -286,9 +286,9 @@ fn the_address_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_g
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert_eq!(rig.answers[&release], Answer::Released, "{fails}");
         assert!(
-            rig.addresses.is_empty() && rig.count_sent(7) == 1 && rig.store.durable.is_empty(),
+            rig.interface.addresses().is_empty() && rig.count_sent(7) == 1 && rig.store.durable.is_empty(),
             "{fails}: {:?}",
-            rig.addresses
+            rig.interface.addresses()
         );
         let removed = rig.store.events.iter().filter(|event| event.kind == EventKind::AddressRemoved).count();
         assert_eq!(removed, 0, "that was our doing");

@@ -43,7 +43,8 @@ fn running() -> Rig {
 /// dockerd has ended the host's only container while no daemon ran, and gave up: nobody says that it is gone.
 fn ended_unheard() -> Rig {
     let mut rig = running();
-    (rig.inside, rig.addresses) = Default::default();
+    rig.inside.clear();
+    rig.interface.carry([]);
     rig.live.remove(&1);
     rig.restart();
     rig.run_until(1100.0);

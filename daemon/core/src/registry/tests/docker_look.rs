@@ -158,7 +158,7 @@ fn a_router_outside_of_the_subnet_is_no_gateway() {
 #[test]
 fn a_link_without_carrier_is_waited_for() {
     let mut rig = rig();
-    rig.carrier = false;
+    rig.interface.carrier = false;
     let (with, without) = (rig.pool(Some("192.0.2.0/24"), None), rig.pool(None, None));
     rig.run_until(1002.9);
     assert!(rig.sent.is_empty() && rig.answers.is_empty());
@@ -167,7 +167,7 @@ fn a_link_without_carrier_is_waited_for() {
     assert!(rig.because(without).contains("has no carrier"), "{}", rig.because(without));
     let late = rig.pool(None, None);
     rig.run_until(1004.5);
-    rig.carrier = true;
+    rig.interface.carrier = true;
     rig.run_until(1005.5);
     assert_eq!(rig.answers[&late], known(Some(ROUTER)));
     assert!(rig.is_idle());
@@ -205,7 +205,7 @@ fn sockets_that_fail_end_a_look() {
 fn a_caller_that_goes_ends_its_look() {
     for (carrier, hold_looks) in [(true, false), (false, false), (true, true)] {
         let mut rig = rig();
-        (rig.carrier, rig.hold_looks, rig.server) = (carrier, hold_looks, Server::Silent);
+        (rig.interface.carrier, rig.hold_looks, rig.server) = (carrier, hold_looks, Server::Silent);
         let id = rig.pool(None, None);
         rig.input(Input::HungUp(RequestId(id)));
         let sent = rig.sent.len();
@@ -234,10 +234,10 @@ fn a_look_that_takes_too_long_is_not_waited_for() {
 #[test]
 fn a_router_is_learned_of_a_pool_of_which_the_store_lost_all_but_what_was_reserved() {
     let mut rig = rig();
-    rig.carrier = false;
+    rig.interface.carrier = false;
     let id = rig.pool(Some("192.0.2.0/24"), None);
     rig.reserve(Some(Ipv4Addr::new(192, 0, 2, 9)));
-    rig.carrier = true;
+    rig.interface.carrier = true;
     rig.run_until(1002.0);
     assert_eq!(rig.answers[&id], known(Some(ROUTER)));
     let record = &rig.store.docker.pools[&pool()];

@@ -113,7 +113,7 @@ fn a_check_takes_it_for_no_fault() {
 fn an_address_of_which_no_message_told_is_seen_before_t1() {
     for seconds in [20, 1000] {
         let mut rig = added(seconds, Profile::default());
-        rig.addresses.push(A.parse().unwrap());
+        rig.interface.put(A.parse().unwrap());
         rig.run_until(rig.t1() + 1.0);
         assert_eq!(rig.sent.last(), Some(&(3, LEASED)), "by RENEW");
     }

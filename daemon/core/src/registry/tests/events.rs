@@ -168,7 +168,7 @@ fn a_lease_that_is_left_to_end_says_so() {
 fn an_adoption_is_told_as_such_and_only_once() {
     let mut rig = Rig::new(8);
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
-    rig.addresses = vec![address.into()];
+    rig.interface.carry([address.into()]);
     let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address, mac: None }];
     rig.reg = Core::new(Config::default(), 8);
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });

@@ -189,7 +189,7 @@ fn a_del_that_the_store_refuses_leaves_it_where_it_is() {
 #[test]
 fn a_second_add_and_a_check_find_it_and_a_restart_sends_nothing() {
     let mut rig = fallen_back();
-    rig.addresses = vec!["192.0.2.201/24".parse().unwrap()];
+    rig.interface.carry(["192.0.2.201/24".parse().unwrap()]);
     let again = rig.add("a", 1, "a");
     assert_eq!(rig.given(again), "192.0.2.201/24");
     let expected = vec!["192.0.2.201/24".parse().unwrap()];
@@ -219,10 +219,10 @@ fn a_reboot_forgets_it() {
 #[test]
 fn carrier_that_was_away_does_not_make_it_doubtful() {
     let mut rig = fallen_back();
-    rig.carrier = false;
+    rig.interface.carrier = false;
     rig.tell_carrier(false);
     rig.run_until(rig.at() + 60.0);
-    rig.carrier = true;
+    rig.interface.carrier = true;
     rig.tell_carrier(true);
     rig.run_until(rig.at() + 20.0);
     assert_eq!((rig.state("a"), rig.sends(REQUEST)), (vec!["BOUND"], 0));
@@ -274,7 +274,7 @@ fn a_server_that_offers_such_an_address_is_told_that_it_is_in_use() {
 #[test]
 fn a_container_that_ran_before_keeps_such_an_address_and_no_server_is_asked() {
     let mut rig = silent();
-    rig.addresses = vec!["192.0.2.202/24".parse().unwrap()];
+    rig.interface.carry(["192.0.2.202/24".parse().unwrap()]);
     let adoptee = Adoptee { add: rig.call("a", 1, "a"), address: "192.0.2.202/24".parse().unwrap(), mac: None };
     rig.reg = Core::new(Config::default(), 8);
     let boot = BootId("b".into());

@@ -120,7 +120,7 @@ fn a_collection_ends_the_grace_of_what_it_does_not_name() {
 #[test]
 fn what_a_collection_collects_is_not_kept() {
     let mut rig = bound();
-    rig.addresses.push("192.0.2.50/24".parse().unwrap());
+    rig.interface.put("192.0.2.50/24".parse().unwrap());
     let gc = rig.request(Call::Collect { network: "lan".into(), keep: vec![] });
     assert_eq!(rig.answers[&gc], Answer::Collected);
     assert_eq!((rig.sent.last().map(|(kind, _)| *kind), rig.rows().len()), (Some(7), 0));
@@ -129,7 +129,7 @@ fn what_a_collection_collects_is_not_kept() {
 #[test]
 fn a_collection_that_comes_while_its_del_is_noted_ends_the_grace() {
     let mut rig = bound();
-    rig.addresses.push("192.0.2.50/24".parse().unwrap());
+    rig.interface.put("192.0.2.50/24".parse().unwrap());
     rig.disk = Disk::Slow;
     rig.del("a");
     rig.request(Call::Collect { network: "lan".into(), keep: vec![] });
@@ -194,7 +194,7 @@ fn what_is_not_to_be_kept_goes_back_at_once() {
         let (mut rig, releases) = (Rig::new(8), usize::from(profile.release));
         rig.profile = profile;
         rig.add("a", 1, "pod");
-        rig.addresses.push("192.0.2.50/24".parse().unwrap());
+        rig.interface.put("192.0.2.50/24".parse().unwrap());
         rig.del("a");
         assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), releases);
         assert!(rig.rows().is_empty());
@@ -338,7 +338,7 @@ fn a_container_that_returns_while_its_lease_is_forgotten_asks_for_its_address() 
     let mut rig = Rig::new(8);
     rig.profile = returning(0);
     rig.add("a", 1, "pod");
-    rig.addresses.push("192.0.2.50/24".parse().unwrap());
+    rig.interface.put("192.0.2.50/24".parse().unwrap());
     rig.disk = Disk::Slow;
     rig.del("a");
     let (op, changes) = rig.slow.pop_front().unwrap();
@@ -452,7 +452,7 @@ fn a_lease_whose_address_is_on_its_interface_goes_back_from_inside_without_a_que
         rig.lease = 3600;
         rig.profile = returning(if collects { 60 } else { 0 });
         rig.add("a", 1, "pod");
-        rig.addresses.push("192.0.2.50/24".parse().unwrap());
+        rig.interface.put("192.0.2.50/24".parse().unwrap());
         rig.run_until(1010.0);
         rig.asked.clear();
         let call = ends(&mut rig, collects);

@@ -476,7 +476,7 @@ fn of_two_records_with_one_address_the_one_that_ends_last_holds_and_the_other_is
 fn a_container_is_not_adopted_with_the_address_of_another() {
     let mut rig = Rig::new(8);
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
-    rig.addresses.push(address.into());
+    rig.interface.put(address.into());
     let add = rig.call("b", 2, "b");
     let adoptees = vec![Adoptee { add, address, mac: None }];
     let records = vec![(BindingId(1), record("a", "b", 950.0))];
@@ -491,7 +491,7 @@ fn an_address_that_a_container_runs_with_is_not_taken_while_it_is_being_adopted(
     let mut rig = Rig::new(8);
     (rig.lease, rig.one_for_all, rig.server) = (3600, true, Server::Silent);
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
-    rig.addresses.push(address.into());
+    rig.interface.put(address.into());
     rig.profile.policy.detection = Detection::Strict;
     let adoptees = vec![Adoptee { add: rig.call("b", 2, "b"), address, mac: None }];
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
@@ -510,7 +510,7 @@ fn an_address_that_another_server_offers_is_not_declined_while_its_container_is_
     let mut rig = Rig::new(8);
     (rig.lease, rig.server, rig.server_id) = (3600, Server::Silent, OTHER_SERVER);
     let address: ipnet::Ipv4Net = "192.0.2.50/24".parse().unwrap();
-    rig.addresses.push(address.into());
+    rig.interface.put(address.into());
     let adoptees = vec![Adoptee { add: rig.call("b", 2, "b"), address, mac: None }];
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
     rig.server = Server::OffersOnly;

@@ -88,10 +88,10 @@ fn of_two_reasons_to_look_the_later_one_is_looked_at_after_the_first() {
 #[test]
 fn a_look_from_before_carrier_came_back_takes_it_for_away_no_more() {
     let mut rig = bound();
-    rig.carrier = false;
+    rig.interface.carrier = false;
     rig.hold_looks = true;
     rig.miss();
-    rig.carrier = true;
+    rig.interface.carrier = true;
     rig.tell_carrier(true);
     rig.hold_looks = false;
     rig.end_look();
@@ -304,7 +304,7 @@ fn what_the_kernel_takes_off_with_an_address_stays_as_its_stand_in_if_the_change
         }
         rig.run_until(1051.01);
         // In the kernel the other goes with the leased address.
-        rig.addresses = vec![stand_in.parse().unwrap()];
+        rig.interface.carry([stand_in.parse().unwrap()]);
         (rig.server, rig.hold_changes) = (Server::Silent, false);
         if crashes {
             rig.restart();

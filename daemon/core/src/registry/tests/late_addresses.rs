@@ -34,7 +34,7 @@ fn what_is_still_there_after_a_change_is_taken_off_by_the_next() {
     let mut rig = refused();
     let (op, target, steps) = rig.changes.pop_front().unwrap();
     rig.change(&target, steps);
-    rig.addresses.push(A.parse().unwrap());
+    rig.interface.put(A.parse().unwrap());
     let outcome = rig.change(&target, Vec::new());
     rig.hold_changes = false;
     rig.server = Server::Silent;
@@ -55,7 +55,7 @@ fn what_somebody_puts_on_again_and_again_is_taken_off_with_growing_pauses() {
         while let Some((op, target, steps)) = rig.changes.pop_front() {
             changes += 1;
             rig.change(&target, steps);
-            rig.addresses.push(A.parse().unwrap());
+            rig.interface.put(A.parse().unwrap());
             let outcome = rig.change(&target, Vec::new());
             rig.input(Input::Done { op, outcome });
         }

@@ -252,12 +252,12 @@ fn a_restart_with_many_leases_on_their_way_back_sends_them_one_after_the_other()
 fn a_release_waits_until_the_hosts_link_has_carrier() {
     for bridge in [false, true] {
         let mut rig = node(1);
-        (rig.carrier, rig.bridge) = (false, bridge);
+        (rig.interface.carrier, rig.bridge) = (false, bridge);
         all_die(&mut rig, 1);
         rig.run_until(1100.0);
         // What is sent by a port of its own reaches a server on the bridge itself, and gives the bridge carrier.
         assert_eq!(rig.releases(), usize::from(bridge), "bridge: {bridge}");
-        rig.carrier = true;
+        rig.interface.carrier = true;
         rig.run_until(1300.0);
         assert_eq!((rig.releases(), rig.store.durable.len()), (1, 0), "bridge: {bridge}");
     }
@@ -267,14 +267,14 @@ fn a_release_waits_until_the_hosts_link_has_carrier() {
 fn a_del_while_its_link_has_no_carrier_is_answered_and_released_when_there_is_some() {
     let mut rig = node(1);
     rig.tell_carrier(false);
-    rig.carrier = false;
+    rig.interface.carrier = false;
     let del = rig.del("c1");
     assert_eq!((rig.answers.get(&del), rig.releases()), (Some(&Answer::Deleted), 0));
     // The main plugin deletes the link.
     all_die(&mut rig, 1);
     rig.run_until(1100.0);
     assert_eq!((rig.releases(), rig.store.durable.len()), (0, 1));
-    rig.carrier = true;
+    rig.interface.carrier = true;
     rig.run_until(1300.0);
     assert_eq!((rig.releases(), rig.store.durable.len()), (1, 0));
 }

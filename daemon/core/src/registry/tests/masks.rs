@@ -35,7 +35,7 @@ fn an_address_that_docker_puts_on_with_the_mask_of_before_gets_the_leases() {
             comes_in(&mut rig);
             rig.configure(LEASED);
         } else {
-            rig.addresses = vec![LEASED.parse().unwrap()];
+            rig.interface.carry([LEASED.parse().unwrap()]);
             comes_in(&mut rig);
         }
         rig.run_until(rig.at.as_secs_f64() + 10.0);
@@ -53,7 +53,7 @@ fn nor_is_it_missed_when_docker_does_so_while_no_daemon_runs() {
     comes_in(&mut rig);
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert_eq!(rig.on_link(), [LATER]);
-    rig.addresses.push(LEASED.parse().unwrap());
+    rig.interface.put(LEASED.parse().unwrap());
     rig.restart();
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert_eq!((rig.on_link(), rig.only_record().former.clone()), (vec![LATER.to_owned()], None));
@@ -62,7 +62,7 @@ fn nor_is_it_missed_when_docker_does_so_while_no_daemon_runs() {
 #[test]
 fn a_profile_that_keeps_what_is_there_keeps_the_mask_that_docker_was_told() {
     let mut rig = masked_anew(OnChange::Keep);
-    rig.addresses = vec![LEASED.parse().unwrap()];
+    rig.interface.carry([LEASED.parse().unwrap()]);
     comes_in(&mut rig);
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert_eq!(rig.on_link(), [LEASED]);

@@ -46,7 +46,7 @@ impl Rig {
     /// It goes from there.
     fn take_out(&mut self, netns: u64, mac: Mac) {
         self.inside.remove(&mac);
-        self.addresses.clear();
+        self.interface.carry([]);
         self.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(netns), ifindex: 2 }));
     }
 
@@ -155,7 +155,7 @@ fn a_default_route_by_the_router_of_before_follows_though_the_lease_changed_befo
     rig.options = router(9);
     rig.renumber(rig.t1());
     rig.run_until(1099.0);
-    rig.addresses.push(LEASED.parse().unwrap());
+    rig.interface.put(LEASED.parse().unwrap());
     rig.put_inside(1, OWN);
     rig.run_until(1100.0);
     let [from, to] = [1, 9].map(|last| Ipv4Addr::new(192, 0, 2, last).into());
@@ -236,7 +236,7 @@ fn a_lease_whose_interface_goes_is_held_on_the_lans_link_until_it_comes_back() {
         assert_eq!(rig.only_record().link.in_netns(), None);
         rig.put_inside(netns, OWN);
         assert_eq!(rig.link(), inside(netns));
-        rig.addresses = vec![LEASED.parse().unwrap()];
+        rig.interface.carry([LEASED.parse().unwrap()]);
         let added = KernelMessage::AddressAdded {
             cookie: Cookie(netns),
             ifindex: 2,
@@ -396,7 +396,7 @@ fn where_docker_puts_an_address_that_the_lease_has_no_more_the_lease_is_put_in_i
             assert_eq!(rig.on_link(), ["192.0.2.77/24"]);
             rig.configure(LEASED);
         } else {
-            rig.addresses = vec![LEASED.parse().unwrap()];
+            rig.interface.carry([LEASED.parse().unwrap()]);
             rig.put_inside(1, OWN);
         }
         rig.run_until(t1 + 25.0);
@@ -415,7 +415,7 @@ fn an_address_whose_lease_is_lost_when_docker_puts_it_on_goes_again() {
             rig.put_inside(1, OWN);
             rig.configure(LEASED);
         } else {
-            rig.addresses = vec![LEASED.parse().unwrap()];
+            rig.interface.carry([LEASED.parse().unwrap()]);
             rig.put_inside(1, OWN);
         }
         rig.run_until(1160.0);
@@ -531,7 +531,7 @@ fn where_docker_put_on_what_it_was_told_while_no_daemon_ran_nobody_took_the_leas
     rig.run_until(t1 + 20.0);
     rig.put_inside(1, OWN);
     rig.run_until(t1 + 100.0);
-    rig.addresses = vec![LEASED.parse().unwrap()];
+    rig.interface.carry([LEASED.parse().unwrap()]);
     rig.restart();
     rig.run_until(t1 + 110.0);
     assert_eq!((rig.on_link(), rig.told(EventKind::AddressRemoved)), (vec!["192.0.2.77/24".to_owned()], 0));

@@ -39,8 +39,7 @@ fn unsized_add(faults: usize) -> Rig {
 impl Rig {
     /// Returns the MTU that the interface has: what it was given last.
     pub(super) fn mtu(&self) -> u32 {
-        let mtu = |step: &Step| if let Step::Mtu(mtu) = step { Some(*mtu) } else { None };
-        self.steps.iter().rev().find_map(mtu).unwrap_or(1500)
+        self.interface.mtu
     }
 
     /// The store knows that the MTU is still to be set.
@@ -187,7 +186,7 @@ fn an_mtu_that_waits_is_set_though_the_store_is_full() {
 fn the_mtu_of_a_container_that_is_adopted_waits_until_there_is_room_for_its_record() {
     let mut rig = Rig::new(8);
     rig.options = SMALL.to_vec();
-    rig.addresses.push(A.parse().unwrap());
+    rig.interface.put(A.parse().unwrap());
     rig.disk = Disk::Full;
     let adoptees = vec![Adoptee { add: rig.call("a", 1, "a"), address: A.parse().unwrap(), mac: None }];
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });

@@ -72,12 +72,12 @@ fn an_add_on_the_hosts_link_has_its_lease_for_its_ethernet_address_and_changes_n
 fn a_bridge_without_carrier_is_not_waited_for_and_any_other_link_is() {
     for bridge in [true, false] {
         let mut rig = untouchable();
-        (rig.bridge, rig.carrier) = (bridge, false);
+        (rig.bridge, rig.interface.carrier) = (bridge, false);
         let add = rig.add_on_host("a", "a", 0);
         assert_eq!(rig.answers.contains_key(&add), bridge);
         rig.run_until(1005.5);
         assert_eq!(rig.answers.contains_key(&add), bridge);
-        rig.carrier = true;
+        rig.interface.carrier = true;
         // The kernel's reports about a link of the host are not passed on.
         rig.run_until(1007.0);
         assert!(matches!(rig.answers[&add], Answer::Leased { .. }) && is_untouched(&rig));
@@ -203,7 +203,7 @@ fn the_attachments_own_binding_on_the_hosts_link_gives_way_to_its_interface() {
 fn another_identity_in_its_place_takes_nothing_off_the_hosts_link() {
     let mut rig = held();
     // The host's own address, by chance.
-    rig.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    rig.interface.carry(["192.0.2.50/24".parse().unwrap()]);
     rig.run_until(1020.0);
     let other = rig.add_on_host("a", "b", 0);
     assert!(matches!(rig.answers[&other], Answer::Leased { .. }), "{:?}", rig.answers[&other]);

@@ -190,7 +190,7 @@ fn who_hangs_up_hears_nothing_and_the_renewal_goes_on() {
 fn a_lease_whose_container_lives_is_given_back_only_by_force() {
     let mut rig = Rig::new(8);
     rig.bind();
-    rig.addresses = vec![rig.only_record().lease.address.into()];
+    rig.interface.carry([rig.only_record().lease.address.into()]);
     rig.later(70.0);
     let order = rig.give_up(Which::default(), false);
     assert_eq!((rig.upshot(order), rig.state("a")), (Upshot::Lives { interface: true }, vec!["BOUND"]));
@@ -209,7 +209,7 @@ fn a_lease_whose_container_lives_is_given_back_only_by_force() {
 fn the_address_is_off_before_the_lease_goes_back() {
     let mut rig = Rig::new(8);
     rig.bind();
-    rig.addresses = vec![rig.only_record().lease.address.into()];
+    rig.interface.carry([rig.only_record().lease.address.into()]);
     rig.later(70.0);
     rig.hold_changes = true;
     let order = rig.give_up(Which::default(), true);
@@ -225,7 +225,7 @@ fn the_address_is_off_before_the_lease_goes_back() {
 fn an_interface_that_is_never_cleared_does_not_keep_an_operator_waiting() {
     let mut rig = Rig::new(8);
     rig.bind();
-    rig.addresses = vec![rig.only_record().lease.address.into()];
+    rig.interface.carry([rig.only_record().lease.address.into()]);
     rig.later(70.0);
     rig.hold_changes = true;
     let order = rig.give_up(Which::default(), true);

@@ -31,7 +31,7 @@ fn a_look_that_failed_at_a_link_of_the_past_is_not_remembered() {
 fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_lost() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
-    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
     rig.server = Server::Naks;
     rig.disk = Disk::Slow;
     rig.run_until(1050.2);
@@ -57,7 +57,7 @@ fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_
 fn a_lease_that_was_refused_is_told_to_nobody_while_the_store_cannot_write_the_next_one() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
-    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
     (rig.server, rig.disk) = (Server::Naks, Disk::Full);
     rig.run_until(1050.2);
     (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
@@ -74,15 +74,15 @@ fn an_add_takes_off_what_the_lost_lease_of_its_attachment_left_on_the_interface(
         let mut rig = Rig::new(8);
         rig.profile.policy.on_change = on_change;
         rig.add("a", 1, "a");
-        rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+        rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
         rig.server = Server::Naks;
         rig.faults.push_back((0, refused()));
         rig.run_until(1050.2);
-        assert_eq!(rig.addresses.len(), 1, "it could not be taken off");
+        assert_eq!(rig.interface.addresses().len(), 1, "it could not be taken off");
         (rig.server, rig.give) = (Server::Up, Ipv4Addr::new(192, 0, 2, 77));
         let again = rig.add("a", 1, "a");
         assert!(matches!(&rig.answers[&again], Answer::Leased { tenures } if tenures[0].ip() == rig.give));
-        assert_eq!(rig.addresses, [], "{on_change:?}");
+        assert_eq!(rig.interface.addresses(), [], "{on_change:?}");
     }
 }
 

@@ -98,12 +98,12 @@ fn without_an_interface_nothing_is_probed_for() {
 #[test]
 fn probes_wait_for_carrier() {
     let mut rig = Rig::new(8);
-    rig.carrier = false;
+    rig.interface.carrier = false;
     let add = probed(&rig, "a", 1, Detection::Optimistic);
     let add = rig.ask_range(add);
     rig.run_until(1003.0);
     assert!(!rig.answers.contains_key(&add) && rig.asked.is_empty());
-    rig.carrier = true;
+    rig.interface.carrier = true;
     rig.tell_carrier(true);
     rig.run_until(1004.0);
     assert_eq!((rig.of_range(add).as_str(), probes(&rig, "192.0.2.50")), ("192.0.2.50/24", 2));

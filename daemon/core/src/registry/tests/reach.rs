@@ -233,12 +233,12 @@ fn what_a_release_waits_for_is_shown_until_it_leaves() {
         }
         rig.request(Call::Add(add));
         assert_eq!(rig.rows()[0].held_up, None);
-        (rig.carrier, rig.blind) = (blind.is_some(), blind);
+        (rig.interface.carrier, rig.blind) = (blind.is_some(), blind);
         rig.live.remove(&1);
         rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
         rig.run_until(1050.0);
         assert_eq!(rig.rows()[0].held_up, Some((Duration::from_secs(50), what.to_owned())));
-        (rig.carrier, rig.blind) = (true, None);
+        (rig.interface.carrier, rig.blind) = (true, None);
         rig.run_until(1200.0);
         assert_eq!((rig.releases(), rig.rows().len()), if lan.is_empty() { (0, 1) } else { (1, 0) });
     }

@@ -29,7 +29,7 @@ impl Rig {
     }
 
     fn set_carrier(&mut self, up: bool) {
-        self.carrier = up;
+        self.interface.carrier = up;
         self.tell_carrier(up);
     }
 }

@@ -128,7 +128,7 @@ fn a_conflict_heard_while_the_mtu_is_set_is_declined_before_the_answer() {
 #[test]
 fn a_confirmed_adoption_is_not_given_back_when_its_time_is_up() {
     let mut rig = rig(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
-    rig.addresses.push(A.parse().unwrap());
+    rig.interface.put(A.parse().unwrap());
     let mut add = rig.call("a", 1, "a");
     add.timeout = Duration::from_secs(8);
     let adoptees = vec![Adoptee { add, address: A.parse().unwrap(), mac: None }];

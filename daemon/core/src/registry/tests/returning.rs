@@ -114,7 +114,7 @@ fn a_long_name_is_sent_as_its_hash_unless_its_client_is_known_by_the_whole() {
         assert_eq!((rig.rows().len(), &rig.rows()[0].identity.as_ref().unwrap().client_id), (1, &id("whole")));
     }
     let mut ran = Rig::new(8);
-    ran.addresses = vec!["192.0.2.50/24".parse().unwrap()];
+    ran.interface.carry(["192.0.2.50/24".parse().unwrap()]);
     let adoptee = Adoptee { add: call(&ran, 1), address: "192.0.2.50/24".parse().unwrap(), mac: None };
     ran.reg = Core::new(ran.config.clone(), 9);
     let boot = BootId("b".into());

@@ -27,13 +27,14 @@ use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
 use crate::link::{
-    ByName, Hears, KernelMessage, Link, LinkRoute, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
+    ByName, Hears, KernelMessage, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
 };
 use crate::pool;
 use crate::profile::Profile;
 use crate::range::Fallback;
 use crate::record::{Record, RecordState};
 use crate::silence::Survey;
+use crate::testbed::link::Wire;
 use crate::testbed::store::Store;
 use crate::time::WallTime;
 use crate::wire::Mac;
@@ -79,16 +80,12 @@ pub(super) struct Rig {
     /// The name server that it gives.
     pub(super) dns: Option<Ipv4Addr>,
     pub(super) published: Vec<(String, Option<Dns>)>,
-    pub(super) carrier: bool,
-    /// The interface is administratively down, as a look shows it.
-    pub(super) down: bool,
+    /// The interface, which all containers have alike. The host's link has its carrier.
+    pub(super) interface: Wire,
     /// It was down until the visit set it up.
     pub(super) was_down: bool,
     /// The Ethernet address that interfaces got by hand.
     pub(super) mac: Option<Mac>,
-    pub(super) addresses: Vec<IpNet>,
-    /// The routes over the interface: those of the daemon, and what a test puts there.
-    pub(super) routes: Vec<LinkRoute>,
     /// The steps that were taken, except setting links up.
     pub(super) steps: Vec<Step>,
     /// The next changes of a link fail with these after so many steps.
@@ -186,12 +183,9 @@ impl Rig {
             bridge: false,
             dns: None,
             published: Vec::new(),
-            carrier: true,
-            down: false,
+            interface: Wire::new("eth0", Mac::default(), 1500, 0, true),
             was_down: false,
             mac: None,
-            addresses: Vec::new(),
-            routes: Vec::new(),
             steps: Vec::new(),
             faults: VecDeque::new(),
             no_port: None,
@@ -315,17 +309,18 @@ impl Rig {
         wakes
     }
     fn view(&self, cookie: u64) -> LinkView {
+        let carried = self.interface.addresses().into_iter().map(Into::into).collect();
         LinkView {
             cookie: Cookie(cookie),
             ifindex: 2,
             ifname: self.ifname.clone(),
             mac: self.mac.unwrap_or(Mac([2, 0, 0, 0, 1, cookie as u8])),
-            mtu: self.mtu(),
-            up: !self.down,
-            carrier: self.carrier,
+            mtu: self.interface.mtu,
+            up: self.interface.up,
+            carrier: self.interface.carrier,
             was_down: self.was_down,
-            addresses: if cookie == 99 { &self.wired.host_addresses } else { &self.addresses }.clone(),
-            routes: Some(self.routes.clone()),
+            addresses: if cookie == 99 { self.wired.host_addresses.clone() } else { carried },
+            routes: Some(self.interface.routes.clone()),
             bridge: cookie == 99 && self.bridge,
             macvlan: self.wired.lower.is_some(),
             lower: self.wired.lower,
@@ -374,19 +369,11 @@ impl Rig {
             Some((taken, cause)) => (taken.min(steps.len()), Some(cause)),
             None => (steps.len(), None),
         };
-        for step in steps.into_iter().take(taken) {
-            match &step {
-                Step::Up => continue,
-                Step::AddAddress(address) if !self.addresses.contains(address) => self.addresses.push(*address),
-                Step::RemoveAddress(address) => self.addresses.retain(|there| there != address),
-                Step::AddRoute(route) => self.routes.push(route.clone()),
-                Step::RemoveRoute(route) => self.routes.retain(|there| there != route),
-                Step::AddAddress(_) | Step::Mtu(_) | Step::ReplaceDefault { .. } => {}
+        for (at, step) in steps.into_iter().take(taken).enumerate() {
+            if let Err(reason) = self.interface.step(&step) {
+                return Outcome::Applied { taken: at, result: Err(LinkCause::refused(step.doing(), reason)) };
             }
-            if self.addresses.is_empty() && matches!(step, Step::RemoveAddress(_)) {
-                self.routes.clear();
-            }
-            self.steps.push(step);
+            self.steps.extend(Some(step).filter(|step| *step != Step::Up));
         }
         Outcome::Applied { taken, result: fault.map_or_else(|| self.look(target), Err) }
     }
@@ -510,16 +497,16 @@ impl Rig {
         }
     }
 
-    /// the kernel reports whether the interface has carrier; what a look shows is [`Rig::carrier`].
+    /// the kernel reports whether the interface has carrier; what a look shows is [`Rig::interface`].
     pub(super) fn tell_carrier(&mut self, up: bool) {
         self.input(Input::Kernel(KernelMessage::Carrier { cookie: Cookie(1), ifindex: 2, up }));
     }
 
     /// Sets the interface down, or up again, by hand.
     pub(super) fn set_down(&mut self, down: bool) {
-        (self.down, self.carrier) = (down, !down);
+        (self.interface.up, self.interface.carrier) = (true, true);
         if down {
-            self.routes.clear();
+            self.interface.lower();
             self.input(Input::Kernel(KernelMessage::Down { cookie: Cookie(1), ifindex: 2 }));
         }
         self.tell_carrier(!down);
@@ -563,7 +550,7 @@ impl Rig {
 
     /// Returns the addresses on the interface.
     pub(super) fn on_link(&self) -> Vec<String> {
-        self.addresses.iter().map(ToString::to_string).collect()
+        self.interface.addresses().iter().map(ToString::to_string).collect()
     }
 
     pub(super) fn state(&mut self, who: &str) -> Vec<&'static str> {

@@ -68,10 +68,10 @@ fn they_are_put_on_by_the_next_daemon_and_after_lost_messages_too() {
     restarted.restart();
     restarted.configure(HOST);
     let mut late = added();
-    late.addresses.push(HOST.parse().unwrap());
+    late.interface.put(HOST.parse().unwrap());
     late.restart();
     let mut missed = added();
-    missed.addresses.push(HOST.parse().unwrap());
+    missed.interface.put(HOST.parse().unwrap());
     missed.input(Input::Kernel(KernelMessage::Missed));
     for rig in [restarted, late, missed] {
         assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (off_link().to_vec(), None));
@@ -89,10 +89,14 @@ fn they_are_put_on_whatever_the_network_says_of_changes() {
 
 #[test]
 fn one_that_the_kernel_refuses_keeps_the_others_from_nothing() {
-    let mut rig = added();
+    let mut rig = Rig::new(8);
+    rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
+    // Two routes without a router.
+    rig.options = vec![121, 16, 24, 198, 51, 100, 0, 0, 0, 0, 24, 203, 0, 113, 0, 0, 0, 0];
+    rig.add("a", 1, "a");
     rig.faults = [(0, LinkCause::refused("add the route", "no"))].into();
-    rig.configure(HOST);
-    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (off_link()[1..].to_vec(), None));
+    rig.configure(A);
+    assert_eq!((rig.steps.clone(), rig.only_record().former.clone()), (vec![route("203.0.113.0/24", None)], None));
 }
 
 #[test]
@@ -111,7 +115,7 @@ fn an_adopted_container_keeps_the_routes_that_it_has() {
     let mut rig = Rig::new(8);
     rig.profile = Profile::from(Policy { late_routes: true, ..Policy::default() });
     rig.options = vec![3, 4, 203, 0, 113, 1];
-    rig.addresses.push(A.parse().unwrap());
+    rig.interface.put(A.parse().unwrap());
     let add = rig.call("a", 1, "a");
     let adoptees = vec![crate::effect::Adoptee { mac: None, add, address: A.parse().unwrap() }];
     rig.input(Input::Start { boot: BootId("b".into()), records: vec![], doors: vec![], spooled: vec![], adoptees });
@@ -161,7 +165,7 @@ fn a_link_that_goes_down_while_it_keeps_a_lost_lease_has_its_routes_when_there_i
 #[test]
 fn a_link_that_a_restart_finds_down_gets_its_routes_too() {
     let mut rig = bound(Profile::default());
-    rig.down = true;
+    rig.interface.up = false;
     rig.restart();
     rig.set_down(false);
     assert_eq!(rig.steps, [route("0.0.0.0/0", Some("192.0.2.1"))]);
@@ -207,7 +211,7 @@ fn a_link_that_goes_down_while_its_routes_are_put_on_gets_them_all_again() {
     rig.set_down(true);
     rig.hold_changes = true;
     rig.set_down(false);
-    rig.down = true;
+    rig.interface.up = false;
     rig.input(Input::Kernel(KernelMessage::Down { cookie: Cookie(1), ifindex: 2 }));
     rig.faults = [(0, LinkCause::refused("add the route", "Network is down"))].into();
     rig.change_late();

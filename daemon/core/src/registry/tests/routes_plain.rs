@@ -87,7 +87,10 @@ fn a_route_of_which_the_result_cannot_say_all_is_put_on_whole_and_the_main_plugi
 #[test]
 fn the_metric_of_a_network_is_put_on_by_the_daemon_below_cni_1_1_0() {
     let rig = bound(plain(Policy { metric: Some(500), ..Policy::default() }));
-    assert_eq!((rig.steps.clone(), rig.routes.clone()), (vec![Step::AddRoute(metric_500())], vec![metric_500()]));
+    assert_eq!(
+        (rig.steps.clone(), rig.interface.routes.clone()),
+        (vec![Step::AddRoute(metric_500())], vec![metric_500()])
+    );
 }
 
 #[test]
@@ -107,7 +110,7 @@ fn what_was_removed_when_the_container_was_set_up_is_not_put_back() {
         for restarts in [false, true] {
             let mut rig = bound(policy.clone());
             // As Multus does for the networks that are not to have the default route.
-            rig.routes.clear();
+            rig.interface.routes.clear();
             rig.steps.clear();
             rig.run_until(1061.0);
             if restarts {
@@ -128,9 +131,9 @@ fn what_was_removed_when_the_container_was_set_up_is_not_put_back() {
             assert_eq!(lacks(check(&mut rig)), None);
             // The next ADD begins again.
             rig.del("a");
-            rig.addresses.clear();
+            rig.interface.carry([]);
             rig.bind();
-            assert_eq!(rig.routes.len(), 1);
+            assert_eq!(rig.interface.routes.len(), 1);
         }
     }
 }
@@ -143,7 +146,7 @@ fn a_link_that_is_down_when_it_is_looked_at_is_looked_at_again() {
     rig.run_until(1100.0);
     rig.set_down(false);
     assert_eq!(rig.steps, [Step::AddRoute(default_route())], "the kernel took it");
-    rig.routes = rig.steps.drain(..).map(|_| default_route()).collect();
+    rig.interface.routes = rig.steps.drain(..).map(|_| default_route()).collect();
     let wakes = rig.run_until(1400.0);
     rig.set_down(true);
     rig.set_down(false);
@@ -156,16 +159,16 @@ fn a_check_sees_a_route_of_the_daemons_that_is_gone_or_in_another_form() {
     assert_eq!(lacks(check(&mut rig)), None);
     for seconds in [1010.0, 1100.0] {
         rig.run_until(seconds);
-        rig.routes = vec![default_route()];
+        rig.interface.routes = vec![default_route()];
         assert_eq!(lacks(check(&mut rig)).as_deref(), Some("0.0.0.0/0 via 192.0.2.1 metric 500"));
-        rig.routes = vec![metric_500()];
+        rig.interface.routes = vec![metric_500()];
         assert_eq!(lacks(check(&mut rig)), None);
     }
-    rig.routes.clear();
+    rig.interface.routes.clear();
     assert_eq!(lacks(check(&mut rig)).as_deref(), Some("0.0.0.0/0 via 192.0.2.1 metric 500"));
 
     let mut multus = bound(plain(Policy { metric: Some(500), ..Policy::default() }));
-    multus.routes.clear();
+    multus.interface.routes.clear();
     assert_eq!(lacks(check(&mut multus)), None, "removed while the container is set up");
     multus.run_until(1100.0);
     assert_eq!(lacks(check(&mut multus)), None);
@@ -176,6 +179,6 @@ fn a_check_sees_an_mtu_that_a_route_lacks() {
     let routes = vec![ExtraRoute { mtu: Some(1300), ..extra("10.0.0.0/8") }];
     let mut rig = bound(plain(Policy { routes, ..Policy::default() }));
     assert_eq!(lacks(check(&mut rig)), None);
-    rig.routes.iter_mut().for_each(|route| route.mtu = None);
+    rig.interface.routes.iter_mut().for_each(|route| route.mtu = None);
     assert_eq!(lacks(check(&mut rig)).as_deref(), Some("10.0.0.0/8 via 192.0.2.1 mtu 1300"));
 }

@@ -33,7 +33,7 @@ fn told(rig: &mut Rig) -> Vec<String> {
 impl Rig {
     /// Docker moves the link in, and gives it its address.
     fn is_moved_in(&mut self) {
-        self.down = true;
+        self.interface.up = false;
         self.inside.insert(OWN, 1);
         self.link_leaves(&endpoint());
         self.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
@@ -41,7 +41,7 @@ impl Rig {
     }
 
     fn is_up(&mut self) {
-        self.down = false;
+        self.interface.up = true;
         self.tell_carrier(true);
     }
 
@@ -107,7 +107,7 @@ fn a_link_that_is_set_down_before_docker_is_through_is_waited_for_anew() {
     rig.is_moved_in();
     rig.is_up();
     rig.wait(SETUP - 0.1);
-    rig.down = true;
+    rig.interface.up = false;
     rig.input(Input::Kernel(KernelMessage::Down { cookie: Cookie(1), ifindex: 2 }));
     rig.wait(5.0);
     rig.is_up();
@@ -145,7 +145,7 @@ fn what_changed_before_an_interface_came_is_changed_at_the_next_one_if_that_goes
         rig.wait(SETUP - 0.1);
         if goes {
             rig.inside.remove(&OWN);
-            rig.addresses.clear();
+            rig.interface.carry([]);
             rig.input(Input::Kernel(KernelMessage::LinkGone { cookie: Cookie(1), ifindex: 2 }));
             rig.link_returns(link.clone());
             rig.wait(1.0);

@@ -158,10 +158,10 @@ fn an_add_whose_turn_never_came_says_that_no_server_was_asked() {
 fn a_link_that_came_up_lately_is_named_with_the_time_out() {
     let mut rig = silent();
     rig.survey = Some(Survey { carrier: Some(true), received: Some(7), ..Survey::default() });
-    rig.carrier = false;
+    rig.interface.carrier = false;
     let add = rig.add("a", 1, "a");
     rig.run_until(1018.0);
-    rig.carrier = true;
+    rig.interface.carrier = true;
     rig.tell_carrier(true);
     rig.run_until(1030.1);
     let failure = failure(&rig, add).to_string();

@@ -97,7 +97,7 @@ fn adopt(rig: &mut Rig) {
 #[test]
 fn a_running_container_is_adopted_and_held_from_there_on() {
     let mut rig = Rig::new(8);
-    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
     adopt(&mut rig);
     assert_eq!((rig.state("a"), rig.store.durable.len()), (vec!["BOUND"], 1));
     assert_eq!(rig.sent.len(), 1, "one REQUEST, no DISCOVER: {:?}", rig.sent);
@@ -110,7 +110,7 @@ fn a_running_container_is_adopted_and_held_from_there_on() {
 #[test]
 fn a_full_store_does_not_end_the_lease_of_a_container_that_is_being_adopted() {
     let mut rig = Rig::new(8);
-    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
     rig.disk = Disk::Full;
     adopt(&mut rig);
     assert_eq!(rig.state("a"), ["BOUND"], "held in memory");
@@ -124,7 +124,7 @@ fn a_full_store_does_not_end_the_lease_of_a_container_that_is_being_adopted() {
 #[test]
 fn an_adoption_that_nobody_answers_releases_nothing() {
     let mut rig = Rig::new(8);
-    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
     rig.server = Server::OffersOnly;
     adopt(&mut rig);
     rig.run_until(1060.0);
@@ -140,7 +140,7 @@ fn what_cannot_be_adopted_is_left_alone_and_listed_with_the_reason() {
     assert_eq!(rig.not_adopted(), ["lan/a/eth0: 192.0.2.50/24 is not on interface eth0 of lan/a/eth0"]);
 
     let mut rig = Rig::new(8);
-    rig.addresses = vec!["192.0.2.50/24".parse().expect("an address")];
+    rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
     rig.server = Server::Silent;
     adopt(&mut rig);
     rig.run_until(1030.5);

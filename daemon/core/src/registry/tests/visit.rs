@@ -143,9 +143,9 @@ fn an_add_whose_ethernet_address_another_link_has_is_tried_again_in_its_time() {
 #[test]
 fn carrier_that_the_kernel_tells_of_is_looked_at_before_a_discover_leaves() {
     let mut rig = Rig::new(8);
-    rig.carrier = false;
+    rig.interface.carrier = false;
     let add = rig.add("a", 1, "a");
-    (rig.carrier, rig.hold_looks) = (true, true);
+    (rig.interface.carrier, rig.hold_looks) = (true, true);
     rig.tell_carrier(true);
     assert!(rig.sent.is_empty(), "the other end may not be ready");
     rig.hold_looks = false;
@@ -159,14 +159,14 @@ fn carrier_that_the_kernel_tells_of_is_looked_at_before_a_discover_leaves() {
 #[test]
 fn carrier_that_is_told_of_during_a_look_that_missed_it_is_looked_at_once_more() {
     let mut rig = Rig::new(8);
-    (rig.carrier, rig.hold_looks) = (false, true);
+    (rig.interface.carrier, rig.hold_looks) = (false, true);
     let add = rig.add("a", 1, "a");
     let (op, outcome) = rig.looks.pop_front().expect("the visit");
     rig.input(Input::Done { op, outcome });
     rig.tell_carrier(true);
     rig.tell_carrier(true);
     assert_eq!(rig.looks.len(), 1, "one look at a time");
-    (rig.carrier, rig.hold_looks) = (true, false);
+    (rig.interface.carrier, rig.hold_looks) = (true, false);
     let (op, outcome) = rig.looks.pop_front().expect("the look");
     rig.input(Input::Done { op, outcome });
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
@@ -180,10 +180,10 @@ fn where_carrier_came_during_an_add_its_first_message_is_repeated_soon_under_one
     };
     for (was_down, waits) in [(false, false), (true, false), (false, true)] {
         let mut rig = Rig::new(8);
-        (rig.server, rig.was_down, rig.carrier) = (Server::Silent, was_down, !waits);
+        (rig.server, rig.was_down, rig.interface.carrier) = (Server::Silent, was_down, !waits);
         rig.add("a", 1, "a");
         if waits {
-            rig.carrier = true;
+            rig.interface.carrier = true;
             rig.tell_carrier(true);
         }
         let repeats = was_down || waits;

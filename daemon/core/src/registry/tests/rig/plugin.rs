@@ -7,9 +7,13 @@ impl Rig {
     /// Puts the leased address on the interface, and the routes that it was given, as the main plugin does after an ADD.
     pub(in crate::registry::tests) fn configure(&mut self, address: &str) {
         let address: IpNet = address.parse().unwrap();
-        self.addresses.push(address);
+        self.interface.put(address);
         let told = self.store.durable.values().map(|record| record.lease.grant(&record.profile.policy).without_late());
-        self.routes.extend(told.filter(|grant| grant.has(address.addr())).flat_map(|grant| plan::link_routes(&grant)));
+        let told = told.filter(|grant| grant.has(address.addr())).flat_map(|grant| plan::link_routes(&grant));
+        // The kernel takes none for an interface that is down.
+        for route in told.filter(|_| self.interface.up).collect::<Vec<_>>() {
+            self.interface.step(&Step::AddRoute(route)).expect("its router is on the link");
+        }
         self.input(Input::Kernel(KernelMessage::AddressAdded {
             cookie: Cookie(1),
             ifindex: 2,
@@ -22,7 +26,7 @@ impl Rig {
         let leased =
             self.store.durable.values().filter_map(|record| Some((record.link.in_netns()?, record.lease.address)));
         for ((cookie, ifindex), address) in leased.collect::<Vec<_>>() {
-            self.addresses.push(address.into());
+            self.interface.put(address.into());
             let address = address.addr().into();
             self.input(Input::Kernel(KernelMessage::AddressAdded { cookie, ifindex, address }));
         }
@@ -44,7 +48,7 @@ impl Rig {
     /// Takes an address off the interface, by hand.
     pub(in crate::registry::tests) fn take_off(&mut self, address: &str) {
         let address: IpNet = address.parse().unwrap();
-        self.addresses.retain(|there| *there != address);
+        _ = self.interface.step(&Step::RemoveAddress(address));
         self.input(Input::Kernel(KernelMessage::AddressGone {
             cookie: Cookie(1),
             ifindex: 2,
