@@ -10,9 +10,9 @@ use leasehold_core::effect::{Answer, Failure, RequestId};
 use leasehold_core::identity::DoorId;
 use leasehold_core::link::Step;
 use leasehold_core::record::{Change, DoorKey, RecordState};
+use leasehold_core::testbed::kernel::At;
 
 use crate::subject::container;
-use leasehold_core::testbed::kernel::At;
 
 /// The number so far (FNV-1a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use leasehold_core::effect::{
 use leasehold_core::identity::{Attachment, ClientId};
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::tenure::Tenure;
+use leasehold_core::testbed::store::Store;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
 
 use super::{Breach, Rule, breach};
 use crate::subject::{add_of, created, is_collected};
-use leasehold_core::testbed::store::Store;
 
 /// A request that was handed to the core.
 #[derive(Debug)]

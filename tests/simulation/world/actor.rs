@@ -16,6 +16,7 @@ use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
 use leasehold_core::network::in_network;
 use leasehold_core::pool::{self, PoolId};
 use leasehold_core::profile::{Profile, Wants};
+use leasehold_core::testbed::kernel::{At, DOCKER_NETNS, host_mac};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
@@ -23,7 +24,6 @@ use netns_fixtures::model::ClientKey;
 use super::{Micros, World};
 use crate::plan::{Plan, ROGUE, Rogue, Wires};
 use crate::subject::{container, key_of};
-use leasehold_core::testbed::kernel::{At, DOCKER_NETNS, host_mac};
 
 /// The prefix length of the pools that Docker was asked for.
 pub(super) const DOCKER_PREFIX: u8 = 22;

@@ -3,6 +3,7 @@
 use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, Input, OpId, Outcome, PoolCall, RequestId};
 use leasehold_core::link::{Cookie, KernelMessage, LinkCause};
 use leasehold_core::record::{Change, Record};
+use leasehold_core::testbed::kernel::{HOST, Kernel};
 use leasehold_core::time::BootId;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
@@ -15,7 +16,6 @@ use crate::plan::{CrashPoint, EffectKind, Wires, happens};
 use crate::subject::{Subject, add_of, is_collected, is_in, key_of, message_of};
 use crate::trace::Brief;
 use crate::watch::Rule;
-use leasehold_core::testbed::kernel::{HOST, Kernel};
 
 /// A daemon that runs.
 pub(crate) struct Daemon {

@@ -7,10 +7,10 @@ use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::event::{Event, EventKind};
 use leasehold_core::link::{LinkRoute, Step};
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::testbed::kernel::At;
 
 use super::World;
 use super::actor::{Actor, Phase};
-use leasehold_core::testbed::kernel::At;
 
 impl World {
     /// Others put something on an interface before anybody asks for a lease.

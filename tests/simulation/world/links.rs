@@ -2,12 +2,12 @@
 
 use leasehold_core::link::own::{LinkOwner, OwnLink, OwnLinks};
 use leasehold_core::link::{KernelMessage, LinkCause};
+use leasehold_core::testbed::kernel::{At, HOST};
 
 use super::seen::Seen;
 use super::shell::{Fate, LIMIT, refused};
 use super::{Event, MILLI, Micros, World};
 use crate::watch::Rule;
-use leasehold_core::testbed::kernel::{At, HOST};
 
 impl World {
     /// Makes a link. Returns how much later that is reported, and the result.

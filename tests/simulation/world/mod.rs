@@ -35,6 +35,8 @@ use leasehold_core::effect::{Answer, Effect, ExchangeId, Input, OpId, Outcome, R
 use leasehold_core::grant::Dns;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::{KernelMessage, LinkCause};
+use leasehold_core::testbed::kernel::{At, Kernel};
+use leasehold_core::testbed::store::Store;
 use leasehold_core::time::{Instant, Now, WallTime};
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
@@ -60,8 +62,6 @@ use crate::subject::Mutation;
 use crate::timing::Timing;
 use crate::trace::Trace;
 use crate::watch::{Breach, Calls, Effects, Rule, breach};
-use leasehold_core::testbed::kernel::{At, Kernel};
-use leasehold_core::testbed::store::Store;
 
 /// A time in microseconds since the world began.
 pub(crate) type Micros = u64;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use leasehold_core::testbed::kernel::At;
 use netns_fixtures::model::ClientKey;
 
 use super::{Event, MILLI, Micros, SECOND, World};
-use leasehold_core::testbed::kernel::At;
 
 /// A link whose carrier is away longer may be back on another network.
 const LOSS: Micros = 3 * SECOND + 100 * MILLI;

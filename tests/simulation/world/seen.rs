@@ -6,12 +6,12 @@ use leasehold_core::effect::{Answer, Call, Effect, ExchangeId, OpId, Outcome, Re
 use leasehold_core::event::Event;
 use leasehold_core::identity::Attachment;
 use leasehold_core::link::Step;
+use leasehold_core::testbed::kernel::{Applied, At};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Event as Served, Message};
 
 use super::Micros;
 use super::actor::Asked;
-use leasehold_core::testbed::kernel::{Applied, At};
 
 /// A client, with its LAN and its Ethernet address.
 pub(super) type Who = (usize, Mac, ClientKey);

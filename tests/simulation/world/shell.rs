@@ -5,6 +5,7 @@ use leasehold_core::event::EventKind;
 use leasehold_core::link::{Hears, Link, LinkCause, LinkView, Place, Sightings, Sockets, Sought, Step, Target};
 use leasehold_core::record::{BindingId, Change, Record, ended_by};
 use leasehold_core::silence::Survey;
+use leasehold_core::testbed::kernel::{At, HOST};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
 
@@ -13,7 +14,6 @@ use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::plan::{EffectKind, Wires, happens};
 use crate::watch::Rule;
-use leasehold_core::testbed::kernel::{At, HOST};
 
 /// The sockets of an exchange.
 #[derive(Debug)]

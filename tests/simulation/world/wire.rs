@@ -6,7 +6,9 @@ use std::time::Duration;
 use ipnet::Ipv4Net;
 use leasehold_core::effect::ExchangeId;
 use leasehold_core::identity::Lan;
-use leasehold_core::link::{Hears, Link, LinkCause};
+use leasehold_core::link::{Link, LinkCause};
+use leasehold_core::testbed::kernel::{At, host_mac};
+use leasehold_core::testbed::lan;
 use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{
@@ -19,7 +21,6 @@ use super::shell::Sock;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::plan::{Plan, ROGUE, Rogue, VLAN, Wires, happens};
 use crate::subject::{answer_of, message_of};
-use leasehold_core::testbed::kernel::{At, host_mac};
 
 /// The server identifier of a rogue that nothing denies, and that has no address to give.
 const STRAY: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 1);
@@ -399,11 +400,8 @@ impl World {
 
 /// Returns whether an exchange's packet socket hears this ARP packet.
 fn hears_of(sock: &Sock, arp: &Arp) -> bool {
-    let answers = || !arp.request && arp.target_mac == sock.link.mac().0;
-    match sock.want.arp {
-        Hears::Answers => answers(),
-        Hears::About(address) => answers() || arp.sender == address || arp.target == address,
-    }
+    let answers = !arp.request && arp.target_mac == sock.link.mac().0;
+    lan::hears(sock.want.arp, answers, (arp.sender, arp.target))
 }
 
 pub(super) fn answer_to(question: &Arp, mac: Mac) -> Arp {

@@ -1,11 +1,12 @@
 //! What dockerd does with a container, whichever driver makes its link: it asks before there is a link, and moves it in
 //! later.
 
+use leasehold_core::testbed::kernel::At;
+
 use crate::plan::happens;
 use crate::world::actor::{Act, Phase};
 use crate::world::seen::Seen;
 use crate::world::{Event, MILLI, SECOND, World};
-use leasehold_core::testbed::kernel::At;
 
 impl World {
     /// Makes a container's namespace.

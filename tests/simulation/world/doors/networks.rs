@@ -18,6 +18,7 @@ use leasehold_core::link::LinkRoute;
 use leasehold_core::link::own::MacvlanMode;
 use leasehold_core::network::{EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring};
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::testbed::link::Own;
 use leasehold_core::time::{Instant, WallTime};
 
 use super::pools::Pools;
@@ -27,7 +28,6 @@ use crate::watch::{Rule, is_of};
 use crate::world::actor::{Act, Asked, Door, Errand, Form, Phase, Role};
 use crate::world::seen::Seen;
 use crate::world::{Event, MILLI, Micros, SECOND, World};
-use leasehold_core::testbed::link::Own;
 
 /// How our door names the network of an endpoint for which no IPAM driver is asked.
 const NETWORK: &str = "network ";

@@ -10,6 +10,7 @@ use leasehold_core::dhcpv4::profile::{ClientProfile, Servers};
 use leasehold_core::effect::{Answer, Call, PoolCall, PoolRequest};
 use leasehold_core::profile::Profile;
 use leasehold_core::record::{Record, RecordState};
+use leasehold_core::testbed::link::Wire;
 use leasehold_core::wire::Mac;
 
 use crate::plan::{ROGUE, Rogue, happens};
@@ -17,7 +18,6 @@ use crate::watch::Rule;
 use crate::world::actor::{Act, Actor, Asked, Door, Errand, Form, Phase, Role, pool_of};
 use crate::world::seen::Seen;
 use crate::world::{Event, World};
-use leasehold_core::testbed::link::Wire;
 
 /// Docker's network on a LAN, as Docker knows it.
 #[derive(Clone, Debug, Default)]

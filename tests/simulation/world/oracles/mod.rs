@@ -41,6 +41,8 @@ use leasehold_core::link::{Link, Place, Step, Target};
 use leasehold_core::record::{Change, Record, RecordState};
 use leasehold_core::registry::Config;
 use leasehold_core::tenure::Tenure;
+use leasehold_core::testbed::kernel::Applied;
+use leasehold_core::testbed::link::is_route;
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Event as Served, Kind, Knows, Message, Station, code};
@@ -58,8 +60,6 @@ use super::{MILLI, Micros, SECOND, World};
 use crate::plan::Wires;
 use crate::subject::{add_of, arp_of, container, granted, is_collected, is_in, is_nobodys, key_of, message_of};
 use crate::watch::{Breach, Rule, breach};
-use leasehold_core::testbed::kernel::Applied;
-use leasehold_core::testbed::link::is_route;
 
 /// The verdicts of oracles.
 #[derive(Default)]

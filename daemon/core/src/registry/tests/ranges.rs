@@ -12,13 +12,12 @@ use crate::core::Core;
 use crate::effect::{
     Call, Failure, FileCause, FileChange, FoundFile, Input, RangeAdd, RangeAnswer, RangeCall, RequestId, StoreCause,
 };
-use crate::event::Event;
 use crate::grant::policy::Detection;
 use crate::identity::ClientId;
 use crate::link::own::OwnLinks;
 use crate::link::{Cookie, KernelMessage};
 use crate::range::{NoAddress, Said, Sets};
-use crate::record::{RangeChange, RangeRecord};
+use crate::testbed::store::Store;
 use crate::time::WallTime;
 
 /// The registry of a host whose networks have only local ranges.
@@ -28,7 +27,7 @@ struct Host {
     at: Duration,
     /// The namespaces that live, by path.
     live: BTreeMap<PathBuf, Cookie>,
-    stored: BTreeMap<Attachment, RangeRecord>,
+    store: Store,
     disk_is_full: bool,
     /// Whose file each address has.
     files: BTreeMap<IpAddr, String>,
@@ -43,7 +42,6 @@ struct Host {
     requests: u64,
     /// After how many effects the daemon is killed.
     killed_after: Option<usize>,
-    events: Vec<Event>,
 }
 
 impl Host {
@@ -54,7 +52,7 @@ impl Host {
             boot: "a",
             at: Duration::from_secs(1000),
             live,
-            stored: BTreeMap::new(),
+            store: Store::default(),
             disk_is_full: false,
             files: BTreeMap::new(),
             files_are_slow: false,
@@ -64,7 +62,6 @@ impl Host {
             answers: BTreeMap::new(),
             requests: 0,
             killed_after: None,
-            events: Vec::new(),
         };
         host.start();
         host
@@ -78,7 +75,7 @@ impl Host {
     fn start(&mut self) {
         self.reg = Core::new(Config::default(), 1);
         self.slow.clear();
-        let (boot, records) = (BootId(self.boot.into()), self.stored.values().cloned().collect());
+        let (boot, records) = (BootId(self.boot.into()), self.store.ranges.values().cloned().collect());
         self.input(Input::Ranges { boot: boot.clone(), records });
         let nothing = (vec![], vec![], vec![], vec![]);
         let (records, doors, spooled, adoptees) = nothing;
@@ -122,7 +119,7 @@ impl Host {
 
     fn carry_out(&mut self, effect: Effect) {
         let (op, outcome) = match effect {
-            Effect::Persist { op, changes } => (op, Outcome::Persisted(self.persist(changes))),
+            Effect::Persist { op, changes } => (op, Outcome::Persisted(self.persist(op, changes))),
             Effect::Watch { op, netns } => {
                 let found = self.live.get(&netns).copied();
                 (op, Outcome::Watched(found.ok_or(LinkCause::NoNetns(netns))))
@@ -142,18 +139,11 @@ impl Host {
         self.reg.handle(self.now(), Input::Done { op, outcome });
     }
 
-    fn persist(&mut self, changes: Vec<Change>) -> Result<(), StoreCause> {
+    fn persist(&mut self, op: OpId, changes: Vec<Change>) -> Result<(), StoreCause> {
         if self.disk_is_full {
             return Err(StoreCause::Full);
         }
-        for change in changes {
-            match change {
-                Change::Range(RangeChange::Put(record)) => _ = self.stored.insert(record.attachment.clone(), *record),
-                Change::Range(RangeChange::Remove(attachment)) => _ = self.stored.remove(&attachment),
-                Change::Note(event) => self.events.push(*event),
-                other => panic!("nothing else is written: {other:?}"),
-            }
-        }
+        self.store.commit(op, changes);
         Ok(())
     }
 
@@ -281,12 +271,12 @@ fn a_container_has_an_address_of_each_set_until_its_del() {
     assert_eq!(host.given(add("a", 1, &BOTH)), Ok("10.0.0.2/29 fd00::2/125".into()));
     assert_eq!(host.given(add("b", 2, &BOTH)), Ok("10.0.0.3/29 fd00::3/125".into()));
     assert_eq!(host.filed(), ["10.0.0.2 a", "10.0.0.3 b", "fd00::2 a", "fd00::3 b"]);
-    assert_eq!(host.stored.len(), 2);
+    assert_eq!(host.store.ranges.len(), 2);
     assert!(host.check("a") && host.check("b"));
     host.del("a");
     host.del("a");
     assert!(!host.check("a"));
-    assert_eq!((host.filed(), host.stored.len()), (vec!["10.0.0.3 b".to_owned(), "fd00::3 b".to_owned()], 1));
+    assert_eq!((host.filed(), host.store.ranges.len()), (vec!["10.0.0.3 b".to_owned(), "fd00::3 b".to_owned()], 1));
     assert_eq!(host.given(add("c", 3, &BOTH)), Ok("10.0.0.4/29 fd00::4/125".into()), "round robin");
 }
 
@@ -296,7 +286,7 @@ fn events_bear_an_address_of_either_family() {
         let mut host = Host::new();
         host.given(add("a", 1, subnets)).expect("there are some");
         host.del("a");
-        let told: Vec<_> = host.events.iter().map(|event| (event.kind.name(), event.address)).collect();
+        let told: Vec<_> = host.store.events.iter().map(|event| (event.kind.name(), event.address)).collect();
         let address = Some(address.parse().expect("an address"));
         assert_eq!(told, [("acquired", address), ("released", address)]);
     }
@@ -318,7 +308,7 @@ fn a_second_add_fails_while_the_namespace_of_the_first_lives() {
     // Another namespace is at its path.
     host.live.insert(path(2), Cookie(99));
     assert_eq!(host.given(add("a", 2, &SMALL)), Ok("10.0.0.4/29".into()));
-    assert_eq!((host.filed(), host.stored.len()), (vec!["10.0.0.4 a".to_owned()], 1));
+    assert_eq!((host.filed(), host.store.ranges.len()), (vec!["10.0.0.4 a".to_owned()], 1));
 }
 
 #[test]
@@ -332,7 +322,7 @@ fn an_address_is_free_when_its_namespace_dies() {
     assert!(full.to_string().contains("pods/c1/eth0"), "{full}");
     host.dies(3);
     assert_eq!(host.given(add("late", 6, &SMALL)), Ok("10.0.0.4/29".into()));
-    assert_eq!((host.files.len(), host.stored.len()), (5, 5));
+    assert_eq!((host.files.len(), host.store.ranges.len()), (5, 5));
 }
 
 #[test]
@@ -344,7 +334,7 @@ fn what_others_gave_is_not_given_again() {
     host.files.insert(ip("10.0.0.5"), "stray".into());
     assert_eq!(host.given(add("b", 2, &SMALL)), Ok("10.0.0.6/29".into()));
     assert_eq!(host.filed(), ["10.0.0.4 a", "10.0.0.5 stray", "10.0.0.6 b"]);
-    assert_eq!(host.stored.len(), 2);
+    assert_eq!(host.store.ranges.len(), 2);
     // x is known by its file alone.
     assert!(host.check("x"));
     host.files.insert(ip("10.0.0.3"), "x".into());
@@ -370,11 +360,11 @@ fn nobody_gets_an_address_that_is_not_durable_and_everybody_gets_rid_of_one() {
     assert_eq!(host.given(add("b", 2, &SMALL)), Err(Failure::Store(StoreCause::Full)));
     assert_eq!(host.filed(), ["10.0.0.2 a"]);
     host.del("a");
-    assert_eq!((host.filed(), host.stored.len()), (vec![], 1));
+    assert_eq!((host.filed(), host.store.ranges.len()), (vec![], 1));
     host.disk_is_full = false;
     host.given(add("c", 3, &SMALL)).expect("an address");
     host.run_for(10_000);
-    assert_eq!(host.stored.keys().collect::<Vec<_>>(), [&attachment("pods", "c")], "the store catches up");
+    assert_eq!(host.store.ranges.keys().collect::<Vec<_>>(), [&attachment("pods", "c")], "the store catches up");
 }
 
 #[test]
@@ -387,13 +377,13 @@ fn a_restart_keeps_what_lives_and_a_reboot_nothing() {
     host.at += Duration::from_secs(100);
     host.start();
     assert!(host.check("c1") && !host.check("c2") && host.check("c3"));
-    assert_eq!((host.files.len(), host.stored.len()), (2, 2));
+    assert_eq!((host.files.len(), host.store.ranges.len()), (2, 2));
     let again = host.given(add("c1", 1, &SMALL));
     assert!(matches!(again, Err(Failure::NoAddress { none: NoAddress::Duplicate { .. }, .. })), "{again:?}");
     (host.boot, host.at) = ("b", Duration::from_secs(10));
     host.live.clear();
     host.start();
-    assert_eq!((host.filed(), host.stored.len()), (vec![], 0));
+    assert_eq!((host.filed(), host.store.ranges.len()), (vec![], 0));
 }
 
 /// The daemon sees none of the containers' namespaces: it may be looking in the wrong place.
@@ -492,7 +482,7 @@ fn a_del_or_a_caller_that_hangs_up_takes_its_add_with_it() {
             assert_eq!(host.answer(id), Err(Failure::Cancelled(attachment("pods", "a"))));
         }
         host.flush();
-        assert_eq!((host.filed(), host.stored.len(), host.check("a")), (vec![], 0, false), "{hangs_up}");
+        assert_eq!((host.filed(), host.store.ranges.len(), host.check("a")), (vec![], 0, false), "{hangs_up}");
     }
 }
 
@@ -507,7 +497,7 @@ fn gc_gives_back_what_it_does_not_name() {
     let keep = vec![("a".to_owned(), "eth0".to_owned())];
     let id = host.request(Call::Collect { network: "pods".into(), keep });
     assert_eq!(host.answers[&id], Answer::Collected);
-    assert_eq!((host.filed(), host.stored.len()), (vec!["10.0.0.2 a".to_owned()], 1));
+    assert_eq!((host.filed(), host.store.ranges.len()), (vec!["10.0.0.2 a".to_owned()], 1));
 }
 
 #[test]
@@ -575,13 +565,13 @@ fn a_daemon_that_is_killed_at_any_effect_leaves_nothing_amiss() {
                 Answer::Ranges(RangeAnswer::Given(given)) => assert_eq!(given.len(), 2),
                 answer => assert_eq!(*answer, Answer::Deleted, "{step}, killed after {killed_after}"),
             }
-            let recorded = host.stored.iter().flat_map(|(by, record)| {
+            let recorded = host.store.ranges.iter().flat_map(|(by, record)| {
                 let container = by.container().unwrap_or_default();
                 record.given.iter().map(move |given| (given.address.addr(), container.to_owned()))
             });
             assert_eq!(recorded.collect::<BTreeMap<_, _>>(), host.files, "{step}, killed after {killed_after}");
         }
-        assert_eq!(host.stored.len(), 2);
+        assert_eq!(host.store.ranges.len(), 2);
         if !was_killed {
             return;
         }

@@ -26,14 +26,13 @@ pub(super) use crate::effect::{Answer, Input};
 use crate::grant::Dns;
 use crate::identity::{ClientId, Identity, Lan};
 pub(super) use crate::link::Cookie;
-use crate::link::{
-    ByName, Hears, KernelMessage, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target,
-};
+use crate::link::{ByName, KernelMessage, Link, LinkView, Place, Sighting, Sightings, Sockets, Sought, Step, Target};
 use crate::pool;
 use crate::profile::Profile;
 use crate::range::Fallback;
 use crate::record::{Record, RecordState};
 use crate::silence::Survey;
+use crate::testbed::lan;
 use crate::testbed::link::Wire;
 use crate::testbed::store::Store;
 use crate::time::WallTime;
@@ -477,9 +476,9 @@ impl Rig {
     }
     /// Lets an ARP packet come in on every open exchange that hears it.
     pub(super) fn hear(&mut self, arp: &Arp) {
-        let hears = |want: &Sockets| match want.arp {
-            Hears::Answers => arp.op == ArpOp::Reply && arp.target_mac == want.chaddr,
-            Hears::About(address) => arp.sender == address || arp.target == address,
+        let hears = |want: &Sockets| {
+            let answers = arp.op == ArpOp::Reply && arp.target_mac == want.chaddr;
+            lan::hears(want.arp, answers, (arp.sender, arp.target))
         };
         for exchange in self.open.iter().filter(|(_, want)| hears(want)).map(|(id, _)| *id).collect::<Vec<_>>() {
             self.input(Input::Frame { exchange, bytes: &arp.encode(), meta: FrameMeta::default() });

@@ -31,7 +31,7 @@ fn an_identity_gets_its_address_again_after_a_restart_and_a_reboot() {
         host.del("y");
         host.run_for(10_000);
         // One record says so, the latest.
-        let past: Vec<_> = host.stored.values().map(|record| record.attachment.id().to_owned()).collect();
+        let past: Vec<_> = host.store.ranges.values().map(|record| record.attachment.id().to_owned()).collect();
         assert_eq!(past, ["b"]);
     }
 }
@@ -44,7 +44,7 @@ fn what_a_full_store_could_not_forget_it_forgets_when_it_has_room() {
     host.disk_is_full = true;
     host.del("a");
     host.del("b");
-    assert_eq!(host.stored.len(), 2);
+    assert_eq!(host.store.ranges.len(), 2);
     // The next ADD of one fails, and loses nothing of what is owed.
     assert!(matches!(host.given(add("c", 3, &SMALL)), Err(Failure::Store(_))));
     host.run_for(30_000);
@@ -53,7 +53,7 @@ fn what_a_full_store_could_not_forget_it_forgets_when_it_has_room() {
     for _ in 0..4 {
         host.run_for(10_000);
     }
-    assert_eq!(host.stored.keys().map(ToString::to_string).collect::<Vec<_>>(), ["pods/b/eth0"]);
+    assert_eq!(host.store.ranges.keys().map(ToString::to_string).collect::<Vec<_>>(), ["pods/b/eth0"]);
     assert_eq!(host.reg.poll_timeout(), None);
 }
 
@@ -61,17 +61,17 @@ fn what_a_full_store_could_not_forget_it_forgets_when_it_has_room() {
 fn who_got_an_address_that_a_full_store_could_not_forget_keeps_it_when_the_one_before_is_found_dead() {
     let mut host = Host::new();
     host.given(add("b", 1, &SMALL)).expect("an address");
-    let left = host.stored.clone();
+    let left = host.store.ranges.clone();
     host.del("b");
     let wants = |who: &str, netns| RangeAdd { asked: vec![ip("10.0.0.2")], ..add(who, netns, &SMALL) };
     assert_eq!(host.given(wants("a", 2)), Ok("10.0.0.2/29".into()));
-    host.stored.extend(left);
+    host.store.ranges.extend(left);
     host.live.remove(&path(1));
     host.looks_are_slow = true;
     host.start();
     host.found(vec![file("10.0.0.2", "a", false)], vec![]);
     host.flush();
-    assert_eq!(host.stored.len(), 1, "b is gone");
+    assert_eq!(host.store.ranges.len(), 1, "b is gone");
     assert_eq!(host.given(add("c", 3, &SMALL)), Ok("10.0.0.3/29".into()));
     host.found(vec![file("10.0.0.2", "a", false)], vec![]);
     host.files.clear();
@@ -86,7 +86,7 @@ fn a_namespace_that_dies_during_its_add_gets_no_address() {
     host.dies(1);
     assert!(matches!(host.answer(id), Err(Failure::Link { cause: LinkCause::NoNetns(_), .. })));
     host.flush();
-    assert_eq!((host.stored.len(), host.filed()), (0, vec![]));
+    assert_eq!((host.store.ranges.len(), host.filed()), (0, vec![]));
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn what_a_full_store_could_not_forget_is_owed_though_an_add_in_its_place_failed_
     let impossible = RangeAdd { asked: vec![ip("10.9.9.9")], ..add("a", 1, &SMALL) };
     assert!(matches!(host.given(impossible), Err(Failure::NoAddress { .. })));
     host.flush();
-    assert_eq!(host.stored.len(), 1);
+    assert_eq!(host.store.ranges.len(), 1);
     host.disk_is_full = false;
     host.run_for(10_000);
-    assert!(host.stored.is_empty());
+    assert!(host.store.ranges.is_empty());
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn an_address_that_an_earlier_daemon_gave_without_looking_at_its_file_is_not_giv
     let mut host = Host::new();
     host.files_are_slow = true;
     host.ask(add("a", 1, &SMALL));
-    assert_eq!(host.stored.len(), 1);
+    assert_eq!(host.store.ranges.len(), 1);
     host.files_are_slow = false;
     host.files.insert(ip("10.0.0.2"), "x".into());
     host.start();
@@ -153,7 +153,7 @@ fn an_address_that_an_earlier_daemon_gave_without_looking_at_its_file_is_not_giv
     for _ in 0..2 {
         let failure = host.given(add("a", 1, &SMALL)).unwrap_err().to_string();
         assert!(failure.contains("10.0.0.2 is taken by pods/x"), "{failure}");
-        assert_eq!((host.stored.len(), host.filed()), (1, vec!["10.0.0.2 x".to_owned()]));
+        assert_eq!((host.store.ranges.len(), host.filed()), (1, vec!["10.0.0.2 x".to_owned()]));
     }
     host.del("a");
     assert_eq!(host.given(add("a", 1, &SMALL)), Ok("10.0.0.3/29".into()));
@@ -195,7 +195,7 @@ fn a_namespace_that_dies_during_its_second_add_gets_no_address() {
     host.dies(1);
     host.flush();
     assert!(matches!(host.answer(id), Err(Failure::Link { cause: LinkCause::NoNetns(_), .. })));
-    assert_eq!((host.stored.len(), host.filed()), (0, vec![]));
+    assert_eq!((host.store.ranges.len(), host.filed()), (0, vec![]));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_failed_add_after_a_del_that_the_store_could_not_take_leaves_nothing_there()
     assert!(matches!(host.given(add("a", 1, &SMALL)), Err(Failure::Store(_))));
     host.disk_is_full = false;
     host.run_for(10_000);
-    assert!(host.stored.is_empty(), "{:?}", host.stored);
+    assert!(host.store.ranges.is_empty(), "{:?}", host.store.ranges);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_gc_that_does_not_name_an_add_under_way_takes_it_back() {
     host.request(Call::Collect { network: "pods".into(), keep: vec![] });
     assert_eq!(host.answer(id), Err(Failure::Cancelled(attachment("pods", "a"))));
     host.flush();
-    assert_eq!((host.filed(), host.stored.len()), (vec![], 0));
+    assert_eq!((host.filed(), host.store.ranges.len()), (vec![], 0));
 }
 
 #[test]

@@ -1,0 +1,14 @@
+//! What is heard on a LAN. Who says what there is a test's own.
+
+use std::net::Ipv4Addr;
+
+use crate::link::Hears;
+
+/// Returns whether the packet filter of sockets lets an ARP packet with this sender and target through. `answers`: it is an answer
+/// to the Ethernet address of their link.
+pub fn hears(filter: Hears, answers: bool, (sender, target): (Ipv4Addr, Ipv4Addr)) -> bool {
+    match filter {
+        Hears::Answers => answers,
+        Hears::About(address) => answers || sender == address || target == address,
+    }
+}
