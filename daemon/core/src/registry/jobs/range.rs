@@ -309,8 +309,7 @@ impl Ranging {
             return Next::Answers(Answer::Ranges(RangeAnswer::Given(std::mem::take(&mut recording.given))));
         }
         let (taken, cookie) = (std::mem::take(&mut recording.taken), recording.cookie);
-        let Attachment::Cni { network, .. } = &self.add.attachment else { return Next::Nothing };
-        let network = network.clone();
+        let network = self.add.attachment.network().to_owned();
         self.undo(core, now);
         for (address, by) in taken {
             tracing::info!(%address, by, "another host-local gave it out: taking another");

@@ -149,9 +149,8 @@ impl Registry {
     /// Removes the files in which others say that an attachment has addresses.
     pub(super) fn remove_files(&mut self, attachment: &Attachment) {
         let Some(directory) = self.ranges.directory(attachment) else { return };
-        let Attachment::Cni { network, .. } = attachment else { return };
         for (address, by) in self.ranges.files_of(attachment) {
-            self.ranges.forget_file(network, address);
+            self.ranges.forget_file(attachment.network(), address);
             self.out.file(None, (&directory, address), &by, FileChange::Remove);
         }
     }
@@ -159,8 +158,7 @@ impl Registry {
     /// Gives back what a network's attachments have that a GC does not name.
     pub(super) fn collect_ranges(&mut self, now: Now, network: &str, keep: &[(String, String)]) {
         let is_kept = |attachment: &Attachment| {
-            !matches!(attachment, Attachment::Cni { .. })
-                || keep.iter().any(|(container, ifname)| is_interface(attachment, container, ifname))
+            keep.iter().any(|(container, ifname)| is_interface(attachment, container, ifname))
         };
         self.cancel_ranging(now, |attachment| is_of(attachment, network) && !is_kept(attachment));
         for attachment in self.ranges.attachments(network).into_iter().filter(|attachment| !is_kept(attachment)) {

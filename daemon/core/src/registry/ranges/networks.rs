@@ -184,14 +184,13 @@ impl Ranges {
     }
 
     fn network_of(&self, attachment: &Attachment) -> Option<&Network> {
-        let Attachment::Cni { network, .. } = attachment else { return None };
-        self.networks.get(network)
+        self.networks.get(attachment.network())
     }
 
     /// Takes over what an ADD says about its network.
     pub(in crate::registry) fn enter(&mut self, add: &RangeAdd) {
-        let Attachment::Cni { network: name, .. } = &add.attachment else { return };
-        let network = self.networks.entry(name.clone()).or_default();
+        let name = add.attachment.network();
+        let network = self.networks.entry(name.into()).or_default();
         network.directory = Some(add.directory.clone());
         let is_known = network.allocator.as_ref().is_some_and(|allocator| *allocator.sets() == add.sets);
         if is_known && network.is_on(&add.lan) {
@@ -261,7 +260,7 @@ impl Ranges {
         others: &Others<'_>,
         now: WallTime,
     ) -> Result<Vec<Given>, NoAddress> {
-        let Attachment::Cni { network: name, .. } = &add.attachment else { unreachable!("only CNI has ranges") };
+        let name = add.attachment.network();
         let by = self
             .held
             .get_key_value(&add.attachment)
@@ -323,11 +322,12 @@ impl Ranges {
 
     /// Remembers what an identity had, if it returns. A record that says what it had before is of no use any more.
     pub(in crate::registry) fn remember(&mut self, record: &RangeRecord) {
-        let (Some(id), Attachment::Cni { network, .. }) = (&record.returns_as, &record.attachment) else { return };
-        let before = self.returning.iter().position(|last| last.network == *network && last.id == *id);
+        let Some(id) = &record.returns_as else { return };
+        let network = record.attachment.network();
+        let before = self.returning.iter().position(|last| last.network == network && last.id == *id);
         let before = before.and_then(|at| self.returning.remove(at));
         let addresses = record.given.iter().map(|given| given.address.addr()).collect();
-        let (network, id, attachment) = (network.clone(), id.clone(), record.attachment.clone());
+        let (network, id, attachment) = (network.into(), id.clone(), record.attachment.clone());
         self.returning.push_back(Last { network, id, addresses, attachment });
         let oldest = if self.returning.len() > MAX_RETURNING { self.returning.pop_front() } else { None };
         for last in before.into_iter().chain(oldest) {
@@ -434,7 +434,7 @@ impl Ranges {
 
     /// Returns how many of a network's addresses belong to containers whose namespace lives.
     pub(in crate::registry) fn running(&self, attachment: &Attachment) -> usize {
-        let Attachment::Cni { network: name, .. } = attachment else { return 0 };
+        let name = attachment.network();
         let runs = |(by, held): &(&Arc<Attachment>, &Held)| {
             is_of(by, name) && held.record.cookie.is_some() && !held.is_leaving
         };
@@ -457,7 +457,7 @@ fn taken<'a>(
 
 /// Returns whether an attachment is of this network.
 pub(super) fn is_of(attachment: &Attachment, network: &str) -> bool {
-    matches!(attachment, Attachment::Cni { network: of, .. } if of == network)
+    attachment.network() == network
 }
 
 /// Returns whether an attachment is this interface of this container. One that is known only from a file may lack the interface:
