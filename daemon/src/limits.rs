@@ -22,12 +22,12 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Divides `limit`: half goes to callers, an eighth at each socket. Each needs one descriptor itself and up to three sockets
+    /// Divides `limit`: half goes to callers, the same at each socket. Each needs one descriptor itself and up to three sockets
     /// for its exchange; the daemon's own share is set apart. If none is left they wait: callers in the backlog, exchanges for
     /// others to close.
     pub(crate) fn of(limit: u64) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let callers = (limit / 8).clamp(1, MAX_OPEN);
+        let callers = (limit / 2 / Protocol::ALL.len()).clamp(1, MAX_OPEN);
         let all_callers = Protocol::ALL.len() * callers;
         Self { callers, sockets: limit.saturating_sub(all_callers + OWN_DESCRIPTORS) }
     }

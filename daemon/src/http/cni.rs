@@ -182,15 +182,7 @@ impl Form {
             }
             Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready => Ok(String::new()),
             Answer::Failed(failure) => Err(self.error(code(failure), message(failure))),
-            Answer::Bindings { .. }
-            | Answer::Obeyed(_)
-            | Answer::Shown(_)
-            | Answer::Pool { .. }
-            | Answer::PoolReleased
-            | Answer::Reserved(_)
-            | Answer::Released
-            | Answer::Ranges(RangeAnswer::Rows(_))
-            | Answer::Network(_) => Err(self.error(Code::Io, OTHER_ANSWER)),
+            _ => Err(self.error(Code::Io, OTHER_ANSWER)),
         }
     }
 

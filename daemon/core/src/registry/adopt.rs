@@ -118,15 +118,8 @@ impl Registry {
                 self.forget_adoption(&attachment);
             }
             Answer::Failed(failure) => self.adoption_failed(now, attachment, &failure),
-            Answer::Deleted | Answer::Checked | Answer::Collected | Answer::Ready | Answer::Bindings { .. } => {}
-            Answer::Pool { .. }
-            | Answer::PoolReleased
-            | Answer::Reserved(_)
-            | Answer::Released
-            | Answer::Network(_)
-            | Answer::Obeyed(_)
-            | Answer::Shown(_)
-            | Answer::Ranges(_) => {}
+            // No ADD gets another.
+            _ => {}
         }
     }
 

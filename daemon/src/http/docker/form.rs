@@ -69,14 +69,7 @@ impl Form {
             Answer::PoolReleased | Answer::Released => Ok(to_json(&Released {})),
             Answer::Network(answer) => self.network(answer),
             Answer::Failed(failure) => Err(refused(words::of(failure, self.flag()))),
-            Answer::Deleted
-            | Answer::Checked
-            | Answer::Collected
-            | Answer::Ready
-            | Answer::Bindings { .. }
-            | Answer::Obeyed(_)
-            | Answer::Shown(_)
-            | Answer::Ranges(_) => Err(another()),
+            _ => Err(another()),
         }
     }
 
