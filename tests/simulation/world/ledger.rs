@@ -4,12 +4,13 @@
 //! clients that it does not distinguish: whichever of them holds the address has it.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{BindingState, ExchangeId, Row};
+use leasehold_core::event::{Event, EventKind};
 use leasehold_core::identity::ClientId;
-use leasehold_core::record::Record;
+use leasehold_core::record::{Record, RecordState};
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Kind, Knows, Message, Purpose, code};
 
@@ -156,6 +157,17 @@ impl World {
         }
     }
 
+    /// Records that leases were declined. If a link was gone by then, no DECLINE has left.
+    pub(super) fn note_declined(&mut self, events: &[Event]) {
+        for event in events.iter().filter(|event| event.kind == EventKind::Declined) {
+            let actor = self.actors.iter().find(|actor| actor.attachment == event.attachment);
+            if let (Some(actor), Some(net), Some(IpAddr::V4(server))) = (actor, event.v4(), event.server) {
+                let grant = (actor.lan, server, net.addr(), actor.client_key());
+                self.ledger.left.insert(grant, Excuse::ReleaseLost);
+            }
+        }
+    }
+
     /// Handles a DECLINE that reaches its server. Nobody answers it: if its client's next REQUEST overtook it, and got the same
     /// address again, it ends that lease.
     pub(super) fn end_by_late_decline(&mut self, lan: usize, address: Ipv4Addr) {
@@ -255,11 +267,13 @@ impl World {
         }
     }
 
-    /// Returns whether a record of a client's lease is durable.
+    /// Returns whether a record of a client's lease, which it has not lost, is durable.
     fn is_written(&self, (_, server, address, key): &Grant) -> bool {
         let of_client = |record: &Record| {
             let lease = &record.lease;
-            (key_of(&record.identity.client_id), lease.server, lease.ip()) == (key.clone(), *server, *address)
+            let is_its =
+                (key_of(&record.identity.client_id), lease.server, lease.ip()) == (key.clone(), *server, *address);
+            is_its && record.state != RecordState::Seeking
         };
         self.store.durable.values().any(of_client)
     }

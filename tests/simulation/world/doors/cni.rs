@@ -207,6 +207,8 @@ impl World {
             // A failed ADD ends with a DEL.
             Answer::Failed(_) if actor.excused => self.end_by_del(index),
             Answer::Failed(_) if !self.calm => {}
+            // The first took the time of both.
+            Answer::Failed(Failure::TimedOut { .. }) if asked.behind => {}
             answer => self.fail(Rule::LeaseLost, format!("second ADD of {}: {answer:?}", actor.attachment)),
         }
     }

@@ -43,7 +43,7 @@ impl Oracle for Bare {
                 continue;
             }
             let since = *self.since.entry(index).or_insert(world.now);
-            if world.now > since + longest {
+            if world.now > since.max(world.clocks.resumed) + longest {
                 let detail = format!("{} is without a lease for {} s", actor.attachment, (world.now - since) / SECOND);
                 return says.broken(Rule::Bare, detail);
             }

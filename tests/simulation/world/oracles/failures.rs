@@ -31,6 +31,7 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
         Failure::Attached { .. } => recent,
         Failure::Link { .. } => !intact,
         Failure::AddressHeld { .. } => has_namesake(world, index),
+        Failure::Conflict { address, .. } if world.elsewhere.there.contains_key(&(actor.lan, *address)) => true,
         Failure::Unfit { .. } => actor.docker,
         // Its server may offer it nothing else.
         Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if is_in_use => true,

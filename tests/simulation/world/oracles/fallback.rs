@@ -25,8 +25,8 @@ struct Search {
     xids: BTreeSet<u32>,
     /// When a server was first heard.
     heard: Option<Micros>,
-    /// When it first asked for an address by ARP.
-    probed: Option<Micros>,
+    /// When it first asked for an address by ARP, and when a server had last been heard on its LAN.
+    probed: Option<(Micros, Option<Micros>)>,
     /// How often it asked for an address by ARP, without one of its own.
     probes: BTreeMap<Ipv4Addr, usize>,
 }
@@ -109,7 +109,8 @@ impl Fallbacks {
         if message.kind() != Some(Kind::Discover) {
             return;
         }
-        let is_sought = self.searches.get(&who).is_some_and(|search| search.came.is_some());
+        let is_sought = self.searches.get(&who).is_some_and(|search| search.came.is_some())
+            || world.calls.waits_for(world.now, &who.1);
         if is_sought || !world.has_fallback(&who) {
             let search = self.searches.entry(who).or_default();
             search.first.get_or_insert(world.now);
@@ -138,8 +139,9 @@ impl Fallbacks {
     /// Counts a probe.
     fn probes(&mut self, now: Micros, who: (usize, ClientKey), frame: &[u8]) {
         let Some(arp) = arp_of(frame).filter(|arp| arp.request && arp.sender.is_unspecified()) else { return };
+        let heard = self.heard.get(&who.0).copied();
         let search = self.searches.entry(who).or_default();
-        search.probed.get_or_insert(now);
+        search.probed.get_or_insert((now, heard));
         *search.probes.entry(arp.target).or_default() += 1;
     }
 
@@ -164,13 +166,14 @@ impl Fallbacks {
             return says.count("fallbacks of containers that are gone");
         };
         // Who waited for its turn counts the silence that others met.
-        let heard = self.heard.get(&actor.lan).copied();
-        let came = search.came.filter(|came| heard.is_none_or(|heard| heard < *came));
+        let (probed_at, heard) = search.probed.unwrap_or((world.now, self.heard.get(&actor.lan).copied()));
+        // It decides, and waits before the first probe.
+        let decided = probed_at.saturating_sub(PROBE_WAIT.as_micros() as Micros);
+        let is_silent = |came: &Micros| heard.is_none_or(|heard| heard < *came || heard >= decided);
+        let came = search.came.filter(is_silent);
         let (address, began) = (record.lease.ip(), came.or(search.first).unwrap_or(world.now));
         let waited = Duration::from_micros(world.now - began);
         let probed = search.probes.get(&address).copied().unwrap_or(0);
-        // It decides, and waits before the first probe.
-        let decided = search.probed.unwrap_or(world.now).saturating_sub(PROBE_WAIT.as_micros() as Micros);
         let wrong = if search.heard.is_some_and(|heard| heard < decided) {
             "though a server was heard".to_owned()
         } else if waited < fallback.after {
