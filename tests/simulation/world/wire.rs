@@ -65,8 +65,9 @@ impl Segment {
             // On a wire that also loses frames, nobody could say which answer a client has heard.
             extend_delay: if plan.loss > 0 { std::time::Duration::ZERO } else { plan.extend_delay },
             decline_hold: Duration::from_secs(60),
-            // On a wire that loses frames, the NAK may be the only thing that is heard.
-            relay: (plan.relay && plan.loss == 0).then_some(at(1021)),
+            // The NAK is obeyed where it is all that is heard in time: on a wire that loses frames, and of a server that is slow to
+            // extend.
+            relay: (plan.relay && plan.loss == 0 && plan.extend_delay.is_zero()).then_some(at(1021)),
             stubborn: plan.stubborn,
             ..Config::new(subnet)
         };
