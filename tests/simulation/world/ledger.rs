@@ -3,7 +3,7 @@
 //! A grant is entered under the name that its client uses. A server that knows its clients in another way has one lease for all
 //! clients that it does not distinguish: whichever of them holds the address has it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use leasehold_core::dhcpv4::lease::Lease;
@@ -65,6 +65,8 @@ pub(super) struct Ledger {
     pub(super) declined: BTreeMap<(usize, Ipv4Addr), Micros>,
     /// Leases that may stay at their server though nobody holds them.
     pub(super) left: BTreeMap<Grant, Excuse>,
+    /// What servers offered although another holder has it.
+    pub(super) anothers: BTreeSet<Grant>,
     /// Leases that servers granted to REQUESTs that named none of them.
     pub(super) unnamed: BTreeMap<Grant, Unnamed>,
     /// When a client's hold of an address ends at its server.
@@ -157,13 +159,19 @@ impl World {
         }
     }
 
-    /// Records that leases were declined. If a link was gone by then, no DECLINE has left.
-    pub(super) fn note_declined(&mut self, events: &[Event]) {
-        for event in events.iter().filter(|event| event.kind == EventKind::Declined) {
+    /// Records what may not be given back: a declined lease, whose link may have been gone by then, and an address that another
+    /// holder of the daemon's has.
+    pub(super) fn note_unreturned(&mut self, events: &[Event]) {
+        for event in events {
             let actor = self.actors.iter().find(|actor| actor.attachment == event.attachment);
-            if let (Some(actor), Some(net), Some(IpAddr::V4(server))) = (actor, event.v4(), event.server) {
-                let grant = (actor.lan, server, net.addr(), actor.client_key());
-                self.ledger.left.insert(grant, Excuse::ReleaseLost);
+            let (Some(actor), Some(net), Some(IpAddr::V4(server))) = (actor, event.v4(), event.server) else {
+                continue;
+            };
+            let grant = (actor.lan, server, net.addr(), actor.client_key());
+            match event.kind {
+                EventKind::Declined => _ = self.ledger.left.insert(grant, Excuse::ReleaseLost),
+                EventKind::AddressHeld => _ = self.ledger.anothers.insert(grant),
+                _ => {}
             }
         }
     }
@@ -316,6 +324,10 @@ impl World {
             // One of the two is held, or was given back.
             if by_another && !found.iter().any(|other| is_twin(other, grant)) {
                 self.stats.count("left at a server: granted by another too");
+                continue;
+            }
+            if self.ledger.anothers.contains(grant) {
+                self.stats.count("left at a server: another holder had the address");
                 continue;
             }
             let (lan, server, address, client) = grant;

@@ -437,7 +437,7 @@ impl World {
         let deaf = events.iter().filter(|event| event.kind == EventKind::DetectionOff).count();
         self.stats.count_many("attachments with a station that is not heard", deaf);
         self.note_removals(&events);
-        self.note_declined(&events);
+        self.note_unreturned(&events);
         self.show(&Seen::Noted(&events));
         self.note_left(&events, going);
     }
