@@ -176,6 +176,11 @@ impl Store {
         self.busy = false;
     }
 
+    /// Returns all records, the last leases of identities that hold none too.
+    pub fn all(&self) -> impl Iterator<Item = &Record> {
+        self.durable.values().chain(self.past.values())
+    }
+
     /// Returns all bindings, as a start reads them.
     pub fn records(&self) -> Vec<(BindingId, Record)> {
         self.durable.iter().chain(&self.past).map(|(id, record)| (*id, record.clone())).collect()

@@ -48,7 +48,7 @@ fn an_adoption_that_a_busy_namespace_kept_from_succeeding_is_tried_again() {
     rig.blind = None;
     rig.run_until(1020.0);
     assert_eq!((rig.state("a"), rig.not_adopted().len(), kinds(&rig)), (vec!["BOUND"], 0, vec![3]));
-    assert_eq!(rig.store.durable.len(), 1);
+    assert_eq!(rig.store.records().len(), 1);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn what_a_server_confirmed_goes_back_when_its_container_ends_before_it_is_held()
     rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.run_until(1002.0);
     assert_eq!(kinds(&rig), [3, 7], "the container is gone: {:?}", rig.sent);
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn what_an_adoption_took_over_goes_when_its_record_is_written_at_last() {
         rig.disk = Disk::Good;
         rig.run_until(1140.0);
         assert_eq!(
-            (rig.state("a").len(), rig.state("b").len(), rig.store.durable.len()),
+            (rig.state("a").len(), rig.state("b").len(), rig.store.records().len()),
             (1, 0, 1),
             "renewed: {renewed}"
         );

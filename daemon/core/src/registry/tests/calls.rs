@@ -52,7 +52,7 @@ fn a_replaced_record_is_not_written_again() {
     rig.disk = Disk::Good;
     rig.flush();
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
-    assert_eq!(rig.store.durable.len(), 1);
+    assert_eq!(rig.store.records().len(), 1);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_record_that_was_replaced_does_not_come_back_when_the_add_in_its_place_is_gi
     rig.flush();
     rig.run_until(1005.0);
     assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == 7).count(), 1, "one RELEASE: {:?}", rig.sent);
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty(), "{:?}", rig.store.durable);
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty(), "{:?}", rig.store.durable);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_restart_after_a_take_over_sends_no_release() {
     rig.run_until(1055.0);
     rig.disk = Disk::Good;
     rig.flush();
-    let records = std::mem::take(&mut rig.store.durable).into_iter().collect();
+    let records = std::mem::take(&mut rig.store).records();
     let at = rig.at;
     let mut next = Rig::new(8);
     next.reg = Core::new(Config::default(), 8);

@@ -78,7 +78,7 @@ fn a_link_that_is_gone_ends_the_work_on_it() {
     give_another(&mut rig);
     rig.faults = [(0, LinkCause::NoLink("eth0".to_owned()))].into();
     rig.run_until(1060.0);
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty(), "given back");
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty(), "given back");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_del_during_a_change_leaves_no_record() {
     }
     rig.run_until(1060.0);
     assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty());
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty());
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn a_lease_from_before_a_host_without_a_clock_heard_the_time_goes_back_after_the
     // A minute passes from one boot to the daemon of the next.
     rig.wall_set += 1200 + 60 - 30;
     (rig.at, rig.live) = (Duration::from_secs(30), Default::default());
-    let records = rig.store.durable.clone().into_iter().collect();
+    let records = rig.store.records();
     rig.reg = Core::new(Config::default(), 8);
     rig.open.clear();
     rig.sent.clear();
@@ -120,7 +120,7 @@ fn a_restart_goes_on_where_leases_stood_whatever_the_wall_clock_did() {
         // How soon a server answered is not kept.
         let before: Vec<_> = rig.rows().into_iter().map(|row| Row { answered_in: None, ..row }).collect();
         rig.wall_set = seconds;
-        let (records, sent) = (rig.store.durable.clone().into_iter().collect(), rig.sent.len());
+        let (records, sent) = (rig.store.records(), rig.sent.len());
         rig.reg = Core::new(Config::default(), 8);
         rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
         assert_eq!(rig.rows(), before, "{seconds}");

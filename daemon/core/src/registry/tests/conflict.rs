@@ -113,7 +113,7 @@ fn an_address_in_use_is_declined_and_the_add_gets_another() {
     use EventKind::*;
     assert_eq!(rig.kinds_of_events(), [Conflict, Declined, Acquired]);
     assert_eq!(rig.store.events[1].cause, "02:00:00:00:09:09 uses the address");
-    assert_eq!((rig.store.durable.len(), rig.state("a")), (1, vec!["BOUND"]));
+    assert_eq!((rig.store.records().len(), rig.state("a")), (1, vec!["BOUND"]));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn an_add_that_insists_on_an_address_in_use_fails_and_says_so() {
     let add = rig.request(Call::Add(call));
     rig.run_until(1001.0);
     assert_eq!(rig.answers[&add], Answer::Failed(Failure::Conflict { address: FIRST, by: NEIGHBOUR }));
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     assert!(!rig.messages().contains(&7), "what was declined is not released: {:?}", rig.sent);
 }
 
@@ -140,12 +140,12 @@ fn a_conflict_heard_while_the_lease_is_written_is_declined_when_it_is() {
     assert!(!rig.answers.contains_key(&add), "the store has to forget it first");
     assert_eq!(rig.messages(), [1, 3]);
     rig.flush();
-    assert!(rig.store.durable.is_empty());
+    assert!(rig.store.records().is_empty());
     rig.run_until(rig.seconds() + 0.1);
     assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
     rig.flush();
     assert_eq!(rig.leased(add), SECOND);
-    assert_eq!(rig.store.durable.values().map(|record| record.lease.ip()).collect::<Vec<_>>(), [SECOND]);
+    assert_eq!(rig.store.all().map(|record| record.lease.ip()).collect::<Vec<_>>(), [SECOND]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_del_while_a_declined_lease_is_forgotten_leaves_nothing() {
     }
     rig.run_until(1010.0);
     assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     assert_eq!(rig.messages(), [1, 3, 4]);
 }
 
@@ -176,10 +176,10 @@ fn a_declined_lease_that_the_store_does_not_forget_fails_the_add_and_goes_later(
     rig.disk = Disk::Full;
     rig.written(op, changes);
     assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Store(_))), "{:?}", rig.answers[&add]);
-    assert_eq!(rig.store.durable.len(), 1);
+    assert_eq!(rig.store.records().len(), 1);
     rig.disk = Disk::Good;
     rig.run_until(1100.0);
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty() && rig.open.is_empty());
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty() && rig.open.is_empty());
     assert_eq!(rig.messages(), [1, 3, 4], "declined, not released");
 }
 
@@ -194,7 +194,7 @@ fn a_conflict_after_the_answer_is_declined_and_another_lease_got_after_ten_secon
     rig.run_until(1003.0);
     assert_eq!((rig.messages(), rig.state("a")), (vec![1, 3, 4], vec!["INIT"]));
     assert!(rig.open.is_empty(), "no sockets while it waits");
-    assert!(rig.store.durable.values().all(|record| record.state == RecordState::Seeking));
+    assert!(rig.store.all().all(|record| record.state == RecordState::Seeking));
     let declined = rig.store.events.last().expect("events").wall;
     rig.run_until(1010.9);
     assert_eq!(rig.messages(), [1, 3, 4], "ten seconds of peace (RFC 2131 §3.1)");
@@ -204,7 +204,7 @@ fn a_conflict_after_the_answer_is_declined_and_another_lease_got_after_ten_secon
     assert_eq!(again.wall.saturating_since(declined).as_secs(), 10);
     use EventKind::*;
     assert_eq!(rig.kinds_of_events()[..3], [Acquired, Conflict, Declined]);
-    assert_eq!(rig.store.durable.values().map(|record| record.lease.ip()).collect::<Vec<_>>(), [SECOND]);
+    assert_eq!(rig.store.all().map(|record| record.lease.ip()).collect::<Vec<_>>(), [SECOND]);
 }
 
 #[test]
@@ -292,13 +292,13 @@ fn probes_of_switches_are_no_conflict() {
 fn a_strict_add_waits_until_the_address_is_known_to_be_free() {
     let mut rig = rig(Detection::Strict);
     let add = rig.add("a", 1, "a");
-    assert!(rig.store.durable.is_empty() && rig.messages() == [1, 3]);
+    assert!(rig.store.records().is_empty() && rig.messages() == [1, 3]);
     rig.run_until(1003.99);
     assert!(!rig.answers.contains_key(&add));
     assert_eq!(rig.state("a"), ["BOUND"]);
     rig.run_until(1007.0);
     assert_eq!(rig.leased(add), FIRST);
-    assert_eq!((rig.count(PROBE), rig.store.durable.len()), (3, 1));
+    assert_eq!((rig.count(PROBE), rig.store.records().len()), (3, 1));
     rig.appears(FIRST);
     assert_eq!(rig.count(ANNOUNCEMENT), 1, "its window is still open");
     rig.run_until(1011.0);
@@ -318,7 +318,7 @@ fn a_strict_add_declines_what_others_use_or_probe_for() {
         rig.run_until(1014.0);
         assert_eq!(rig.leased(add), SECOND, "{what}");
         assert_eq!(rig.messages(), [1, 3, 4, 1, 3]);
-        assert_eq!(rig.store.durable.len(), 1);
+        assert_eq!(rig.store.records().len(), 1);
     }
 }
 
@@ -353,7 +353,7 @@ fn a_strict_lease_got_in_the_background_is_not_used_before_its_probes_are_over()
     assert_eq!(rig.store.events.len(), before, "{:?}", rig.kinds_of_events());
     rig.run_until(got + 7.1);
     assert_eq!(rig.kinds_of_events()[before..], [EventKind::Acquired]);
-    assert!(rig.store.durable.values().all(|record| record.state == RecordState::Bound));
+    assert!(rig.store.all().all(|record| record.state == RecordState::Bound));
 }
 
 #[test]

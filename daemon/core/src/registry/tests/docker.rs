@@ -161,7 +161,7 @@ fn what_docker_was_told_outlives_a_change_of_the_lease() {
         rig.release(FIRST);
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert_eq!(
-            (rig.count_sent(7), rig.rows().len(), rig.store.durable.len()),
+            (rig.count_sent(7), rig.rows().len(), rig.store.records().len()),
             (1, 0, 0),
             "{:?}",
             rig.store.durable
@@ -194,7 +194,7 @@ fn an_address_is_released_once_and_whatever_is_unknown_too() {
     let id = rig.request(Call::Pool(PoolCall::ReleaseAddress { pool: stranger, address: FIRST }));
     assert_eq!(rig.answers[&id], Answer::Released);
     rig.run_until(1010.0);
-    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.store.durable.len()), (1, 0, 0));
+    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.store.records().len()), (1, 0, 0));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_release_that_the_store_refuses_is_made_good_when_it_works() {
     assert_eq!(rig.count_sent(7), 0);
     rig.disk = Disk::Good;
     rig.run_until(1090.0);
-    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.store.durable.len()), (1, 0, 0));
+    assert_eq!((rig.count_sent(7), rig.rows().len(), rig.store.records().len()), (1, 0, 0));
 }
 
 #[test]
@@ -257,7 +257,10 @@ fn a_release_is_not_waited_for_without_end_nor_by_a_caller_that_is_gone() {
         rig.disk = Disk::Good;
         rig.flush();
         rig.run_until(1040.0);
-        assert_eq!((rig.count_sent(7), rig.store.durable.len(), rig.answers.contains_key(&release)), (1, 0, !hangs_up));
+        assert_eq!(
+            (rig.count_sent(7), rig.store.records().len(), rig.answers.contains_key(&release)),
+            (1, 0, !hangs_up)
+        );
         assert!(rig.reg.kept().iter().all(|kept| kept.of_bindings || kept.count == 0), "{:?}", rig.reg.kept());
     }
 }
@@ -286,7 +289,7 @@ fn the_address_that_docker_leaves_in_a_container_is_taken_off_before_its_lease_g
         rig.run_until(rig.at.as_secs_f64() + 10.0);
         assert_eq!(rig.answers[&release], Answer::Released, "{fails}");
         assert!(
-            rig.interface.addresses().is_empty() && rig.count_sent(7) == 1 && rig.store.durable.is_empty(),
+            rig.interface.addresses().is_empty() && rig.count_sent(7) == 1 && rig.store.records().is_empty(),
             "{fails}: {:?}",
             rig.interface.addresses()
         );
@@ -306,7 +309,7 @@ fn what_docker_gives_back_goes_at_its_word_where_the_container_is_not_seen() {
         rig.unseen = Some(cause);
         rig.release(FIRST);
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!((rig.count_sent(7), rig.store.durable.len()), (1, 0), "{:?}", cause("".into()));
+        assert_eq!((rig.count_sent(7), rig.store.records().len()), (1, 0), "{:?}", cause("".into()));
     }
 }
 
@@ -489,14 +492,14 @@ fn a_pool_that_the_store_lost_still_serves() {
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers);
     rig.release(FIRST);
     rig.run_until(1030.0);
-    assert_eq!((rig.count_sent(7), rig.store.durable.len()), (1, 0));
+    assert_eq!((rig.count_sent(7), rig.store.records().len()), (1, 0));
 }
 
 #[test]
 fn a_host_that_starts_again_keeps_what_docker_was_told_until_docker_gives_it_back() {
     let mut rig = held();
     rig.reg = Core::new(rig.config.clone(), 9);
-    let records = rig.store.durable.clone().into_iter().collect();
+    let records = rig.store.records();
     rig.at = Duration::from_secs(20);
     rig.wall_set = 990;
     rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });

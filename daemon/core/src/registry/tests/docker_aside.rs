@@ -70,7 +70,7 @@ fn the_answer_waits_until_the_macvlan_is_gone() {
     rig.hold_closes = true;
     let add = rig.endpoint(1);
     rig.run_until(1010.0);
-    assert_eq!((rig.store.durable.len(), rig.answers.len()), (1, 0), "it is durable");
+    assert_eq!((rig.store.records().len(), rig.answers.len()), (1, 0), "it is durable");
     assert_eq!(rig.only_record().state, RecordState::Bound);
     rig.close_late();
     assert!(rig.has_lease(add) && rig.is_over());
@@ -100,7 +100,7 @@ fn a_macvlan_that_does_not_go_is_waited_for_no_longer_than_the_add() {
     assert_eq!(rig.count_sent(7), 1, "the lease goes back");
     rig.close_late();
     assert!(rig.failure(add).to_string().contains("macvlan"), "{}", rig.failure(add));
-    assert!(rig.store.durable.is_empty() && rig.is_over());
+    assert!(rig.store.records().is_empty() && rig.is_over());
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_caller_that_goes_meanwhile_leaves_no_lease() {
         rig.close_late();
         rig.run_until(1020.0);
         assert_eq!((rig.count_sent(7), rig.rows().len(), rig.answers.contains_key(&add)), (1, 0, false), "{at}");
-        assert!(rig.store.durable.is_empty() && rig.ports.is_empty() && rig.is_over());
+        assert!(rig.store.records().is_empty() && rig.ports.is_empty() && rig.is_over());
     }
 }
 
@@ -138,7 +138,7 @@ fn an_add_whose_store_is_slow_fails_at_its_limit() {
     rig.disk = Disk::Good;
     rig.flush();
     rig.run_until(1040.0);
-    assert!(rig.store.durable.is_empty() && rig.is_over());
+    assert!(rig.store.records().is_empty() && rig.is_over());
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn an_offer_that_is_none_of_the_pool_is_not_asked_for() {
         let text = failure.to_string();
         assert!(text.contains("192.0.2.50") && text.contains(part), "{text}");
         assert_eq!(rig.sent.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [1; 3]);
-        assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
 }
 
@@ -93,7 +93,7 @@ fn what_was_granted_without_an_offer_goes_back_at_once() {
     let add = rig.endpoint_of(&upper_half(), None);
     assert!(matches!(rig.failure(add), Failure::Unfit { address: FIRST, .. }), "{:?}", rig.answers[&add]);
     assert_eq!(rig.sent, [(1, ANY), (7, FIRST)]);
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty());
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty());
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn a_name_whose_container_ended_unheard_is_free_for_the_next_with_its_lease() {
     assert!(rig.has_first(again), "{:?}", rig.answers.get(&again));
     rig.run_until(1200.0);
     let rows = rig.rows();
-    assert_eq!((rows.len(), &rows[0].attachment, rig.sends(7), rig.store.durable.len()), (1, &endpoint(2), 0, 1));
+    assert_eq!((rows.len(), &rows[0].attachment, rig.sends(7), rig.store.records().len()), (1, &endpoint(2), 0, 1));
 }
 
 #[test]

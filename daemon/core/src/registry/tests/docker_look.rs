@@ -53,7 +53,7 @@ fn a_look_takes_router_and_subnet_of_an_offer_and_no_more() {
         assert_eq!((rig.types(), rig.chaddrs.iter().copied().collect::<Vec<_>>()), (vec![1], vec![endpoint_mac(0)]));
         let link = Link::Parent { ifindex: 2, mac: endpoint_mac(0), vlan: 0, port: bridge };
         assert_eq!((&rig.opened[..], rig.store.docker.pools.len()), (&[link][..], 1));
-        assert!(rig.is_idle() && rig.store.durable.is_empty() && rig.reg.poll_timeout().is_none());
+        assert!(rig.is_idle() && rig.store.records().is_empty() && rig.reg.poll_timeout().is_none());
         let gateway = rig.reserve(None);
         assert_eq!(rig.answers[&gateway], Answer::Reserved(ROUTER));
     }

@@ -41,7 +41,7 @@ fn a_lease_of_dockers_is_confirmed_and_held_until_docker_gives_it_back() {
         assert_eq!(rig.sends(3), 2, "it is renewed, {inside}");
         rig.release(FIRST);
         rig.run_until(rig.at.as_secs_f64() + 10.0);
-        assert_eq!((rig.sends(7), rig.rows().len(), rig.store.durable.len()), (1, 0, 0), "{inside}");
+        assert_eq!((rig.sends(7), rig.rows().len(), rig.store.records().len()), (1, 0, 0), "{inside}");
     }
 }
 
@@ -63,7 +63,7 @@ fn a_lease_of_cnis_is_left_to_the_runtimes_cache() {
     let mut rig = Rig::new(8);
     rig.bind();
     rig.loses_its_store();
-    assert!(rig.store.durable.is_empty() && rig.sent.is_empty() && rig.rows().is_empty());
+    assert!(rig.store.records().is_empty() && rig.sent.is_empty() && rig.rows().is_empty());
 }
 
 #[test]
@@ -97,6 +97,6 @@ fn networks_and_endpoints_of_our_driver_go_on_to_their_end() {
         assert!(
             rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty() && rig.store.docker.networks.is_empty()
         );
-        assert_eq!((rig.sends(7), rig.store.durable.len()), (1, 0), "{joined}");
+        assert_eq!((rig.sends(7), rig.store.records().len()), (1, 0), "{joined}");
     }
 }

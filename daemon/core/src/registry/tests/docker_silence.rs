@@ -192,7 +192,7 @@ fn a_lease_that_is_still_good_is_answered_when_the_macvlan_has_gone_that_it_was_
     rig.endpoint(1);
     rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 1100, Server::Silent);
-    let records = rig.store.durable.clone().into_iter().collect();
+    let records = rig.store.records();
     rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     assert_eq!(rig.asks_in_vain(2), 30.0);
     let began = rig.at.as_secs_f64();
@@ -258,7 +258,7 @@ fn a_lease_from_before_a_reboot_is_answered_too() {
     rig.endpoint(1);
     rig.reg = Core::new(rig.config.clone(), 9);
     (rig.at, rig.wall_set, rig.server) = (Duration::from_secs(20), 990, Server::Silent);
-    let records = rig.store.durable.clone().into_iter().collect();
+    let records = rig.store.records();
     rig.input(Input::Start { boot: BootId("next".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });
     let add = rig.endpoint(1);
     rig.run_until(24.0);

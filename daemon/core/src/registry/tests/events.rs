@@ -198,11 +198,7 @@ fn an_event_of_a_record_that_was_not_written_comes_with_it_later() {
     rig.give = "192.0.2.51".parse().unwrap();
     rig.add("b", 2, "b");
     let told_before = rig.kinds().contains(&EventKind::Changed);
-    let known = rig
-        .store
-        .durable
-        .values()
-        .any(|record| record.lease.ip() == "192.0.2.77".parse::<std::net::Ipv4Addr>().unwrap());
+    let known = rig.store.all().any(|record| record.lease.ip() == "192.0.2.77".parse::<std::net::Ipv4Addr>().unwrap());
     assert_eq!(told_before, known, "the event and the record come together");
     rig.run_until(1060.0);
     let changed = rig.store.events.iter().filter(|event| event.kind == EventKind::Changed).count();
@@ -255,7 +251,7 @@ fn events_that_the_store_never_takes_are_bounded_and_counted() {
 fn a_restart_writes_no_event() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
-    let records = rig.store.durable.clone().into_iter().collect();
+    let records = rig.store.records();
     rig.reg = Core::new(Config::default(), 8);
     let before = rig.persists.len();
     rig.input(Input::Start { boot: BootId("b".into()), records, doors: vec![], spooled: vec![], adoptees: vec![] });

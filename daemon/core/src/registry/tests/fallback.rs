@@ -165,7 +165,7 @@ fn a_del_gives_it_back_without_a_word_and_another_gets_it() {
     let mut rig = fallen_back();
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty());
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty());
     assert_eq!(rig.store.events.last().unwrap().kind, EventKind::Released);
     rig.assert_only_discovers();
     // The next search begins after it, and comes around.
@@ -207,12 +207,12 @@ fn a_second_add_and_a_check_find_it_and_a_restart_sends_nothing() {
 #[test]
 fn a_reboot_forgets_it() {
     let mut rig = fallen_back();
-    let records = rig.store.durable.clone().into_iter().collect();
+    let records = rig.store.records();
     rig.reg = Core::new(Config::default(), 9);
     let boot = BootId("next".into());
     rig.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });
     rig.run_until(rig.at() + 700.0);
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty());
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty());
     rig.assert_only_discovers();
 }
 
@@ -292,7 +292,7 @@ fn a_caller_that_hangs_up_during_the_probes_leaves_nothing() {
     rig.run_until(1021.0);
     rig.input(Input::HungUp(crate::effect::RequestId(add)));
     rig.run_until(1040.0);
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty() && rig.open.is_empty());
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty() && rig.open.is_empty());
     rig.assert_only_discovers();
 }
 
@@ -322,7 +322,7 @@ fn a_daemon_killed_at_any_moment_gives_no_address_twice_and_leaves_none_behind()
             rig.run_until(1062.0);
             let given = adds.map(|add| rig.given(add));
             assert_ne!(given[0], given[1], "killed at {step}");
-            let stored: Vec<_> = rig.store.durable.values().map(|record| record.lease.address.to_string()).collect();
+            let stored: Vec<_> = rig.store.all().map(|record| record.lease.address.to_string()).collect();
             assert!(
                 stored.len() == 2 && given.iter().all(|given| stored.contains(given)),
                 "killed at {step}: {stored:?}"
@@ -332,7 +332,7 @@ fn a_daemon_killed_at_any_moment_gives_no_address_twice_and_leaves_none_behind()
             let dels = [rig.del("a"), rig.del("b")];
             assert!(dels.iter().all(|del| rig.answers[del] == Answer::Deleted));
             rig.run_until(1200.0);
-            assert!(rig.store.durable.is_empty() && rig.rows().is_empty() && rig.open.is_empty());
+            assert!(rig.store.records().is_empty() && rig.rows().is_empty() && rig.open.is_empty());
             rig.assert_only_discovers();
         }
     }
@@ -352,7 +352,7 @@ fn a_pod_that_comes_back_finds_its_address_again_after_a_del_and_after_a_reboot(
             "{given:?}"
         );
         if reboots {
-            let records = rig.store.durable.clone().into_iter().collect();
+            let records = rig.store.records();
             rig.reg = Core::new(Config::default(), 9);
             let boot = BootId("next".into());
             rig.input(Input::Start { boot, records, doors: vec![], spooled: vec![], adoptees: vec![] });

@@ -144,7 +144,7 @@ fn what_waits_for_its_container_after_a_reboot_gives_way_to_a_successor_with_its
     rig.mac = Some(record("old", "before", 900.0).identity.chaddr);
     let add = rig.add("new", 2, "new");
     assert_eq!(rig.address_of(add), FIRST);
-    assert_eq!((rig.rows().len(), rig.store.durable.len()), (1, 1), "what waited is gone");
+    assert_eq!((rig.rows().len(), rig.store.records().len()), (1, 1), "what waited is gone");
     rig.run_until(2000.0);
     assert_eq!((rig.count_of(7), rig.state("new")), (0, vec!["BOUND"]));
     assert_eq!(rig.why(EventKind::AddressHeld), ["no RELEASE sent: lan/new/eth0 has the address"]);
@@ -162,7 +162,7 @@ fn what_is_kept_gives_way_too_whatever_the_ethernet_address() {
         let add = rig.add("b", 2, "b");
         assert_eq!((rig.address_of(add), rig.rows().len()), (FIRST, 1), "{mac:?}");
         rig.run_until(1100.0);
-        assert_eq!((rig.count_of(7), rig.store.durable.len()), (0, 1));
+        assert_eq!((rig.count_of(7), rig.store.records().len()), (0, 1));
     }
 }
 
@@ -413,7 +413,7 @@ fn a_takeover_that_ends_with_another_address_gives_the_old_one_back() {
     rig.run_until(1030.0);
     assert_eq!(rig.address_of(add), Ipv4Addr::new(192, 0, 2, 77));
     let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| *ip).collect();
-    assert_eq!((released, rig.rows().len(), rig.store.durable.len()), (vec![FIRST], 1, 1));
+    assert_eq!((released, rig.rows().len(), rig.store.records().len()), (vec![FIRST], 1, 1));
     assert_eq!(rig.only_record().state, RecordState::Bound);
 }
 
@@ -451,7 +451,7 @@ fn a_takeover_gives_nothing_back_that_another_has_by_then() {
     let other = rig.add("c", 3, "c");
     rig.run_until(1100.0);
     assert_eq!((rig.address_of(other), rig.address_of(returns)), (FIRST, Ipv4Addr::new(192, 0, 2, 51)));
-    assert_eq!((rig.count_of(7), rig.rows().len(), rig.store.durable.len()), (0, 2, 2));
+    assert_eq!((rig.count_of(7), rig.rows().len(), rig.store.records().len()), (0, 2, 2));
 }
 
 #[test]

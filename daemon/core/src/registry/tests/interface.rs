@@ -270,8 +270,8 @@ fn what_a_restart_cut_short_at_many_interfaces_goes_on_at_a_few_at_once() {
         rig.end_look();
     }
     assert_eq!(most, 6, "two that are looked at, and the few that were");
-    assert!(rig.store.durable.values().all(|record| record.former.is_none()), "{:?}", rig.store.durable);
-    assert_eq!(rig.store.durable.len(), 7);
+    assert!(rig.store.all().all(|record| record.former.is_none()), "{:?}", rig.store.durable);
+    assert_eq!(rig.store.records().len(), 7);
     let busy = rig.reg.kept().into_iter().filter(|kept| kept.what.contains("interface") && kept.count > 0);
     assert_eq!(busy.collect::<Vec<_>>(), []);
 }
@@ -288,7 +288,7 @@ fn leases_that_ended_while_no_daemon_ran_are_taken_off_a_few_at_once() {
         rig.end_look();
     }
     assert_eq!(most, 6, "two that are looked at, and the few that were");
-    assert!(rig.store.durable.values().all(|record| record.state == RecordState::Seeking && record.former.is_none()));
+    assert!(rig.store.all().all(|record| record.state == RecordState::Seeking && record.former.is_none()));
 }
 
 #[test]

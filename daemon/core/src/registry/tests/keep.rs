@@ -136,7 +136,7 @@ fn a_del_of_a_kept_address_ends_it_without_a_word_to_servers() {
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
     rig.run_until(1400.0);
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty() && rig.sent.iter().all(|(kind, _)| *kind != 7));
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty() && rig.sent.iter().all(|(kind, _)| *kind != 7));
     assert_eq!((rig.on_link().len(), rig.steps.len(), rig.reg.poll_timeout()), (1, 0, None), "the plugin's to delete");
 }
 

@@ -41,7 +41,7 @@ fn a_lease_that_the_store_refused_goes_back_though_its_sockets_broke() {
     rig.disk = Disk::Good;
     rig.run_until(1010.0);
     assert_eq!(rig.releases(), 1, "{:?}", rig.sent);
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn what_a_refused_add_owes_is_tried_until_the_lease_ends_and_over_a_restart() {
     rig.blind = None;
     rig.run_until(1900.0);
     assert_eq!(rig.releases(), 1, "{:?}", rig.sent);
-    assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })) && rig.store.durable.is_empty());
+    assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })) && rig.store.records().is_empty());
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn the_next_add_takes_over_what_a_refused_one_owes() {
     let again = rig.add("a", 1, "a");
     assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
     rig.run_until(1040.0);
-    assert_eq!((rig.releases(), rig.state("a"), rig.store.durable.len()), (0, vec!["BOUND"], 1));
+    assert_eq!((rig.releases(), rig.state("a"), rig.store.records().len()), (0, vec!["BOUND"], 1));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn an_add_that_took_a_lease_over_gives_its_own_back_though_its_sockets_broke() {
     rig.run_until(1050.0);
     let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).map(|(_, ip)| ip.to_string()).collect();
     assert!(released.contains(&"192.0.2.60".to_owned()), "{released:?}");
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
 /// Returns a rig with so many containers that hold a lease of hours.
@@ -112,7 +112,7 @@ fn node(containers: u64) -> Rig {
     for n in 1..=containers {
         rig.add(&format!("c{n}"), n, &format!("c{n}"));
     }
-    assert_eq!(rig.store.durable.len() as u64, containers);
+    assert_eq!(rig.store.records().len() as u64, containers);
     rig
 }
 
@@ -140,7 +140,7 @@ fn the_leases_of_three_hundred_dead_namespaces_go_back_one_after_the_other() {
     assert_eq!(rig.releases(), 228);
     assert!(rig.open.is_empty(), "what waits has no sockets: {:?}", rig.open);
     rig.run_until(1002.8);
-    assert_eq!((rig.releases(), rig.store.durable.len(), rig.rows().len()), (300, 0, 0));
+    assert_eq!((rig.releases(), rig.store.records().len(), rig.rows().len()), (300, 0, 0));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn an_add_does_not_wait_for_the_turn_of_the_release_that_it_stops() {
     let add = rig.add("next", 201, "c200");
     assert!(matches!(rig.answers[&add], Answer::Leased { .. }));
     rig.run_until(1010.0);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (199, 1), "and that one is never sent");
+    assert_eq!((rig.releases(), rig.store.records().len()), (199, 1), "and that one is never sent");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn dels_of_a_whole_node_do_not_wait_for_the_turns_of_their_releases() {
     assert!(matches!(rig.answers[&again], Answer::Leased { .. }), "what comes behind a DEL does not wait for its turn");
     rig.opened.clear();
     rig.run_until(1009.0);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (999, 1));
+    assert_eq!((rig.releases(), rig.store.records().len()), (999, 1));
     assert_eq!((rig.opened.iter().filter(is_inside).count(), rig.opened.len()), (171, 671), "from the host afterwards");
 }
 
@@ -228,7 +228,7 @@ fn a_del_of_what_waits_for_its_turn_is_answered_at_once() {
     assert_eq!(rig.answers.get(&del), Some(&Answer::Deleted));
     assert!(rig.releases() < 296);
     rig.run_until(1002.8);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (297, 0));
+    assert_eq!((rig.releases(), rig.store.records().len()), (297, 0));
     assert!(matches!(rig.opened.last(), Some(Link::InNetns { .. })), "from inside");
 }
 
@@ -238,14 +238,14 @@ fn a_restart_with_many_leases_on_their_way_back_sends_them_one_after_the_other()
     rig.blind = Some(LinkCause::TimedOut);
     all_die(&mut rig, 196);
     rig.run_until(1000.5);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (0, 196));
+    assert_eq!((rig.releases(), rig.store.records().len()), (0, 196));
     rig.blind = None;
     rig.restart();
     assert_eq!(rig.releases(), 0);
     rig.run_until(1000.5);
     assert_eq!(rig.releases(), 128);
     rig.run_until(1001.2);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (196, 0));
+    assert_eq!((rig.releases(), rig.store.records().len()), (196, 0));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_release_waits_until_the_hosts_link_has_carrier() {
         assert_eq!(rig.releases(), usize::from(bridge), "bridge: {bridge}");
         rig.interface.carrier = true;
         rig.run_until(1300.0);
-        assert_eq!((rig.releases(), rig.store.durable.len()), (1, 0), "bridge: {bridge}");
+        assert_eq!((rig.releases(), rig.store.records().len()), (1, 0), "bridge: {bridge}");
     }
 }
 
@@ -273,10 +273,10 @@ fn a_del_while_its_link_has_no_carrier_is_answered_and_released_when_there_is_so
     // The main plugin deletes the link.
     all_die(&mut rig, 1);
     rig.run_until(1100.0);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (0, 1));
+    assert_eq!((rig.releases(), rig.store.records().len()), (0, 1));
     rig.interface.carrier = true;
     rig.run_until(1300.0);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (1, 0));
+    assert_eq!((rig.releases(), rig.store.records().len()), (1, 0));
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_lease_that_ended_while_the_store_was_full_is_not_released() {
     rig.run_until(1000.0 + 10_000.0 + 60.0);
     rig.disk = Disk::Good;
     rig.run_until(1000.0 + 10_000.0 + 180.0);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (0, 0), "it may be another client's by now");
+    assert_eq!((rig.releases(), rig.store.records().len()), (0, 0), "it may be another client's by now");
     assert!(rig.asked.is_empty(), "nor is its address claimed: {:?}", rig.asked);
 }
 
@@ -309,7 +309,7 @@ fn of_two_bindings_of_one_attachment_the_older_one_goes_back_at_start() {
     rig.store.durable = [(BindingId(1), older), (BindingId(2), record("a", "b", 950.0))].into();
     rig.restart();
     rig.run_until(1002.0);
-    assert_eq!((rig.state("a"), rig.store.durable.len()), (vec!["BOUND"], 1));
+    assert_eq!((rig.state("a"), rig.store.records().len()), (vec!["BOUND"], 1));
     assert_eq!(rig.sent, [(7, "192.0.2.40".parse().unwrap())]);
     let del = rig.del("a");
     assert!(rig.answers[&del] == Answer::Deleted && rig.rows().is_empty());
@@ -323,7 +323,7 @@ fn a_lease_that_is_to_end_by_itself_does_so_after_a_reboot_too() {
     rig.live.clear();
     rig.restart();
     rig.run_until(2000.0);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (0, 0));
+    assert_eq!((rig.releases(), rig.store.records().len()), (0, 0));
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn a_lease_waits_ten_minutes_for_its_container_however_late_after_a_reboot_the_d
     rig.live.clear();
     rig.restart();
     rig.run_until(1599.9);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (0, 1));
+    assert_eq!((rig.releases(), rig.store.records().len()), (0, 1));
     rig.run_until(1602.0);
-    assert_eq!((rig.releases(), rig.store.durable.len()), (1, 0));
+    assert_eq!((rig.releases(), rig.store.records().len()), (1, 0));
 }

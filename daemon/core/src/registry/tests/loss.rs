@@ -199,7 +199,7 @@ fn discovery_ends_with_its_container() {
     rig.live.remove(&1);
     rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.run_until(1300.0);
-    assert!(rig.rows().is_empty() && rig.open.is_empty() && rig.store.durable.is_empty());
+    assert!(rig.rows().is_empty() && rig.open.is_empty() && rig.store.records().is_empty());
     assert_eq!(rig.reg.poll_timeout(), None);
 }
 

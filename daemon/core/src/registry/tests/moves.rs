@@ -264,7 +264,7 @@ fn a_lease_whose_interface_went_for_good_goes_back_after_a_while_or_at_its_relea
             assert_eq!((rig.rows().len(), rig.sends(7)), (1, 0));
         }
         rig.run_until(left + 62.0);
-        assert_eq!((rig.rows().len(), rig.sends(7), rig.store.durable.len()), (0, 1, 0));
+        assert_eq!((rig.rows().len(), rig.sends(7), rig.store.records().len()), (0, 1, 0));
         assert_eq!(rig.told(EventKind::OrphanFound), usize::from(!released));
         assert_eq!(rig.opened.last().and_then(|link| link.in_netns()), None);
     }

@@ -37,11 +37,6 @@ fn unsized_add(faults: usize) -> Rig {
 }
 
 impl Rig {
-    /// Returns the MTU that the interface has: what it was given last.
-    pub(super) fn mtu(&self) -> u32 {
-        self.interface.mtu
-    }
-
     /// The store knows that the MTU is still to be set.
     fn is_due(&self) -> bool {
         self.only_record().former.as_ref().is_some_and(|former| former.mtu_due)
@@ -210,7 +205,7 @@ fn an_add_whose_lease_ends_while_its_mtu_is_set_leaves_no_record_when_it_comes_t
     rig.change_late();
     rig.run_until(1035.0);
     assert!(matches!(rig.answers.values().next(), Some(Answer::Failed(_))), "{:?}", rig.answers);
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty(), "{:?}", rig.store.durable);
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty(), "{:?}", rig.store.durable);
 }
 
 #[test]
@@ -251,7 +246,7 @@ fn the_mtu_of_a_network_goes_before_that_of_a_lease_inside_too() {
         rig.link_leaves(&endpoint());
         rig.input(Input::Kernel(KernelMessage::Appeared { number: 1, mac: OWN }));
         rig.run_until(rig.at.as_secs_f64() + 5.0);
-        assert_eq!(rig.mtu(), 1400, "{leased}: {:?}", rig.steps);
+        assert_eq!(rig.interface.mtu, 1400, "{leased}: {:?}", rig.steps);
         assert_eq!(rig.only_record().profile.policy.mtu, Some(1400), "{leased}: the next daemon knows");
     }
 }

@@ -253,7 +253,7 @@ fn an_endpoint_whose_link_cannot_be_made_gives_its_lease_back() {
     let create = rig.create_endpoint("e1", OWN);
     assert!(matches!(rig.failure(create), Failure::Link { cause: LinkCause::MacTaken(_), .. }), "{:?}", rig.answers);
     rig.run_until(10.0);
-    assert_eq!((rig.sends(7), rig.store.docker.endpoints.len(), rig.store.durable.len()), (1, 0, 0));
+    assert_eq!((rig.sends(7), rig.store.docker.endpoints.len(), rig.store.records().len()), (1, 0, 0));
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_caller_that_goes_away_takes_its_endpoint_with_it() {
             "{step}: {:?}",
             rig.store.docker.endpoints
         );
-        assert!(rig.store.durable.is_empty() && rig.rows().is_empty(), "{step}");
+        assert!(rig.store.records().is_empty() && rig.rows().is_empty(), "{step}");
         assert_eq!(rig.sends(7), usize::from(step != "lease"), "{step}");
         assert!(!rig.answers.contains_key(&create), "{step}");
     }
@@ -333,7 +333,7 @@ fn the_end_of_an_endpoint_is_answered_when_its_link_is_gone() {
     assert!(rig.is_done(delete) && rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty());
     let again = rig.delete_endpoint("e1");
     rig.run_until(10.0);
-    assert!(rig.is_done(again) && rig.sends(7) == 1 && rig.store.durable.is_empty());
+    assert!(rig.is_done(again) && rig.sends(7) == 1 && rig.store.records().is_empty());
 }
 
 /// As after live-restore, if the lease has changed since.
@@ -352,7 +352,7 @@ fn the_address_of_an_endpoint_that_docker_leaves_in_a_container_is_taken_off_bef
     assert_eq!((rig.is_done(delete), rig.sends(7), rig.rows().len()), (true, 0, 1));
     rig.change_late();
     rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!((rig.on_link(), rig.sends(7), rig.store.durable.len()), (Vec::new(), 1, 0));
+    assert_eq!((rig.on_link(), rig.sends(7), rig.store.records().len()), (Vec::new(), 1, 0));
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn a_link_that_docker_leaves_in_the_hosts_namespace_goes_after_ten_minutes_with_
         rig.run_until(from + STRAY + 0.1);
         assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(), "{restarts}");
         rig.run_until(from + STRAY + 10.0);
-        assert_eq!((rig.sends(7), rig.store.durable.len()), (1, 0), "{restarts}");
+        assert_eq!((rig.sends(7), rig.store.records().len()), (1, 0), "{restarts}");
     }
 }
 
@@ -444,7 +444,7 @@ fn an_endpoint_that_dockerd_forgot_with_its_container_is_forgotten_with_its_leas
     rig.live.remove(&1);
     rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
     rig.run_until(rig.at.as_secs_f64() + 120.0);
-    assert_eq!((rig.store.docker.endpoints.len(), rig.store.durable.len(), rig.sends(7)), (0, 0, 1));
+    assert_eq!((rig.store.docker.endpoints.len(), rig.store.records().len(), rig.sends(7)), (0, 0, 1));
 }
 
 /// The daemon was killed between the lease and the endpoint, or between the endpoint's end and the lease's.
@@ -460,7 +460,7 @@ fn a_lease_whose_endpoint_is_not_known_goes_back_at_the_start() {
         rig.restart();
         rig.run_until(rig.at.as_secs_f64() + 5.0);
         assert_eq!(
-            (rig.store.durable.is_empty(), rig.sends(7)),
+            (rig.store.records().is_empty(), rig.sends(7)),
             (!is_known, usize::from(!is_known)),
             "{on_parent} {is_known}"
         );
@@ -475,7 +475,7 @@ fn an_endpoint_whose_container_went_before_its_link_was_found_there_goes_a_minut
     rig.run_until(rig.at.as_secs_f64() + 59.0);
     assert_eq!((rig.store.docker.endpoints.len(), rig.sends(7)), (1, 0));
     rig.run_until(rig.at.as_secs_f64() + 3.0);
-    assert_eq!((rig.store.docker.endpoints.len(), rig.store.durable.len(), rig.sends(7)), (0, 0, 1));
+    assert_eq!((rig.store.docker.endpoints.len(), rig.store.records().len(), rig.sends(7)), (0, 0, 1));
 }
 
 /// The daemon was killed before it had made the endpoint's link, while it made it, or when it had deleted it.
@@ -494,7 +494,7 @@ fn an_endpoint_without_a_link_anywhere_goes_a_minute_after_the_start() {
         rig.run_until(rig.at.as_secs_f64() + 3.0);
         let left = usize::from(is_inside);
         assert_eq!(
-            (rig.store.docker.endpoints.len(), rig.store.durable.len(), rig.sends(7)),
+            (rig.store.docker.endpoints.len(), rig.store.records().len(), rig.sends(7)),
             (left, left, 1 - left),
             "{is_inside}"
         );
@@ -560,5 +560,5 @@ fn what_was_leased_for_a_network_that_went_meanwhile_goes_back() {
     rig.server = Server::Up;
     rig.run_until(rig.at.as_secs_f64() + 10.0);
     assert!(matches!(rig.fault(create), NetworkFault::Unknown(_)), "{:?}", rig.answers);
-    assert_eq!((rig.rows().len(), rig.sends(7), rig.store.durable.len()), (0, 1, 0));
+    assert_eq!((rig.rows().len(), rig.sends(7), rig.store.records().len()), (0, 1, 0));
 }

@@ -123,7 +123,7 @@ fn the_end_of_an_endpoint_that_failed_is_tried_again_though_its_link_is_gone() {
     rig.run_until(rig.at.as_secs_f64() + 59.9);
     assert_eq!((rig.sends(7), rig.rows().len()), (0, 1));
     rig.run_until(rig.at.as_secs_f64() + 10.0);
-    assert_eq!((rig.sends(7), rig.store.durable.len(), rig.store.docker.endpoints.len()), (1, 0, 0));
+    assert_eq!((rig.sends(7), rig.store.records().len(), rig.store.docker.endpoints.len()), (1, 0, 0));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn an_endpoint_that_the_store_does_not_forget_keeps_its_link_and_is_tried_again(
     rig.disk = Disk::Good;
     rig.run_until(rig.at.as_secs_f64() + 70.0);
     assert_eq!(
-        (rig.wired.links.len(), rig.sends(7), rig.store.durable.len(), rig.store.docker.endpoints.len()),
+        (rig.wired.links.len(), rig.sends(7), rig.store.records().len(), rig.store.docker.endpoints.len()),
         (0, 1, 0, 0)
     );
 }

@@ -191,7 +191,7 @@ fn nothing_is_left_whatever_fails_at_whichever_step() {
                 let docker = &life.rig.store.docker;
                 assert!(docker.endpoints.is_empty() && docker.networks.is_empty(), "{at}: {:?}", docker.endpoints);
                 assert!(
-                    life.rig.store.durable.is_empty() && life.rig.rows().is_empty(),
+                    life.rig.store.records().is_empty() && life.rig.rows().is_empty(),
                     "{at}: {:?}",
                     life.rig.store.durable
                 );

@@ -111,7 +111,7 @@ fn a_dockerd_that_starts_leaves_a_minute_to_what_waits_for_a_container() {
         assert_eq!((rig.wired.links.len(), rig.sends(7)), (1, 0), "told: {told}");
         rig.run_until(began + 70.0);
         assert!(rig.wired.links.is_empty() && rig.store.docker.endpoints.is_empty(), "told: {told}");
-        assert_eq!((rig.sends(7), rig.store.durable.len()), (1, 0), "told: {told}");
+        assert_eq!((rig.sends(7), rig.store.records().len()), (1, 0), "told: {told}");
     }
 }
 

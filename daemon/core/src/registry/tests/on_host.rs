@@ -230,7 +230,7 @@ fn a_lease_on_the_hosts_link_goes_back_by_a_port_and_by_a_macvlan_that_is_in_nob
         assert_eq!(rig.answers[&del], Answer::Deleted);
         rig.run_until(1010.0);
         assert_eq!(rig.opened.last(), Some(&Link::Parent { ifindex: 2, mac, vlan: 0, port: true }));
-        assert_eq!((rig.sends(7), rig.rows().len(), rig.store.durable.len()), (1, 0, 0));
+        assert_eq!((rig.sends(7), rig.rows().len(), rig.store.records().len()), (1, 0, 0));
         assert!(is_untouched(&rig));
     }
 }

@@ -198,7 +198,7 @@ fn a_lease_whose_container_lives_is_given_back_only_by_force() {
     assert_eq!(rig.upshot(order), Upshot::Leaves);
     assert_eq!(rig.on_link(), Vec::<String>::new(), "its runtime does not take the address off");
     rig.later(5.0);
-    assert_eq!((rig.sends(7), rig.rows().len(), rig.store.durable.len()), (1, 0, 0));
+    assert_eq!((rig.sends(7), rig.rows().len(), rig.store.records().len()), (1, 0, 0));
     let event = rig.store.events.last().expect("an event");
     assert_eq!((event.kind, event.cause.as_str()), (EventKind::Released, "an operator gave it back"));
     let del = rig.del("a");

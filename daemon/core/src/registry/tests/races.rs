@@ -1,6 +1,5 @@
 //! Two things at once, as the simulation found them.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::super::*;
@@ -41,7 +40,7 @@ fn a_lease_that_comes_back_is_told_to_nobody_while_the_store_writes_that_it_was_
     let (op, changes) = rig.slow.pop_front().expect("the loss is being written");
     let again = rig.add("a", 1, "a");
     rig.written(op, changes);
-    let bound = |rig: &Rig| rig.store.durable.values().any(|record| record.state == crate::record::RecordState::Bound);
+    let bound = |rig: &Rig| rig.store.all().any(|record| record.state == crate::record::RecordState::Bound);
     assert!(!bound(&rig) && !matches!(rig.answers.get(&again), Some(Answer::Leased { .. })));
     rig.disk = Disk::Good;
     rig.flush();
@@ -97,7 +96,7 @@ fn what_an_add_asked_for_is_released_from_the_host_when_its_link_goes() {
     rig.run_until(1005.0);
     assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "no RELEASE: {:?}", rig.sent);
     assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
 #[test]
@@ -138,5 +137,5 @@ fn a_record_that_came_back_after_its_taker_gave_up_is_gone_in_whatever_order_the
         rig.input(Input::Done { op, outcome: Outcome::Persisted(Ok(())) });
     }
     rig.run_until(1060.0);
-    assert_eq!((rig.rows().len(), &rig.store.durable), (0, &BTreeMap::new()));
+    assert_eq!((rig.rows().len(), rig.store.records()), (0, vec![]));
 }

@@ -143,6 +143,8 @@ impl Host {
         if self.disk_is_full {
             return Err(StoreCause::Full);
         }
+        let is_expected = |change: &Change| matches!(change, Change::Range(_) | Change::Note(_));
+        assert!(changes.iter().all(is_expected), "nothing else is written: {changes:?}");
         self.store.commit(op, changes);
         Ok(())
     }

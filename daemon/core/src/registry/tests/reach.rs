@@ -129,7 +129,7 @@ fn a_macvlan_waits_for_the_ethernet_address_of_a_link_that_is_still_going() {
     assert!(rig.opened.len() > 2 && rig.releases() == 0, "{:?}", rig.opened);
     rig.no_port = None;
     rig.run_until(1001.0);
-    assert_eq!((ports(&rig).last(), rig.releases(), rig.store.durable.len()), (Some(&(0, true)), 1, 0));
+    assert_eq!((ports(&rig).last(), rig.releases(), rig.store.records().len()), (Some(&(0, true)), 1, 0));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn an_interface_is_on_its_way_out_from_its_release_on_though_the_store_is_slow()
     let del = rig.del("a");
     let (op, changes) = rig.slow.pop_front().expect("what the DEL waits for");
     rig.written(op, changes);
-    assert_eq!((&rig.answers[&del], rig.releases(), rig.store.durable.len()), (&Answer::Deleted, 1, 1));
+    assert_eq!((&rig.answers[&del], rig.releases(), rig.store.records().len()), (&Answer::Deleted, 1, 1));
     rig.disk = Disk::Good;
     rig.add("b", 2, "other");
     rig.run_until(1002.0);

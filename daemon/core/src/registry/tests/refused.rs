@@ -132,6 +132,6 @@ fn a_namespace_that_died_while_the_store_made_up_its_mind_gives_its_lease_back()
     rig.unwritten(op);
     assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
     rig.run_until(1030.0);
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty(), "{:?}", rig.rows());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty(), "{:?}", rig.rows());
     assert!(rig.sent.iter().any(|(kind, _)| *kind == 7));
 }

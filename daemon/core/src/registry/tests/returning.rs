@@ -42,7 +42,7 @@ fn a_container_that_its_engine_starts_again_asks_for_the_address_that_it_had() {
             rig.restart();
         }
         rig.add("a", 2, "a/lan/eth0");
-        assert_eq!((rig.wished, rig.store.durable.len()), (Some(ADDRESS), 1));
+        assert_eq!((rig.wished, rig.store.records().len()), (Some(ADDRESS), 1));
     }
 }
 

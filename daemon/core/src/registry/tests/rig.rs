@@ -372,7 +372,9 @@ impl Rig {
             if let Err(reason) = self.interface.step(&step) {
                 return Outcome::Applied { taken: at, result: Err(LinkCause::refused(step.doing(), reason)) };
             }
-            self.steps.extend(Some(step).filter(|step| *step != Step::Up));
+            if step != Step::Up {
+                self.steps.push(step);
+            }
         }
         Outcome::Applied { taken, result: fault.map_or_else(|| self.look(target), Err) }
     }
@@ -531,7 +533,7 @@ impl Rig {
 
     /// Returns the record of the only binding.
     pub(super) fn only_record(&self) -> &Record {
-        let mut records = self.store.durable.values().chain(self.store.past.values());
+        let mut records = self.store.all();
         let only = records.next().unwrap();
         assert!(records.next().is_none());
         only

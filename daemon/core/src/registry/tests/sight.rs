@@ -40,14 +40,17 @@ fn a_restart_that_sees_no_namespace_gives_nothing_back_and_goes_on_when_it_does(
         rig.unseen = Some(way);
         rig.restart();
         rig.run_until(1080.0);
-        assert_eq!((rig.rows().len(), rig.store.durable.len(), rig.sent.len()), (3, 3, 0), "{:?}", way("/ns/1".into()));
-        assert!(rig.store.durable.values().all(|record| record.state == RecordState::Bound));
+        assert_eq!(
+            (rig.rows().len(), rig.store.records().len(), rig.sent.len()),
+            (3, 3, 0),
+            "{:?}",
+            way("/ns/1".into())
+        );
+        assert!(rig.store.all().all(|record| record.state == RecordState::Bound));
         rig.unseen = None;
         rig.run_until(1099.0);
         assert_eq!((rig.bound(), rig.released()), (3, 0), "renewed before their end");
-        assert!(
-            rig.store.durable.values().all(|record| record.lease.start > Instant::from_boot(Duration::from_secs(1050)))
-        );
+        assert!(rig.store.all().all(|record| record.lease.start > Instant::from_boot(Duration::from_secs(1050))));
         rig.run_until(1145.0);
         let busy = rig.reg.kept().into_iter().filter(|kept| !kept.of_bindings && kept.count > 0);
         assert_eq!(busy.collect::<Vec<_>>(), []);
@@ -75,7 +78,7 @@ fn what_is_missing_at_a_renewal_or_a_change_is_given_back_by_no_binding_of_its_o
         assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0), "at T1 and T2");
         rig.run_until(1400.0);
         assert_eq!((rig.rows().len(), rig.sent.len()), (3, 0), "at the end, where the addresses are to be taken off");
-        assert!(rig.store.durable.values().all(|record| record.state == RecordState::Seeking));
+        assert!(rig.store.all().all(|record| record.state == RecordState::Seeking));
         rig.unseen = None;
         rig.run_until(1500.0);
         assert_eq!((rig.bound(), rig.released()), (3, 0));

@@ -32,7 +32,7 @@ fn a_changed_lease_is_told_to_nobody_before_it_is_durable() {
     rig.disk = Disk::Slow;
     rig.run_until(1050.5);
     let again = rig.add("a", 1, "a");
-    let stored = rig.store.durable.values().next().unwrap().lease.ip();
+    let stored = rig.store.all().next().unwrap().lease.ip();
     match rig.answers.get(&again) {
         Some(Answer::Leased { tenures }) => assert_eq!(tenures[0].ip(), stored, "told what is not durable"),
         other => assert!(matches!(other, None | Some(Answer::Failed(_))), "{other:?}"),
@@ -75,7 +75,7 @@ fn a_lease_that_was_refused_is_not_held_again_after_a_crash() {
     rig.server = Server::Naks;
     rig.run_until(1050.5);
     assert_ne!(rig.state("a"), ["BOUND"]);
-    let records = rig.store.durable.clone().into_iter().collect();
+    let records = rig.store.records();
     let mut next = Rig::new(8);
     next.reg = Core::new(Config::default(), 8);
     next.at = rig.at;
@@ -110,7 +110,7 @@ fn an_extension_is_written_after_a_del_that_failed() {
     assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
     rig.disk = Disk::Good;
     rig.run_until(1074.0);
-    let start = rig.store.durable.values().next().unwrap().lease.start.since_boot();
+    let start = rig.store.all().next().unwrap().lease.start.since_boot();
     assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
 }
 
@@ -140,7 +140,7 @@ fn all_that_could_not_be_written_is_written_once_the_store_takes_anything() {
     rig.disk = Disk::Good;
     rig.add("b", 2, "b");
     rig.run_until(t1 + 18.0);
-    let of_a = rig.store.durable.values().find(|record| record.attachment == attachment("a")).expect("a has a record");
+    let of_a = rig.store.all().find(|record| record.attachment == attachment("a")).expect("a has a record");
     let start = of_a.lease.start.since_boot();
     assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
 }
@@ -163,7 +163,7 @@ fn what_ends_on_a_full_disk_has_nothing_else_tried_again() {
     let mut rig = Rig::new(8);
     rig.add("a", 1, "a");
     rig.add("b", 2, "b");
-    let t1 = rig.store.durable.values().filter_map(|record| record.lease.t1()).max().expect("it ends");
+    let t1 = rig.store.all().filter_map(|record| record.lease.t1()).max().expect("it ends");
     rig.disk = Disk::Ends;
     rig.run_until(t1.since_boot().as_secs_f64() + 1.0);
     rig.persists.clear();

@@ -29,7 +29,7 @@ fn a_release_that_the_containers_link_does_not_take_leaves_from_the_host() {
         assert_eq!(rig.answers[&del], Answer::Deleted);
         assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
         assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })), "{:?}", rig.opened);
-        assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
 }
 
@@ -45,7 +45,7 @@ fn a_release_that_no_link_takes_is_tried_again_over_a_restart_too() {
     rig.restart();
     rig.run_until(1060.0);
     assert_eq!(rig.sent.iter().filter(|(kind, _)| *kind == RELEASE).count(), 1);
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
 #[test]

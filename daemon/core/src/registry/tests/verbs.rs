@@ -99,7 +99,7 @@ fn a_running_container_is_adopted_and_held_from_there_on() {
     let mut rig = Rig::new(8);
     rig.interface.carry(["192.0.2.50/24".parse().expect("an address")]);
     adopt(&mut rig);
-    assert_eq!((rig.state("a"), rig.store.durable.len()), (vec!["BOUND"], 1));
+    assert_eq!((rig.state("a"), rig.store.records().len()), (vec!["BOUND"], 1));
     assert_eq!(rig.sent.len(), 1, "one REQUEST, no DISCOVER: {:?}", rig.sent);
     let again = rig.add("a", 1, "a");
     assert!(matches!(rig.answers[&again], Answer::Leased { .. }));
@@ -118,7 +118,7 @@ fn a_full_store_does_not_end_the_lease_of_a_container_that_is_being_adopted() {
     assert_eq!(rig.reg.adopting(), 1, "a daemon that came now would have to adopt it");
     rig.disk = Disk::Good;
     rig.run_until(1010.0);
-    assert_eq!((rig.store.durable.len(), rig.reg.adopting()), (1, 0), "written when there is room");
+    assert_eq!((rig.store.records().len(), rig.reg.adopting()), (1, 0), "written when there is room");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_lease_that_is_not_to_be_released_is_forgotten_without_a_packet() {
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Deleted);
     rig.run_until(1000.0 + Duration::from_secs(60).as_secs_f64());
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
     assert!(!rig.sent.iter().any(|(kind, _)| *kind == 7), "{:?}", rig.sent);
 }
 

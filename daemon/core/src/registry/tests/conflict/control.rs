@@ -29,7 +29,7 @@ fn an_add_goes_on_although_a_station_claims_its_address_that_claims_every_addres
         let add = rig.add("a", 1, "a");
         if detection == Detection::Optimistic {
             rig.run_until(1000.999);
-            assert!(!rig.answers.contains_key(&add) && rig.store.durable.is_empty(), "the control is waited for");
+            assert!(!rig.answers.contains_key(&add) && rig.store.records().is_empty(), "the control is waited for");
             rig.run_until(1001.0);
         }
         rig.run_until(if detection == Detection::Strict { 1008.0 } else { 1001.0 });
@@ -153,7 +153,7 @@ fn a_claim_heard_while_the_lease_is_written_keeps_the_answer_waiting() {
         rig.disk = Disk::Good;
         rig.flush();
         rig.run_until(1000.999);
-        assert!(!rig.answers.contains_key(&add) && rig.store.durable.len() == 1, "proxy: {proxy}");
+        assert!(!rig.answers.contains_key(&add) && rig.store.records().len() == 1, "proxy: {proxy}");
         rig.run_until(1001.0);
         assert_eq!((rig.answers.contains_key(&add), rig.messages().contains(&4)), (proxy, !proxy));
     }
@@ -203,7 +203,7 @@ fn an_add_out_of_time_during_the_control_names_who_claims_the_address() {
     rig.run_until(1010.0);
     assert_eq!(rig.answers[&add], Answer::Failed(Failure::Conflict { address: FIRST, by: NEIGHBOUR }));
     assert_eq!(rig.messages(), [1, 3, 4], "a RELEASE would say that it is free");
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_del_during_the_control_declines() {
         assert_eq!(rig.answers[&del], Answer::Deleted);
         assert_eq!(rig.messages(), [1, 3, 4], "{disk:?}: a RELEASE would say that it is free");
         assert_eq!(rig.store.events.last().map(|event| event.kind), Some(EventKind::Declined), "{disk:?}");
-        assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
 }
 

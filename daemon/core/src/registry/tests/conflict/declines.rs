@@ -82,7 +82,7 @@ fn an_add_cancelled_with_a_conflict_in_hand_declines() {
     }
     rig.run_until(1010.0);
     assert_eq!((rig.messages(), rig.answers[&del].clone()), (vec![1, 3, 4], Answer::Deleted));
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     assert_eq!(rig.store.events.last().map(|event| event.kind), Some(EventKind::Declined));
 }
 
@@ -98,7 +98,7 @@ fn an_add_out_of_time_with_a_conflict_in_hand_declines() {
         rig.flush();
     }
     assert_eq!(rig.messages(), [1, 3, 4]);
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn an_add_that_the_store_refuses_with_a_conflict_in_hand_declines() {
         rig.run_until(1010.0);
         assert!(matches!(rig.answers[&add], Answer::Failed(Failure::Store(_) | Failure::Cancelled(_))));
         assert_eq!(rig.messages(), [1, 3, 4], "cancelled {cancelled}");
-        assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
 }
 
@@ -128,12 +128,12 @@ fn an_add_cancelled_while_its_link_is_sized_with_a_conflict_in_hand_declines() {
     rig.add("a", 1, "a");
     rig.hold_looks = true;
     rig.run_until(1007.0);
-    assert_eq!((rig.store.durable.len(), rig.looks.len()), (1, 1), "the parent is looked at for the MTU");
+    assert_eq!((rig.store.records().len(), rig.looks.len()), (1, 1), "the parent is looked at for the MTU");
     rig.answer_probe(FIRST);
     rig.del("a");
     rig.run_until(1010.0);
     assert_eq!(rig.messages(), [1, 3, 4]);
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     let (op, outcome) = rig.looks.pop_front().expect("the look");
     rig.input(Input::Done { op, outcome });
     assert!(rig.rows().is_empty() && rig.messages() == [1, 3, 4]);
@@ -169,7 +169,7 @@ fn so_it_is_when_nobody_waited_for_it() {
     rig.del("a");
     rig.run_until(1100.0);
     assert!(rig.messages().ends_with(&[3, 4]), "{:?}", rig.messages());
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_lease_that_its_successor_declined_is_not_released() {
     rig.run_until(1100.0);
     let released: Vec<_> = rig.sent.iter().filter(|(kind, _)| *kind == 7).collect();
     assert_eq!(released, [&(7, SECOND)]);
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_del_does_not_keep_an_address_from_being_declined() {
         rig.flush();
     }
     assert_eq!(rig.answers[&del], Answer::Deleted);
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty());
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty());
 }
 
 #[test]
@@ -273,11 +273,11 @@ fn a_daemon_that_dies_at_a_decline_leaves_no_lease_of_its_address() {
     rig.add("a", 1, "a");
     rig.answer_probe(FIRST);
     rig.flush();
-    assert_eq!((rig.messages(), rig.store.durable.len()), (vec![1, 3], 1), "the store forgets first");
+    assert_eq!((rig.messages(), rig.store.records().len()), (vec![1, 3], 1), "the store forgets first");
     rig.flush();
     assert!(rig.messages().contains(&4));
     rig.restart();
-    assert!(rig.store.durable.is_empty() && rig.rows().is_empty());
+    assert!(rig.store.records().is_empty() && rig.rows().is_empty());
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn an_add_given_up_with_a_conflict_in_hand_releases_nothing_when_its_successor_i
     }
     rig.run_until(1010.0);
     assert!(!rig.messages().contains(&7), "{:?}", rig.messages());
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty());
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn what_a_station_claims_is_released_from_the_host_where_the_link_went_before_it
         assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { .. })));
         assert_eq!(rig.messages(), [1, 3, 7], "written {written}");
         assert!(matches!(rig.opened.last(), Some(Link::Parent { .. })));
-        assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
 }
 
@@ -336,5 +336,5 @@ fn so_it_is_where_the_kernel_tells_of_the_link_before_its_sockets_break() {
     rig.run_until(1010.0);
     assert!(matches!(&rig.answers[&add], Answer::Failed(Failure::Link { .. })));
     assert_eq!(rig.messages(), [1, 3, 7], "a DECLINE would leave over a link that is gone");
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
 }

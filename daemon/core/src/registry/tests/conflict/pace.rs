@@ -46,7 +46,7 @@ fn an_add_declines_ten_addresses_at_most_and_says_who_uses_them() {
     let end = "192.0.2.59 by 02:00:00:00:09:09; take them out of the server's pool, or find out why these Ethernet \
                addresses answer for them";
     assert!(text.starts_with(begin) && text.ends_with(end), "{text}");
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     rig.run_until(1100.0);
     assert_eq!(rig.declines(), 10, "nothing goes on");
 }
@@ -228,7 +228,7 @@ fn an_add_declines_one_address_three_times_at_most_and_names_it_once() {
     rig.run_until(1006.0);
     assert_eq!(rig.answers.get(&add), Some(&Answer::Failed(Failure::Conflict { address: FIRST, by: NEIGHBOUR })));
     assert_eq!(rig.declines(), 3);
-    assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+    assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
 }
 
 #[test]

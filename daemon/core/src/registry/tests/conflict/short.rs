@@ -16,7 +16,7 @@ fn a_strict_add_of_a_lease_shorter_than_its_probes_fails_at_once_and_says_what_h
         assert_eq!(failure.to_string(), expected);
         assert_eq!((rig.messages(), rig.asked.len()), (vec![1, 3, 7], 0));
         assert_eq!(rig.run_until(1060.0), 0, "nothing goes on");
-        assert!(rig.rows().is_empty() && rig.store.durable.is_empty() && rig.open.is_empty());
+        assert!(rig.rows().is_empty() && rig.store.records().is_empty() && rig.open.is_empty());
     }
 }
 
@@ -39,7 +39,7 @@ fn a_lease_that_ends_before_its_probes_do_is_asked_for_anew() {
     // The host sleeps.
     rig.at = Duration::from_secs(1011);
     rig.run_until(1011.0);
-    assert!(!rig.answers.contains_key(&add) && rig.store.durable.is_empty());
+    assert!(!rig.answers.contains_key(&add) && rig.store.records().is_empty());
     assert_eq!(rig.messages(), [1, 3, 1, 3]);
     rig.run_until(1018.0);
     assert_eq!(rig.leased(add), FIRST);

@@ -10,7 +10,7 @@ fn an_identity_whose_interface_is_nowhere_is_the_next_ones_with_its_lease() {
     assert_eq!((tenures[0].net().to_string(), rig.sends(1)), (LEASED.to_owned(), 1), "asked for by INIT-REBOOT");
     let rows = rig.rows();
     assert_eq!((rows.len(), rows[0].attachment.clone()), (1, endpoint(OTHER)));
-    assert_eq!((rig.sends(7), rig.store.durable.len()), (0, 1));
+    assert_eq!((rig.sends(7), rig.store.records().len()), (0, 1));
 }
 
 #[test]
