@@ -12,30 +12,37 @@ use leasehold_core::dhcpv4::profile::{ClientProfile, Servers, Wanted};
 use leasehold_core::effect::{Add, Answer, Call, ClientIdRule, Failure, RequestId};
 use leasehold_core::grant::policy::Policy;
 use leasehold_core::identity::{Attachment, ClientId, DoorId, Lan};
-use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
-use leasehold_core::network::in_network;
-use leasehold_core::pool::{self, PoolId};
-use leasehold_core::profile::{Profile, Wants};
-use leasehold_core::testbed::kernel::{At, DOCKER_NETNS, host_mac};
+use leasehold_core::link::{Cookie, LinkRoute, Place};
+use leasehold_core::pool::PoolId;
+use leasehold_core::profile::Profile;
+use leasehold_core::testbed::kernel::{At, host_mac};
 use leasehold_core::time::WallTime;
 use leasehold_core::wire::Mac;
 use netns_fixtures::model::ClientKey;
 
 use super::{Micros, World};
-use crate::plan::{Plan, ROGUE, Rogue, Wires};
+use crate::plan::{Plan, ROGUE, Rogue};
 use crate::subject::{container, key_of};
-
-/// The prefix length of the pools that Docker was asked for.
-pub(super) const DOCKER_PREFIX: u8 = 22;
-
-/// Returns the pool of Docker's network on a LAN. The request spells it, whatever the store has lost.
-pub(super) fn pool_of(lan: usize) -> PoolId {
-    let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), DOCKER_PREFIX).expect("it is a prefix length");
-    PoolId::new(format!("parent=eth{lan}"), subnet, None)
-}
 
 /// How a door's caller deals with one container, which is an actor's.
 pub(super) trait Door: Sync {
+    /// Returns whether this actor's containers ask through it.
+    fn serves(&self, plan: &Plan, index: usize) -> bool;
+
+    /// Completes an actor that will ask through it: what its ADDs say.
+    fn equips(&self, actor: &mut Actor, plan: &Plan, index: usize);
+
+    /// Returns whether it tells containers apart by their Ethernet addresses.
+    fn knows_by_mac(&self) -> bool {
+        false
+    }
+
+    /// Returns the path of a container's namespace, and its attachment.
+    fn names(&self, actor: &Actor, container: &str) -> (PathBuf, Attachment);
+
+    /// Returns where its ADD says that the interface is.
+    fn place(&self, actor: &Actor) -> Place;
+
     /// Returns whether a container can begin on a LAN.
     fn is_ready(&self, _world: &World, _lan: usize) -> bool {
         true
@@ -54,6 +61,9 @@ pub(super) trait Door: Sync {
 
     /// Looks at why it has none.
     fn failed(&self, _world: &mut World, _index: usize, _failure: &Failure) {}
+
+    /// Returns the routes that are put on its interface beside its lease's address.
+    fn routes(&self, world: &World, actor: &Actor, lease: &Lease) -> Vec<LinkRoute>;
 
     /// Does something while it runs.
     fn next(&self, world: &mut World, index: usize);
@@ -88,6 +98,14 @@ pub(super) trait Errand: Debug + Sync {
     fn gives_up(&self, _world: &mut World, _lan: usize, _id: RequestId) {}
     fn hung_up(&self, _world: &mut World, _asked: &Asked) {}
 
+    /// Returns whether it is how the engine of this attachment ends what it no longer has.
+    fn tidies(&self, _attachment: &Attachment) -> bool {
+        false
+    }
+
+    /// Ends those attachments of that engine.
+    fn tidy(&self, _world: &mut World, _gone: &[Attachment]) {}
+
     /// The host rebooted.
     fn rebooted(&self, _world: &mut World, _lan: usize) {}
 }
@@ -96,17 +114,17 @@ pub(super) trait Errand: Debug + Sync {
 pub(crate) struct Actor {
     /// Its LAN.
     pub(crate) lan: usize,
-    /// Whether it is Docker's: it asks before there is a link, and does not say where that is.
-    pub(crate) docker: bool,
     /// The door through which it asks.
     pub(super) door: &'static dyn Door,
-    /// Its form, if it is on a network of our own driver.
-    pub(crate) form: Option<Form>,
+    /// What its ADDs say to every server, and about every interface.
+    pub(crate) profile: Profile,
+    /// The pool that its addresses come from.
+    pub(crate) pool: Option<PoolId>,
     /// Its endpoint, from its request until dockerd forgets it.
     pub(crate) endpoint: Option<DoorId>,
     /// The only address that its container may have.
     pub(crate) wanted: Option<Ipv4Addr>,
-    /// The network on which it was requested.
+    /// The network of our own driver on which it was requested.
     pub(crate) network: Option<DoorId>,
     /// The routes that Docker was told when it joined that network.
     pub(crate) routes: Vec<LinkRoute>,
@@ -157,15 +175,6 @@ pub(crate) struct Actor {
     pub(crate) ended: Option<Micros>,
     /// Nothing is handed to the daemon before this: callers' requests keep their order.
     pub(crate) order: Micros,
-}
-
-/// Where an endpoint of our network driver gets its address from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// From our IPAM driver, which is asked first.
-    Told,
-    /// Leased when the endpoint is created (`--ipam-driver null`).
-    Leased,
 }
 
 /// What an actor is doing.
@@ -300,31 +309,39 @@ pub(crate) struct Spooled {
 
 impl Actor {
     /// Returns an actor at rest.
-    pub(super) fn new(plan: &Plan, index: usize, door: fn(bool, bool) -> &'static dyn Door) -> Self {
+    pub(super) fn new(plan: &Plan, index: usize, door: &'static dyn Door) -> Self {
         let lan = index % plan.lans;
         let group = index / plan.lans / plan.sharers as usize;
-        let docker = plan.docker && index % 3 != 2;
-        // With ipvlans all of them are on our networks, and are leased there.
-        let form = match plan.wires {
-            Some(Wires::Ipvlan) => Some(Form::Leased),
-            Some(_) if index % 3 == 1 => Some(Form::Told).filter(|_| index % 2 == 1),
-            Some(_) => Some(Form::Leased),
-            None => None,
+        // Every second actor uses its containers' own identifiers.
+        let own_ids = plan.sharers == 1 && index.is_multiple_of(2);
+        let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
+        let servers = Servers { deny, ..Servers::default() };
+        let profile = Profile {
+            client: Arc::new(ClientProfile { servers, ..ClientProfile::default() }),
+            on_parent: plan.ipvlan,
+            grace: plan.grace.filter(|_| !own_ids),
+            policy: Policy {
+                on_change: plan.on_change,
+                on_expiry: plan.on_expiry,
+                metric: plan.metric,
+                detection: plan.detection,
+                ..Policy::default()
+            },
+            ..Profile::default()
         };
-        Self {
+        let mut actor = Self {
             lan,
-            docker,
-            door: door(docker, form.is_some()),
-            form: form.filter(|_| docker),
+            door,
+            profile,
+            pool: None,
             endpoint: None,
             wanted: None,
             network: None,
             routes: Vec::new(),
             group,
-            // Every second actor uses its containers' own identifiers.
             cluster: (plan.clusters > 1)
                 .then_some((group / 2 % plan.clusters, group / 2 / plan.clusters * 2 + group % 2)),
-            own_ids: plan.sharers == 1 && index.is_multiple_of(2),
+            own_ids,
             generation: 0,
             container: 0,
             attachment: Attachment::cni(format!("net{lan}"), "", "eth0"),
@@ -351,7 +368,19 @@ impl Actor {
             began: 0,
             ended: None,
             order: 0,
-        }
+        };
+        door.equips(&mut actor, plan, index);
+        actor
+    }
+
+    /// Returns whether its door does not say where its interface is, which comes after its lease.
+    pub(crate) fn is_found_later(&self) -> bool {
+        self.profile.wants.is_found_later()
+    }
+
+    /// Returns whether its engine says and hears everything once.
+    pub(crate) fn is_told_once(&self) -> bool {
+        self.profile.wants.told_once
     }
 
     /// Returns whether its containers have one identity, one after the other.
@@ -364,12 +393,12 @@ impl Actor {
         self.told.as_ref().is_some_and(|told| !told.source.is_asked())
     }
 
-    /// Returns a lease as it puts it on its interface: Docker with its pool's prefix, and without a default route, which Docker
-    /// chooses itself.
+    /// Returns a lease as it puts it on its interface: with its pool's prefix, and without a default route if its engine chooses
+    /// that.
     pub(crate) fn as_told(&self, lease: &Lease) -> Lease {
         let mut lease = lease.clone();
-        if self.docker {
-            lease.address = self.address_as_told(lease.address);
+        lease.address = self.address_as_told(lease.address);
+        if self.chooses_default_route() {
             lease.routes.retain(|route| route.destination.prefix_len() > 0);
         }
         lease
@@ -377,14 +406,13 @@ impl Actor {
 
     /// Returns a leased address as its runtime is told it.
     pub(crate) fn address_as_told(&self, address: Ipv4Net) -> Ipv4Net {
-        let is_pools = self.docker && self.form != Some(Form::Leased);
-        let of_pool = || Ipv4Net::new(address.addr(), DOCKER_PREFIX).expect("it is a prefix length");
-        if is_pools { of_pool() } else { address }
+        let of_pool = |prefix| Ipv4Net::new(address.addr(), prefix).expect("it is a prefix length");
+        self.profile.policy.prefix.map_or(address, of_pool)
     }
 
-    /// Returns the metric of its routes. Docker sets none.
-    pub(crate) fn metric(&self, plan: &Plan) -> Option<u32> {
-        plan.metric.filter(|_| self.form.is_none())
+    /// Returns whether its engine chooses a default route, by the lease's router or another.
+    pub(crate) fn chooses_default_route(&self) -> bool {
+        self.profile.policy.suppress_default_route
     }
 
     /// Returns how its client calls itself.
@@ -394,53 +422,18 @@ impl Actor {
 
     /// Returns its ADD.
     pub(crate) fn add(&self, lan: Lan, timeout: Duration, plan: &Plan) -> Add {
-        let deny = if plan.rogue == Some(Rogue::Denied) { vec![ROGUE] } else { Vec::new() };
-        let servers = Servers { deny, ..Servers::default() };
-        let pool = (self.docker && self.form != Some(Form::Leased)).then(|| pool_of(self.lan));
-        let inside = Place::InNetns(ByName { netns: self.path.clone(), ifname: "eth0".to_owned(), host_too: false });
-        let place = match self.docker {
-            true => Place::Parent { ifname: format!("eth{}", self.lan), mac: self.mac },
-            false => inside,
-        };
         Add {
             attachment: self.attachment.clone(),
-            place,
+            place: self.door.place(self),
             lan,
             client_id: ClientIdRule::Bytes(self.client_id.clone()),
             chaddr: None,
             wanted: self.wanted.map(|address| Wanted { address, preferred: false }),
-            profile: Profile {
-                client: Arc::new(ClientProfile { servers, ..ClientProfile::default() }),
-                on_parent: plan.ipvlan,
-                release: true,
-                grace: plan.grace.filter(|_| self.returns()),
-                policy: Policy {
-                    on_change: plan.on_change,
-                    on_expiry: plan.on_expiry,
-                    metric: self.metric(plan),
-                    late_routes: plan.late_routes && !self.docker,
-                    plain_routes: plan.late_routes && !self.docker,
-                    suppress_default_route: self.docker,
-                    follow_router: self.docker,
-                    prefix: pool.as_ref().map(|_| DOCKER_PREFIX),
-                    detection: plan.detection,
-                    ..Policy::default()
-                },
-                wants: if self.docker { pool::wants(pool.as_ref()) } else { Wants::default() },
-            },
+            profile: self.profile.clone(),
             timeout,
-            limits: pool.map(|pool| pool.limits()),
+            limits: self.pool.as_ref().map(PoolId::limits),
             fallback: plan.fallback.map(|fallback| Box::new(fallback.of_add(self.lan))),
         }
-    }
-
-    /// Returns the attachment of this Docker endpoint: in its pool, or in its network if no IPAM driver is asked.
-    fn docker_attachment(&self, endpoint: String) -> Attachment {
-        let pool = match self.form {
-            Some(Form::Leased) => in_network(&format!("{:012x}", self.lan)),
-            Some(Form::Told) | None => pool_of(self.lan).to_string(),
-        };
-        Attachment::Docker { pool: pool.into(), endpoint: endpoint.into() }
     }
 
     /// Goes on to another container: the same one again, or a new one; with the same Ethernet address, or a new one.
@@ -449,23 +442,12 @@ impl Actor {
         if !same {
             self.container += 1;
         }
-        let same_mac = same_mac || same && self.docker;
+        let same_mac = same_mac || same && self.door.knows_by_mac();
         if !same_mac && self.mac != host_mac(self.lan) {
             [self.mac.0[2], self.mac.0[3]] = (self.generation as u16).to_be_bytes();
         }
-        let (network, name) = (format!("net{}", self.lan), format!("c{index}-{}", self.container));
-        self.path = match self.docker {
-            true => PathBuf::from(format!("{DOCKER_NETNS}/{name}")),
-            false => PathBuf::from(format!("/run/netns/{name}")),
-        };
-        self.attachment = match self.docker {
-            // If all have one Ethernet address, the endpoint's name tells them apart.
-            true if self.mac == host_mac(self.lan) => {
-                self.docker_attachment(format!("endpoint:{name}-{}", self.generation))
-            }
-            true => self.docker_attachment(self.mac.to_string()),
-            false => Attachment::cni(network, name, "eth0"),
-        };
+        let door = self.door;
+        (self.path, self.attachment) = door.names(self, &format!("c{index}-{}", self.container));
         let id = match (self.own_ids, self.cluster) {
             (true, _) => format!("\0{}/net{}/eth0", container(&self.attachment), self.lan),
             (false, Some((cluster, pod))) => format!("\0prod-{cluster}/default/db-{pod}/eth0"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_core::effect::{Answer, Call, Failure, NetworkAnswer, PoolCall, RequestId};
 use leasehold_core::identity::Attachment;
 
-use super::actor::{Act, Asked, Phase, Role, Spooled};
+use super::actor::{Act, Actor, Asked, Phase, Role, Spooled};
 use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::subject::add_of;
@@ -21,7 +21,8 @@ const DOCKER_WAIT: Micros = 630 * SECOND;
 impl World {
     /// Returns within what time a dead namespace is noticed, and its leases are given back.
     pub(super) fn noticed(&self) -> Micros {
-        NOTICED + if self.plan.docker { DOCKER_WAIT } else { 0 }
+        let waits = self.actors.iter().any(Actor::is_found_later);
+        NOTICED + if waits { DOCKER_WAIT } else { 0 }
     }
 
     /// Records that the core knows that a caller went away. `open`: it had not answered before.
@@ -42,7 +43,7 @@ impl World {
             let stored = plan.crashes.is_empty() && plan.store_faults == 0 && plan.store_full.is_none();
             // An older container's end has to be noticed too.
             // A Docker call may be answered with the lease of the container before it, whose release the test waits for.
-            let is_new = !self.actors[index].docker;
+            let is_new = !self.actors[index].is_told_once();
             if is_new && stored && plan.missed == 0 && plan.link_faults == 0 {
                 let attachment = self.actors[index].attachment.clone();
                 self.at(self.now + 20 * SECOND, Event::Act(index, generation, Act::Dropped(attachment)));

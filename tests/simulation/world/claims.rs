@@ -10,7 +10,7 @@ use leasehold_core::wire::Mac;
 use leasehold_core::wire::frame::FrameMeta;
 use netns_fixtures::model::{Arp, arp};
 
-use super::actor::{Actor, Form, Phase};
+use super::actor::{Actor, Phase};
 use super::seen::{Seen, Who};
 use super::wire::answer_to;
 use super::{Micros, SECOND, World};
@@ -67,7 +67,7 @@ impl World {
     /// Returns the client of an actor whose link is there.
     pub(super) fn who(&self, actor: &Actor) -> Option<Who> {
         let link = actor.at.and_then(|at| self.kernel.link(at)).map(|wire| wire.mac);
-        Some((actor.lan, link.or(actor.docker.then_some(actor.mac))?, actor.client_key()))
+        Some((actor.lan, link.or(actor.is_found_later().then_some(actor.mac))?, actor.client_key()))
     }
 
     /// Returns whether an ADD of a client is under way, and nobody has cut it short.
@@ -107,7 +107,7 @@ impl World {
     /// held.
     pub(super) fn ends_add_of_endpoint(&mut self, owner: &LinkOwner) {
         let LinkOwner::Endpoint(id) = owner else { return };
-        let has_it = |actor: &Actor| actor.form == Some(Form::Leased) && actor.endpoint.as_ref() == Some(id);
+        let has_it = |actor: &Actor| actor.pool.is_none() && actor.endpoint.as_ref() == Some(id);
         let Some(index) = self.actors.iter().position(has_it) else { return };
         let leased = self.record_of(&self.actors[index]).map(|record| record.lease.ip());
         self.add_ends(index, leased);

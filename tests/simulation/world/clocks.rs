@@ -86,7 +86,7 @@ impl World {
         let late = self.kernel.own().filter(|(own, _)| self.now - own.came >= may_stay(own));
         let late = late.map(|(own, _)| own.owner.clone()).collect::<Vec<_>>();
         // An interface that was between two namespaces has been nowhere all that time.
-        let nowhere = |actor: &Actor| actor.docker && actor.phase == Phase::Live && actor.at.is_none();
+        let nowhere = |actor: &Actor| actor.is_found_later() && actor.phase == Phase::Live && actor.at.is_none();
         for index in (0..self.actors.len()).filter(|index| nowhere(&self.actors[*index])).collect::<Vec<_>>() {
             let actor = &mut self.actors[index];
             (actor.excused, actor.stranded) = (true, Some(false));

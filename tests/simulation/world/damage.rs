@@ -26,7 +26,7 @@ impl World {
         self.stats.count("damaged stores");
         let plan = &self.plan;
         let sure = !plan.may_lapse() && plan.store_faults == 0 && plan.store_full.is_none() && self.crashes.is_empty();
-        for actor in self.actors.iter_mut().filter(|actor| actor.phase == Phase::Live && !actor.docker) {
+        for actor in self.actors.iter_mut().filter(|actor| actor.phase == Phase::Live && !actor.is_told_once()) {
             // Without its address on the interface nothing shows that it runs, and its runtime does not know an address that
             // came after its ADD.
             let told = actor.told.as_ref().map(|told| told.address);
@@ -40,7 +40,7 @@ impl World {
         // An answer that is still on its way also reports a lease that is lost: nobody will know of its end.
         let on_its_way = self.requests.values().filter(|asked| matches!(asked.role, Role::Add) && asked.answered);
         for (index, generation) in on_its_way.filter_map(|asked| asked.by) {
-            let Some(actor) = self.actors.get_mut(index).filter(|actor| !actor.docker) else { continue };
+            let Some(actor) = self.actors.get_mut(index).filter(|actor| !actor.is_told_once()) else { continue };
             if (actor.generation, actor.phase) == (generation, Phase::Adding) {
                 (actor.stranded, actor.excused) = (Some(false), true);
             }
@@ -65,7 +65,7 @@ impl World {
         self.store.docker = Default::default();
         self.store.ranges.clear();
         self.store.number += 1;
-        for index in (0..self.actors.len()).filter(|index| self.actors[*index].docker).collect::<Vec<_>>() {
+        for index in (0..self.actors.len()).filter(|index| self.actors[*index].is_told_once()).collect::<Vec<_>>() {
             self.nobody_has(index);
         }
         self.networks.iter_mut().for_each(|network| *network = super::Network::default());
@@ -79,7 +79,7 @@ impl World {
         if self.store.durable.values().any(|record| record.attachment.container().is_some()) {
             return Vec::new();
         }
-        let runs = self.actors.iter().filter(|actor| actor.phase == Phase::Live && !actor.docker);
+        let runs = self.actors.iter().filter(|actor| actor.phase == Phase::Live && !actor.is_told_once());
         let adoptee = |actor: &super::Actor| {
             let address = actor.told.as_ref()?.address;
             let on_link = actor.at.and_then(|at| self.kernel.link(at))?.addresses().contains(&address);

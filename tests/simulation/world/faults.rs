@@ -230,8 +230,8 @@ impl World {
         let ways = [LinkCause::NoDirectory, LinkCause::NoNetns, LinkCause::NotANetns, LinkCause::NetnsChanged];
         self.kernel.unseen = Some(pick(&mut self.rng, &ways));
         self.stats.count("starts without sight");
-        // One of Docker's whose interface is seen again has moved there, for all that is known.
-        self.actors.iter_mut().filter(|actor| actor.docker).for_each(|actor| actor.stays_off = false);
+        // An interface that no door names and that is seen again has moved there, for all that is known.
+        self.actors.iter_mut().filter(|actor| actor.is_found_later()).for_each(|actor| actor.stays_off = false);
         self.note(|| "BLIND".to_owned());
         let lasts = self.outage();
         self.at(self.now + lasts, Event::Sight(self.run));

@@ -15,6 +15,7 @@ use leasehold_core::wire::Mac;
 use netns_fixtures::model;
 
 use super::actor::{Actor, Asked, Errand, Phase, Role};
+use super::doors::ERRANDS;
 use super::seen::Seen;
 use super::{Event, SECOND, World};
 use crate::subject::key_of;
@@ -147,17 +148,16 @@ impl World {
             self.actors.iter().filter(|a| a.phase == Phase::Live).map(|a| a.attachment.clone()).collect();
         let lives = |row: &Row| live.contains(&row.attachment);
         // That a container ended unheard shows only if another one of its engine is seen.
-        let (docker, cni): (Vec<_>, Vec<_>) =
-            rows.iter().partition(|row| matches!(row.attachment, Attachment::Docker { .. }));
-        let is_unknown = |of: &[&Row]| !of.is_empty() && !of.iter().any(|row| lives(row)) && !self.calm;
-        let unknown = (is_unknown(&docker), is_unknown(&cni));
-        if unknown != (false, false) {
-            self.stats.count("containers whose end nobody can know");
-            for row in docker.into_iter().filter(|_| unknown.0) {
-                // As dockerd does when it starts.
-                self.inquire(Call::Del { attachment: row.attachment.clone(), grace: None });
+        let mut unknown = false;
+        for errand in ERRANDS {
+            let of_engine: Vec<_> = rows.iter().filter(|row| errand.tidies(&row.attachment)).collect();
+            if !self.calm && !of_engine.is_empty() && !of_engine.iter().any(|row| lives(row)) {
+                unknown = true;
+                errand.tidy(self, &of_engine.into_iter().map(|row| row.attachment.clone()).collect::<Vec<_>>());
             }
-            return (0..self.segments.len()).filter(|_| unknown.1).for_each(|lan| self.collect(lan));
+        }
+        if unknown {
+            return self.stats.count("containers whose end nobody can know");
         }
         self.examine_kept(rows.len());
         for row in &rows {
@@ -206,7 +206,8 @@ impl World {
         if self.actors[index].meddled {
             return self.stats.count("live at the end without its address");
         }
-        if self.actors[index].docker {
+        // It is never asked for a CHECK.
+        if self.actors[index].is_told_once() {
             return self.stats.count("live at the end with Docker");
         }
         let check = Call::Check { attachment: attachment.clone(), expected: vec![told.address.into()] };

@@ -25,7 +25,7 @@ impl World {
 
     /// The main plugin puts ADD's answer on the interface; then others may add to it.
     pub(super) fn configure(&mut self, index: usize, at: At, lease: &Lease) {
-        self.plug(at, lease);
+        self.plug(index, at, lease);
         if !self.actors[index].foreign.is_empty() {
             let via = Some(Ipv4Addr::new(172, 20, 0, 1).into());
             let destination = "192.0.2.0/24".parse().expect("a network");
@@ -43,26 +43,15 @@ impl World {
     }
 
     /// Lets the main plugin put a lease on an interface.
-    pub(super) fn plug(&mut self, at: At, lease: &Lease) {
+    pub(super) fn plug(&mut self, index: usize, at: At, lease: &Lease) {
         let plugged = self.clock().wall;
-        for actor in self.actors.iter_mut().filter(|actor| actor.at == Some(at)) {
-            (actor.stays_off, actor.plugged) = (false, plugged);
-        }
-        let subnet = IpNet::from(lease.address);
-        let steps = [Step::AddAddress(subnet)];
-        let docker = self.actors.iter().any(|actor| actor.docker && actor.at == Some(at));
-        let late = self.plan.late_routes;
-        let is_plain = |route: &LinkRoute| route.metric.is_none() && route.via.is_some_and(|via| subnet.contains(&via));
-        let is_told = |route: &LinkRoute| !docker && (!late || is_plain(route));
-        let told = routes_of(lease, self.plan.metric).into_iter().filter(is_told).map(Step::AddRoute);
-        let joined = self.actors.iter().find(|actor| docker && actor.at == Some(at)).map(|actor| actor.routes.clone());
-        let told = told.chain(joined.into_iter().flatten().map(Step::AddRoute)).collect::<Vec<_>>();
-        // Docker's gateway is the network's. Nobody can tell the daemon what it was before.
-        let chosen = self.actors.iter().find(|actor| docker && actor.at == Some(at));
-        let router = chosen.and_then(|actor| self.record_of(actor)).and_then(|record| record.lease.gateway);
-        let default = router.map(|router| Step::AddRoute(default_by(router)));
-        for step in steps.into_iter().chain(told).chain(default) {
-            self.change(at, &step);
+        let actor = &mut self.actors[index];
+        (actor.stays_off, actor.plugged) = (false, plugged);
+        let actor = &self.actors[index];
+        let routes = actor.door.routes(self, actor, lease);
+        self.change(at, &Step::AddAddress(lease.address.into()));
+        for route in routes {
+            self.change(at, &Step::AddRoute(route));
         }
     }
 
@@ -101,7 +90,7 @@ impl World {
 
     /// Returns whether nobody can tell which interface is an actor's: Docker does not say, and all have one Ethernet address.
     pub(super) fn is_out_of_reach(&self, actor: &Actor) -> bool {
-        actor.docker && self.plan.ipvlan
+        actor.is_found_later() && self.plan.ipvlan
     }
 
     pub(super) fn record_of(&self, actor: &Actor) -> Option<&Record> {

@@ -237,7 +237,7 @@ impl World {
         let plan = Plan::draw(seed);
         trace.line(0, || format!("seed {seed}: {plan:?}"));
         let segments = (0..plan.lans).map(|lan| Segment::new(&plan, lan)).collect();
-        let actors = (0..plan.actors).map(|index| Actor::new(&plan, index, doors::of)).collect();
+        let actors = (0..plan.actors).map(|index| Actor::new(&plan, index, doors::of(&plan, index))).collect();
         Self {
             rng: Rng::with_seed(seed),
             now: 0,

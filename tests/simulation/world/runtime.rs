@@ -68,8 +68,8 @@ impl World {
         let same_mac = self.rng.u32(..6) == 0;
         let lan = self.actors[index].lan;
         let actor = &mut self.actors[index];
-        // For Docker the Ethernet address is the attachment.
-        actor.turn_to_next(index, same, same_mac && !(actor.docker && spooled));
+        // The Ethernet address may be the attachment.
+        actor.turn_to_next(index, same, same_mac && !(spooled && door.knows_by_mac()));
         actor.began = self.now;
         door.makes(self, index);
         let timeout = Duration::from_secs(pick(&mut self.rng, &[12, 30]));

@@ -116,11 +116,13 @@ impl World {
         lan.or_else(by_mac).unwrap_or(0)
     }
 
-    /// Returns the client whose container has a link, or the Docker client for whose Ethernet address the host's link speaks.
+    /// Returns the client whose container has a link, or the client for whose Ethernet address the host's link speaks.
     fn client_at(&self, link: &Link) -> Option<ClientKey> {
         let is_its = |actor: &&Actor| match link.in_netns() {
             Some(at) => actor.at == Some(at),
-            None => actor.docker && actor.phase != Phase::Idle && actor.mac == link.mac() && !self.plan.ipvlan,
+            None => {
+                actor.is_found_later() && actor.phase != Phase::Idle && actor.mac == link.mac() && !self.plan.ipvlan
+            }
         };
         self.actors.iter().find(is_its).map(Actor::client_key)
     }

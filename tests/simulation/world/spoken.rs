@@ -83,7 +83,7 @@ impl World {
     /// Lets a client that a caller asks for begin anew, and also one whose DEL the store refuses.
     pub(super) fn asked_anew(&mut self, call: &Call) {
         let is_told = |attachment: &Attachment, address| {
-            let actor = self.actors.iter().find(|actor| actor.docker && actor.attachment == *attachment);
+            let actor = self.actors.iter().find(|actor| actor.is_told_once() && actor.attachment == *attachment);
             actor.and_then(|actor| actor.told.as_ref()).is_some_and(|told| told.ip() == address)
         };
         let concerned = if let Call::Network(call) = call { self.concerned(call) } else { None };

@@ -1,18 +1,22 @@
 //! CNI's runtimes: they make the interface before they ask, say where it is, and put the answer on it.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::effect::{Answer, Call, Failure, RequestId};
-use leasehold_core::link::{Cookie, Place};
+use leasehold_core::grant::policy::Policy;
+use leasehold_core::identity::Attachment;
+use leasehold_core::link::{ByName, Cookie, LinkRoute, Place};
 use leasehold_core::wire::Mac;
 
-use crate::plan::happens;
+use crate::plan::{Plan, happens};
 use crate::watch::Rule;
-use crate::world::actor::{Act, Asked, Door, Phase, Role};
+use crate::world::actor::{Act, Actor, Asked, Door, Phase, Role};
 use crate::world::answers::attachment_of;
+use crate::world::interface::routes_of;
 use crate::world::seen::Seen;
 use crate::world::{MILLI, World};
 
@@ -23,6 +27,24 @@ const WRONG: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(192, 0, 2, 1), 24);
 pub(super) struct Cni;
 
 impl Door for Cni {
+    fn serves(&self, _: &Plan, _: usize) -> bool {
+        true
+    }
+
+    fn equips(&self, actor: &mut Actor, plan: &Plan, _: usize) {
+        let policy = &mut actor.profile.policy;
+        (policy.late_routes, policy.plain_routes) = (plan.late_routes, plan.late_routes);
+    }
+
+    fn names(&self, actor: &Actor, container: &str) -> (PathBuf, Attachment) {
+        let network = format!("net{}", actor.lan);
+        (PathBuf::from(format!("/run/netns/{container}")), Attachment::cni(network, container, "eth0"))
+    }
+
+    fn place(&self, actor: &Actor) -> Place {
+        Place::InNetns(ByName { netns: actor.path.clone(), ifname: "eth0".to_owned(), host_too: false })
+    }
+
     fn makes(&self, world: &mut World, index: usize) {
         let actor = &world.actors[index];
         let (path, mac, lan) = (actor.path.clone(), actor.mac, actor.lan);
@@ -39,6 +61,15 @@ impl Door for Cni {
         world.configure(index, at, lease);
         world.actors[index].phase = Phase::Live;
         world.stay(index);
+    }
+
+    /// Main plugins put on what they are told. Where routes come late, those are the ones without a metric and with a router in the
+    /// lease's subnet.
+    fn routes(&self, _: &World, actor: &Actor, lease: &Lease) -> Vec<LinkRoute> {
+        let is_near = |via: IpAddr| IpNet::from(lease.address).contains(&via);
+        let is_plain = |route: &LinkRoute| route.metric.is_none() && route.via.is_some_and(is_near);
+        let Policy { metric, late_routes, .. } = actor.profile.policy;
+        routes_of(lease, metric).into_iter().filter(|route| !late_routes || is_plain(route)).collect()
     }
 
     fn next(&self, world: &mut World, index: usize) {
@@ -199,7 +230,7 @@ impl World {
                 // A lease that had ended took its address off the link; main plugins put on what they are told.
                 if let Some(at) = actor.at {
                     self.actors[index].meddled |= lease.address != told.address;
-                    self.plug(at, lease);
+                    self.plug(index, at, lease);
                 }
                 self.actors[index].told = Some(lease.clone());
                 self.actors[index].told_at = self.now;

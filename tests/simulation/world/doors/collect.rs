@@ -1,6 +1,7 @@
 //! GC: runtimes name what is valid, now and then, or as a container's way to end.
 
 use leasehold_core::effect::{Answer, Call, Failure};
+use leasehold_core::identity::Attachment;
 
 use crate::subject::{container, is_in};
 use crate::watch::Rule;
@@ -25,6 +26,14 @@ impl Errand for Collect {
 
     fn answered(&self, world: &mut World, _: usize, asked: &Asked, answer: Option<Answer>) {
         answer.into_iter().for_each(|answer| world.collected(asked, answer));
+    }
+
+    fn tidies(&self, attachment: &Attachment) -> bool {
+        attachment.container().is_some()
+    }
+
+    fn tidy(&self, world: &mut World, _: &[Attachment]) {
+        (0..world.segments.len()).for_each(|lan| world.collect(lan));
     }
 }
 

@@ -1,12 +1,38 @@
 //! What dockerd does with a container, whichever driver makes its link: it asks before there is a link, and moves it in
 //! later.
 
-use leasehold_core::testbed::kernel::At;
+use std::path::PathBuf;
+
+use leasehold_core::identity::Attachment;
+use leasehold_core::link::LinkRoute;
+use leasehold_core::pool::{self, PoolId};
+use leasehold_core::testbed::kernel::{At, DOCKER_NETNS, host_mac};
 
 use crate::plan::happens;
-use crate::world::actor::{Act, Phase};
+use crate::world::actor::{Act, Actor, Phase};
+use crate::world::interface::default_by;
 use crate::world::seen::Seen;
 use crate::world::{Event, MILLI, SECOND, World};
+
+/// Makes an actor one of Docker's, whose addresses come from a pool or not.
+pub(super) fn equip(actor: &mut Actor, pool: Option<PoolId>) {
+    actor.profile.wants = pool::wants(pool.as_ref());
+    let policy = &mut actor.profile.policy;
+    (policy.suppress_default_route, policy.follow_router) = (true, true);
+    policy.prefix = pool.as_ref().map(|pool| pool.subnet.prefix_len());
+    actor.pool = pool;
+}
+
+/// Returns the path of a container's namespace, and the attachment of its endpoint in a pool.
+pub(super) fn named(actor: &Actor, container: &str, pool: &str) -> (PathBuf, Attachment) {
+    // If all have one Ethernet address, the endpoint's name tells them apart.
+    let endpoint = match actor.mac == host_mac(actor.lan) {
+        true => format!("endpoint:{container}-{}", actor.generation),
+        false => actor.mac.to_string(),
+    };
+    let attachment = Attachment::Docker { pool: pool.into(), endpoint: endpoint.into() };
+    (PathBuf::from(format!("{DOCKER_NETNS}/{container}")), attachment)
+}
 
 impl World {
     /// Makes a container's namespace.
@@ -46,6 +72,13 @@ impl World {
             self.after(10, 5 * MILLI, Event::Told(self.run, arrival));
         }
         self.act_after(index, 0, 50 * MILLI, Act::Plug);
+    }
+
+    /// Returns the routes that Docker was told, and its default route. That is by the network's router: nobody can tell the daemon
+    /// what it was before.
+    pub(super) fn routes_for_docker(&self, actor: &Actor) -> Vec<LinkRoute> {
+        let router = self.record_of(actor).and_then(|record| record.lease.gateway);
+        actor.routes.iter().cloned().chain(router.map(default_by)).collect()
     }
 
     /// Lets Docker configure the link. It still has what it was told.

@@ -1,6 +1,6 @@
 //! The front doors: what the caller of each asks, and what it does with the answers.
 //!
-//! A door is a file, and a line in [`of`] or [`ERRANDS`].
+//! A door is a file, and a line in [`DOORS`] or [`ERRANDS`].
 
 mod cni;
 mod collect;
@@ -13,19 +13,19 @@ mod ranges;
 mod status;
 
 use super::actor::{Door, Errand};
+use crate::plan::Plan;
 
 pub(super) use self::networks::{Wired, may_stay};
 pub(super) use self::pools::Network;
 
-/// Returns the door of an actor's containers.
-pub(super) fn of(docker: bool, is_wired: bool) -> &'static dyn Door {
-    match (docker, is_wired) {
-        (false, _) => &cni::Cni,
-        (true, false) => &pools::Pools,
-        (true, true) => &networks::Networks,
-    }
-}
+/// The doors, each before those that leave to it what it does not serve.
+static DOORS: &[&dyn Door] = &[&networks::Networks, &pools::Pools, &cni::Cni];
 
 /// What is asked about a LAN.
-pub(super) static ERRANDS: [&dyn Errand; 6] =
-    [&collect::Collect, &status::Status, &pools::Pools, &networks::Networks, &operator::Operator, &ranges::Ranges];
+pub(super) static ERRANDS: &[&dyn Errand] =
+    &[&collect::Collect, &status::Status, &pools::Pools, &networks::Networks, &operator::Operator, &ranges::Ranges];
+
+/// Returns the door of an actor's containers.
+pub(super) fn of(plan: &Plan, index: usize) -> &'static dyn Door {
+    *DOORS.iter().find(|door| door.serves(plan, index)).expect("CNI serves all others")
+}

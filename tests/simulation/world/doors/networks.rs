@@ -5,6 +5,7 @@
 //! container belongs to Docker alone. A VLAN's link is there as long as a network is in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
@@ -14,18 +15,20 @@ use leasehold_core::effect::{
 };
 use leasehold_core::grant::Grant;
 use leasehold_core::identity::{Attachment, DoorId};
-use leasehold_core::link::LinkRoute;
 use leasehold_core::link::own::MacvlanMode;
-use leasehold_core::network::{EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring};
+use leasehold_core::link::{LinkRoute, Place};
+use leasehold_core::network::{EndpointRecord, Mode, NetworkFault, NetworkRecord, Source, Wiring, in_network};
+use leasehold_core::pool::PoolId;
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::testbed::link::Own;
 use leasehold_core::time::{Instant, WallTime};
 
-use super::pools::Pools;
-use crate::plan::{VLAN, Wires, happens};
+use super::dockerd::{equip, named};
+use super::pools::{Pools, pool_of};
+use crate::plan::{Plan, VLAN, Wires, happens};
 use crate::subject::add_of;
 use crate::watch::{Rule, is_of};
-use crate::world::actor::{Act, Asked, Door, Errand, Form, Phase, Role};
+use crate::world::actor::{Act, Actor, Asked, Door, Errand, Phase, Role};
 use crate::world::seen::Seen;
 use crate::world::{Event, MILLI, Micros, SECOND, World};
 
@@ -136,31 +139,62 @@ impl Wired {
 pub(super) struct Networks;
 
 impl Door for Networks {
+    /// Returns whether this actor's containers are on its networks. With ipvlans all of Docker's are.
+    fn serves(&self, plan: &Plan, index: usize) -> bool {
+        let all = plan.wires == Some(Wires::Ipvlan);
+        Pools.serves(plan, index) && plan.wires.is_some() && (all || index % 6 != 4)
+    }
+
+    /// Some have their addresses from our IPAM driver, others are leased when their endpoint is created (`--ipam-driver null`).
+    fn equips(&self, actor: &mut Actor, plan: &Plan, index: usize) {
+        let is_told = plan.wires != Some(Wires::Ipvlan) && index % 3 == 1;
+        equip(actor, is_told.then(|| pool_of(actor.lan)));
+        actor.profile.policy.metric = None;
+    }
+
+    fn knows_by_mac(&self) -> bool {
+        true
+    }
+
+    fn names(&self, actor: &Actor, container: &str) -> (PathBuf, Attachment) {
+        let pool = actor.pool.as_ref().map(PoolId::to_string);
+        named(actor, container, &pool.unwrap_or_else(|| in_network(&format!("{:012x}", actor.lan))))
+    }
+
+    fn place(&self, actor: &Actor) -> Place {
+        Pools.place(actor)
+    }
+
     fn is_ready(&self, world: &World, lan: usize) -> bool {
         world.wired.networks[lan].0 == Stage::There
     }
 
     fn makes(&self, world: &mut World, index: usize) {
-        world.choose_network(index);
+        let lan = world.actors[index].lan;
+        world.actors[index].network = Some(world.wired.network_id(lan));
         Pools.makes(world, index);
     }
 
     fn asks(&self, world: &mut World, index: usize, add: Add, patience: Micros) -> RequestId {
-        match world.actors[index].form {
-            Some(Form::Leased) => world.create_endpoint(index, Role::Add, Some(add), patience),
-            Some(Form::Told) | None => Pools.asks(world, index, add, patience),
+        match world.actors[index].pool {
+            Some(_) => Pools.asks(world, index, add, patience),
+            None => world.create_endpoint(index, Role::Add, Some(add), patience),
         }
     }
 
     /// Goes on with an endpoint that has its address: its link is made, or it is joined.
     fn leased(&self, world: &mut World, index: usize, _: &Lease) {
-        match (world.actors[index].form, world.actors[index].endpoint.clone()) {
-            (Some(Form::Leased), Some(id)) => {
+        match (&world.actors[index].pool, world.actors[index].endpoint.clone()) {
+            (None, Some(id)) => {
                 world.created(index, id);
                 world.join(index);
             }
             _ => _ = world.create_endpoint(index, Role::Endpoint, None, world.now),
         }
+    }
+
+    fn routes(&self, world: &World, actor: &Actor, _: &Lease) -> Vec<LinkRoute> {
+        world.routes_for_docker(actor)
     }
 
     fn next(&self, world: &mut World, index: usize) {
@@ -180,7 +214,7 @@ impl Door for Networks {
             return Pools.ends(world, index);
         }
         world.actors[index].phase = Phase::Ending;
-        if world.actors[index].form == Some(Form::Leased) {
+        if world.actors[index].pool.is_none() {
             world.goes_elsewhere(index, "clients on another host");
             world.show(&Seen::Leaves(index));
         }
@@ -241,7 +275,7 @@ impl Errand for Networks {
 impl World {
     /// Dockerd creates its network on a LAN, or deletes it now and then.
     fn wiring(&mut self, lan: usize) {
-        let busy = self.actors.iter().any(|a| a.lan == lan && a.form.is_some() && a.phase != Phase::Idle);
+        let busy = self.actors.iter().any(|a| a.lan == lan && a.network.is_some() && a.phase != Phase::Idle);
         let (call, next) = match self.wired.networks[lan].0 {
             Stage::Absent => {
                 self.wired.created[lan] += 1;
@@ -285,15 +319,13 @@ impl World {
 
     /// Goes on with the end of a container whose endpoint is gone, or whose dockerd does not mention it.
     fn endpoint_gone(&mut self, index: usize, told: bool) {
-        match self.actors[index].form {
-            Some(Form::Leased) => {
-                if !told {
-                    self.actors[index].died = Some(self.now);
-                }
-                self.lease_is_back(index, told);
-            }
-            Some(Form::Told) | None => Pools.ends(self, index),
+        if self.actors[index].pool.is_some() {
+            return Pools.ends(self, index);
         }
+        if !told {
+            self.actors[index].died = Some(self.now);
+        }
+        self.lease_is_back(index, told);
     }
 
     /// Returns a LAN's network as dockerd creates it.
@@ -367,12 +399,6 @@ impl World {
             // A repeated answer is about the previous network: dockerd gives each its own name.
             _ => self.after(10 * MILLI, 10 * SECOND, Event::Errand(lan, &Networks)),
         }
-    }
-
-    /// Puts an actor's container on the network that its LAN has now, if it is on one of ours.
-    pub(in crate::world) fn choose_network(&mut self, index: usize) {
-        let (form, lan) = (self.actors[index].form, self.actors[index].lan);
-        self.actors[index].network = form.map(|_| self.wired.network_id(lan));
     }
 
     /// Asks for an actor's endpoint: with a lease that this ADD gets, or with the address that its IPAM driver told.

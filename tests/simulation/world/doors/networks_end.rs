@@ -46,7 +46,7 @@ impl World {
             return self.fail(Rule::Wired, detail);
         }
         self.stats.count("looks for links without an endpoint");
-        for actor in self.actors.iter().filter(|actor| actor.phase == Phase::Live && actor.form.is_some()) {
+        for actor in self.actors.iter().filter(|actor| actor.phase == Phase::Live && actor.network.is_some()) {
             let known = actor.endpoint.as_ref().is_some_and(|id| self.record_of_endpoint(id).is_some());
             if !known && actor.stranded.is_none() {
                 let detail = format!("{} runs, and its endpoint {:?} is not known", actor.attachment, actor.endpoint);

@@ -2,20 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use leasehold_core::dhcpv4::lease::Lease;
 use leasehold_core::dhcpv4::profile::{ClientProfile, Servers};
 use leasehold_core::effect::{Answer, Call, PoolCall, PoolRequest};
+use leasehold_core::identity::Attachment;
+use leasehold_core::link::{LinkRoute, Place};
+use leasehold_core::pool::PoolId;
 use leasehold_core::profile::Profile;
 use leasehold_core::record::{Record, RecordState};
 use leasehold_core::testbed::link::Wire;
 use leasehold_core::wire::Mac;
 
-use crate::plan::{ROGUE, Rogue, happens};
+use super::dockerd::{equip, named};
+use crate::plan::{Plan, ROGUE, Rogue, happens};
 use crate::watch::Rule;
-use crate::world::actor::{Act, Actor, Asked, Door, Errand, Form, Phase, Role, pool_of};
+use crate::world::actor::{Act, Actor, Asked, Door, Errand, Phase, Role};
 use crate::world::seen::Seen;
 use crate::world::{Event, World};
 
@@ -30,6 +35,12 @@ pub(crate) struct Network {
     told: Option<Option<Ipv4Addr>>,
 }
 
+/// Returns the pool of Docker's network on a LAN. The request spells it, whatever the store has lost.
+pub(super) fn pool_of(lan: usize) -> PoolId {
+    let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("it is a prefix length");
+    PoolId::new(format!("parent=eth{lan}"), subnet, None)
+}
+
 /// An address of the pool that nobody ever has.
 const NOBODYS: u32 = 1000;
 
@@ -38,6 +49,26 @@ const NOBODYS: u32 = 1000;
 pub(super) struct Pools;
 
 impl Door for Pools {
+    fn serves(&self, plan: &Plan, index: usize) -> bool {
+        plan.docker && index % 3 != 2
+    }
+
+    fn equips(&self, actor: &mut Actor, _: &Plan, _: usize) {
+        equip(actor, Some(pool_of(actor.lan)));
+    }
+
+    fn knows_by_mac(&self) -> bool {
+        true
+    }
+
+    fn names(&self, actor: &Actor, container: &str) -> (PathBuf, Attachment) {
+        named(actor, container, &pool_of(actor.lan).to_string())
+    }
+
+    fn place(&self, actor: &Actor) -> Place {
+        Place::Parent { ifname: format!("eth{}", actor.lan), mac: actor.mac }
+    }
+
     fn makes(&self, world: &mut World, index: usize) {
         world.choose_address(index);
         world.make_for_docker(index);
@@ -47,6 +78,10 @@ impl Door for Pools {
         world.actors[index].phase = Phase::Live;
         world.starts(index);
         world.stay(index);
+    }
+
+    fn routes(&self, world: &World, actor: &Actor, _: &Lease) -> Vec<LinkRoute> {
+        world.routes_for_docker(actor)
     }
 
     fn next(&self, world: &mut World, index: usize) {
@@ -94,6 +129,17 @@ impl Errand for Pools {
     fn answered(&self, world: &mut World, lan: usize, asked: &Asked, answer: Option<Answer>) {
         answer.iter().for_each(|answer| world.network_answered(lan, &asked.call, answer));
     }
+
+    fn tidies(&self, attachment: &Attachment) -> bool {
+        matches!(attachment, Attachment::Docker { .. })
+    }
+
+    /// Dockerd does so when it starts.
+    fn tidy(&self, world: &mut World, gone: &[Attachment]) {
+        for attachment in gone {
+            world.inquire(Call::Del { attachment: attachment.clone(), grace: None });
+        }
+    }
 }
 
 impl World {
@@ -137,7 +183,7 @@ impl World {
     /// Lets Docker give the address of a container back.
     fn release(&mut self, index: usize, address: Ipv4Addr) {
         // If two were told one address, nobody knows whose is meant.
-        let is_told = |actor: &&Actor| actor.docker && actor.told.as_ref().map(Lease::ip) == Some(address);
+        let is_told = |actor: &&Actor| actor.is_told_once() && actor.told.as_ref().map(Lease::ip) == Some(address);
         let told: Vec<_> = self.actors.iter().filter(is_told).map(|actor| actor.attachment.clone()).collect();
         told.iter().for_each(|attachment| self.show(&Seen::Gone(attachment)));
         let lan = self.actors[index].lan;
@@ -154,7 +200,7 @@ impl World {
             Some(told) => told.ip() == address,
             None => actor.phase != Phase::Idle,
         };
-        let mut of_docker = self.actors.iter().filter(|actor| actor.docker && actor.lan == lan);
+        let mut of_docker = self.actors.iter().filter(|actor| actor.is_told_once() && actor.lan == lan);
         self.networks[lan].reserved.contains(&address) || of_docker.any(has)
     }
 
@@ -167,8 +213,9 @@ impl World {
         let told = |record: &&Record| record.told.is_some() && record.told.map(|told| told.addr()) == address;
         let told: Vec<_> = self.store.durable.values().filter(told).collect();
         let held = |record: &Record| record.state == RecordState::Bound && !record.lease.expired(now);
-        let was_told =
-            |actor: &Actor| actor.docker && actor.phase != Phase::Idle && actor.told.as_ref().map(Lease::ip) == address;
+        let was_told = |actor: &Actor| {
+            actor.is_told_once() && actor.phase != Phase::Idle && actor.told.as_ref().map(Lease::ip) == address
+        };
         if let [only] = told[..]
             && only.attachment == *attachment
             && held(only)
@@ -201,7 +248,7 @@ impl World {
     /// Makes a container ask for a certain address now and then (`--ip`).
     pub(in crate::world) fn choose_address(&mut self, index: usize) {
         let actor = &self.actors[index];
-        if actor.docker && actor.form != Some(Form::Leased) && self.rng.u32(..6) == 0 {
+        if actor.pool.is_some() && self.rng.u32(..6) == 0 {
             let first = self.plan.pool(actor.lan, 0).0.to_bits();
             self.actors[index].wanted = Some(Ipv4Addr::from_bits(first + self.rng.u32(..12)));
         }

@@ -34,12 +34,12 @@ fn examine(world: &World, actor: &Actor, says: &mut Says) {
         actor.foreign.iter().filter(|_| cut_short).find(is_for).copied()
     };
     let there: BTreeSet<_> = there.into_iter().map(|there| stands_in(&there).unwrap_or(there)).collect();
-    let metric = actor.metric(&world.plan);
+    let metric = actor.profile.policy.metric;
     let routes = lease.map(|lease| routes_of(&actor.as_told(lease), metric)).unwrap_or_default();
     let routes: Vec<_> = routes.into_iter().chain(actor.foreign_routes.iter().cloned()).collect();
-    // Docker's default route is there or not, as it chose, and goes with the router.
+    // A default route that its engine chooses is there or not, and goes with the router.
     let (defaults, carried): (Vec<_>, Vec<_>) =
-        wire.routes.iter().partition(|there| actor.docker && there.destination.prefix_len() == 0);
+        wire.routes.iter().partition(|there| actor.chooses_default_route() && there.destination.prefix_len() == 0);
     let router = lease.and_then(|lease| lease.gateway).filter(|router| ours.is_some_and(|ours| ours.contains(router)));
     let astray = router.filter(|_| !world.links_fail).map(default_by);
     let astray = astray.and_then(|led| defaults.into_iter().find(|there| !is_route(there, &led)));

@@ -8,7 +8,7 @@ pub(super) fn confirmed(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Some(back) = world.ports.back.get(&at).copied() else { return };
     let has_changed = world.ports.lost.contains_key(&at) || back > forwards;
     let lived = |actor: &&Actor| actor.at == Some(at) && actor.phase == Phase::Live && actor.told_at < lost;
-    let asks = |actor: &&Actor| !has_changed && !actor.docker && !actor.has_fallback();
+    let asks = |actor: &&Actor| !has_changed && !actor.is_found_later() && !actor.has_fallback();
     let Some(actor) = world.actors.iter().find(lived).filter(asks) else { return };
     let heard = world.ports.taken.get(&(actor.lan, actor.client_key()));
     says.count("clients that are to be heard after a loss of carrier");

@@ -16,7 +16,7 @@ pub(super) fn failures(world: &World, seen: &Seen<'_>, says: &mut Says) {
 /// Checks that in a calm world an ADD fails only because of its caller, or for lack of time.
 fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &mut Says) {
     let actor = &world.actors[index];
-    let intact = actor.docker || actor.at.is_some_and(|at| world.kernel.link(at).is_some());
+    let intact = actor.is_found_later() || actor.at.is_some_and(|at| world.kernel.link(at).is_some());
     let recent = world
         .actors
         .iter()
@@ -27,12 +27,12 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
         // Another has the requested address, or had it.
         Failure::NotWanted { .. } | Failure::AddressHeld { .. } | Failure::Conflict { .. } if chosen => true,
         // A second CreateEndpoint, which comes when dockerd has given up on the first, makes one that nobody deletes.
-        Failure::Held { .. } => world.plan.sharers > 1 || recent || actor.form.is_some() && world.plan.unruly > 0,
+        Failure::Held { .. } => world.plan.sharers > 1 || recent || actor.network.is_some() && world.plan.unruly > 0,
         Failure::Attached { .. } => recent,
         Failure::Link { .. } => !intact,
         Failure::AddressHeld { .. } => has_namesake(world, index),
         Failure::Conflict { address, .. } if world.elsewhere.there.contains_key(&(actor.lan, *address)) => true,
-        Failure::Unfit { .. } => actor.docker,
+        Failure::Unfit { .. } => actor.pool.is_some(),
         // Its server may offer it nothing else.
         Failure::Conflict { .. } | Failure::Conflicts { .. } | Failure::HeldBack { .. } if is_in_use => true,
         // Its time is over. Another's address may become free in the last moment.
@@ -62,7 +62,7 @@ fn judge(world: &World, index: usize, asked: &Asked, failure: &Failure, says: &m
 /// A local range says nothing about the MTU.
 fn judge_link(world: &World, index: usize, of_server: bool, says: &mut Says) {
     let actor = &world.actors[index];
-    let Some(wire) = actor.at.filter(|_| !actor.docker).and_then(|at| world.kernel.link(at)) else { return };
+    let Some(wire) = actor.at.filter(|_| !actor.is_found_later()).and_then(|at| world.kernel.link(at)) else { return };
     let is_sized = !of_server || wire.mtu == world.plan.mtu.map_or(1500, u32::from);
     let (good, state) = (wire.up && wire.carrier && is_sized, wire.mtu);
     if !good {

@@ -6,16 +6,16 @@ use super::*;
 pub(super) fn fit(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Seen::Answered(index, Asked { lease: Some(lease), .. }, _) = seen else { return };
     let actor = &world.actors[*index];
-    if actor.docker && actor.form != Some(Form::Leased) {
-        judge(world, actor.lan, lease.ip(), says);
+    if let Some(pool) = &actor.pool {
+        judge(world, actor.lan, pool, lease.ip(), says);
         judge_chosen(actor, lease.ip(), says);
     }
 }
 
 /// Checks that an endpoint is told no address that its network cannot have, or that was reserved.
-fn judge(world: &World, lan: usize, address: Ipv4Addr, says: &mut Says) {
+fn judge(world: &World, lan: usize, pool: &PoolId, address: Ipv4Addr, says: &mut Says) {
     let reserved = world.networks[lan].reserved.contains(&address);
-    if reserved || !pool_of(lan).subnet.contains(&address) {
+    if reserved || !pool.subnet.contains(&address) {
         says.broken(Rule::Unfit, format!("an endpoint has {address}, reserved: {reserved}"));
     }
 }

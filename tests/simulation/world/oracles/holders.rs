@@ -60,8 +60,8 @@ impl Holders {
         let actor = &world.actors[actor];
         let here = actor.generation == generation && actor.phase != Phase::Ending;
         let link = actor.at.filter(|_| here).and_then(|at| world.kernel.link(at));
-        // The link of a Docker container is still to come.
-        let to_come = actor.docker && here && actor.netns.is_some();
+        // Its link may be still to come.
+        let to_come = actor.is_found_later() && here && actor.netns.is_some();
         let mac = link.map(|wire| wire.mac).or(to_come.then_some(actor.mac))?;
         let lan = world.segments.iter().position(|segment| segment.lan == add.lan)?;
         let holder = Holder { lan, mac, client_id: add.client_id.resolve(mac), address, server };

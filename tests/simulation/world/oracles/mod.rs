@@ -38,6 +38,7 @@ use leasehold_core::event::{Event, EventKind};
 use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry};
 use leasehold_core::identity::{Attachment, ClientId, Lan};
 use leasehold_core::link::{Link, Place, Step, Target};
+use leasehold_core::pool::PoolId;
 use leasehold_core::record::{Change, Record, RecordState};
 use leasehold_core::registry::Config;
 use leasehold_core::tenure::Tenure;
@@ -48,7 +49,7 @@ use leasehold_core::wire::Mac;
 use netns_fixtures::model::{ClientKey, Event as Served, Kind, Knows, Message, Station, code};
 
 use self::squatted::is_another;
-use super::actor::{Actor, Asked, Form, Phase, Role, pool_of};
+use super::actor::{Actor, Asked, Phase, Role};
 use super::claims::{CLAIMER, PROXY, SQUATTER};
 use super::daemon::is_dhcp;
 use super::interface::{default_by, routes_of};

@@ -22,8 +22,7 @@ fn judge_steps(world: &World, target: &Target, steps: &[Step], says: &mut Says) 
     for address in new {
         let durable = world.store.durable.values().any(|record| {
             // It may still have to be recorded that it has moved onto its interface.
-            let is_docker = matches!(record.attachment, Attachment::Docker { .. });
-            let moves = is_docker && record.link.mac() == link.mac();
+            let moves = record.profile.wants.is_found_later() && record.link.mac() == link.mac();
             let here = record.link.in_netns() == link.in_netns() || moves;
             here && record.state == RecordState::Bound && record.lease.ip() == address.addr()
         });
