@@ -11,12 +11,14 @@ mod operator;
 mod pools;
 mod ranges;
 mod status;
+mod wired;
 
 use super::actor::{Door, Errand};
 use crate::plan::Plan;
 
-pub(super) use self::networks::{Wired, may_stay};
+pub(super) use self::networks::may_stay;
 pub(super) use self::pools::Network;
+pub(super) use self::wired::Wired;
 
 /// The doors, each before those that leave to it what it does not serve.
 static DOORS: &[&dyn Door] = &[&networks::Networks, &pools::Pools, &cni::Cni];

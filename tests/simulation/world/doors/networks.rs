@@ -4,7 +4,6 @@
 //! dockerd has, or has been there for less than ten minutes; for less than one, if it came back from a container. A link in a
 //! container belongs to Docker alone. A VLAN's link is there as long as a network is in it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use leasehold_core::time::{Instant, WallTime};
 
 use super::dockerd::{equip, named};
 use super::pools::{Pools, pool_of};
+use super::wired::Stage;
 use crate::plan::{Plan, VLAN, Wires, happens};
 use crate::subject::add_of;
 use crate::watch::{Rule, is_of};
@@ -43,95 +43,6 @@ const STRAY: Micros = 60 * SECOND;
 /// Returns how long, at least, dockerd may leave a link where it is.
 pub(in crate::world) fn may_stay(own: &Own) -> Micros {
     if own.moved { STRAY } else { SLOW_START }
-}
-
-/// How far dockerd has a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Nothing.
-    Absent,
-    /// It is being created.
-    Coming,
-    /// All.
-    There,
-    /// It is being deleted.
-    Going,
-}
-
-/// What dockerd has of its networks.
-#[derive(Debug)]
-pub(in crate::world) struct Wired {
-    /// By LAN, and whether the daemon may not know it.
-    pub(super) networks: Vec<(Stage, bool)>,
-    /// How many were requested, by LAN.
-    created: Vec<u32>,
-    /// Networks that the daemon may have without dockerd: its call broke or was one of two, or the daemon ended before it heard
-    /// that dockerd had given up, or had not recorded it.
-    pub(super) forgotten: BTreeSet<DoorId>,
-    /// The endpoints that were created and are not forgotten, whose they are, and whether they are ending.
-    endpoints: BTreeMap<DoorId, (Attachment, bool)>,
-    /// How many were requested.
-    asked: u64,
-    /// When the last change of such links is carried out, and when the daemon hears the last report about them.
-    changes: Micros,
-    news: Micros,
-}
-
-impl Wired {
-    /// Returns dockerd before it has any.
-    pub(in crate::world) fn new(lans: usize) -> Self {
-        let (networks, created) = (vec![(Stage::Absent, false); lans], vec![0; lans]);
-        let (endpoints, forgotten) = (BTreeMap::new(), BTreeSet::new());
-        Self { networks, created, forgotten, endpoints, asked: 0, changes: 0, news: 0 }
-    }
-
-    /// Returns when a change that would be ready at this time is carried out: not before those that were requested earlier.
-    pub(in crate::world) fn next_change(&mut self, ready: Micros) -> Micros {
-        self.changes = ready.max(self.changes + 1);
-        self.changes
-    }
-
-    /// Returns when news that would come at this time is heard: not before earlier news.
-    pub(in crate::world) fn next_news(&mut self, ready: Micros) -> Micros {
-        self.news = ready.max(self.news + 1);
-        self.news
-    }
-
-    /// Returns whose an endpoint is, if dockerd has it and has not asked for its end.
-    pub(in crate::world) fn has(&self, id: &DoorId) -> Option<&Attachment> {
-        self.endpoints.get(id).filter(|(_, ends)| !ends).map(|(attachment, _)| attachment)
-    }
-
-    /// Returns the name of a LAN's network. Each one that is created has another name.
-    pub(super) fn network_id(&self, lan: usize) -> DoorId {
-        DoorId::try_from(format!("{:06x}{lan:06x}{:052x}", self.created[lan], 0)).expect("64 digits are an id")
-    }
-
-    pub(super) fn new_endpoint(&mut self) -> DoorId {
-        self.asked += 1;
-        let text = format!("{:012x}{:052x}", self.asked, 0);
-        DoorId::try_from(text).expect("64 digits are an id")
-    }
-
-    /// The daemon knows none of the networks any more.
-    pub(in crate::world) fn store_lost(&mut self) {
-        self.networks.iter_mut().for_each(|(_, unsure)| *unsure = true);
-    }
-
-    /// The host rebooted.
-    pub(in crate::world) fn rebooted(&mut self) {
-        self.endpoints.clear();
-        for lan in (0..self.networks.len()).filter(|lan| self.networks[*lan].0 == Stage::Coming) {
-            self.forgotten.insert(self.network_id(lan));
-        }
-        for (stage, unsure) in &mut self.networks {
-            *unsure |= *stage == Stage::Going;
-            *stage = match stage {
-                Stage::Absent | Stage::Coming => Stage::Absent,
-                Stage::There | Stage::Going => Stage::There,
-            };
-        }
-    }
 }
 
 /// The door of our own network driver.

@@ -5,7 +5,8 @@ use leasehold_core::link::own::LinkOwner;
 use leasehold_core::network::{EndpointRecord, Source};
 use leasehold_core::wire::Mac;
 
-use super::networks::{SLOW_START, Stage};
+use super::networks::SLOW_START;
+use super::wired::Stage;
 use crate::watch::Rule;
 use crate::world::actor::Phase;
 use crate::world::{SECOND, World};
