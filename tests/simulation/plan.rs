@@ -1,5 +1,6 @@
 //! What a seed decides before the first event: the size of the world, its servers, its faults, its crashes.
 
+mod docker;
 mod fallback;
 mod ranges;
 
@@ -10,6 +11,7 @@ use fastrand::Rng;
 use leasehold_core::grant::policy::{Detection, OnChange, OnExpiry};
 use netns_fixtures::model::{Knows, code};
 
+pub(crate) use self::docker::{VLAN, Wires};
 pub(crate) use self::fallback::Fallback;
 pub(crate) use self::ranges::Ranges;
 
@@ -61,22 +63,6 @@ impl EffectKind {
     /// Those of an endpoint's link, and those just before and after.
     const WIRED: [Self; 4] = [Self::Make, Self::Unmake, Self::Persist, Self::Reply];
 }
-
-/// How the containers of our own network driver join their LAN.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wires {
-    /// Macvlans of the host's link.
-    Macvlan,
-    /// Ports of the host's link, which is a bridge.
-    Bridge,
-    /// Ipvlans of the host's link.
-    Ipvlan,
-    /// Macvlans of a link of ours, which is in a VLAN of the host's link. The whole LAN is in it.
-    Vlan,
-}
-
-/// The VLAN.
-pub(crate) const VLAN: u16 = 10;
 
 /// The server identifier of a rogue that the networks' configuration denies.
 pub(crate) const ROGUE: Ipv4Addr = Ipv4Addr::new(192, 168, 66, 1);
@@ -357,40 +343,6 @@ impl Plan {
         self.forward_delay = Some(delay).filter(|_| self.flapping > 0 && rng.bool());
         self.cut = pick(rng, &[None, None, None, None, Some(code::ROUTERS), Some(code::DNS)]);
         self.cut = self.cut.filter(|_| rng.bool());
-        self
-    }
-
-    /// One seed in six has Docker containers: their leases are acquired over the host's link, for a container's Ethernet
-    /// address. Docker's door reports no containers that run without a record.
-    fn with_docker(mut self, rng: &mut Rng) -> Self {
-        // To a server that knows clients by chaddr, the next container with a name is another client.
-        self.docker = rng.u32(..6) == 0 && !self.ipvlan && self.knows == Knows::ClientId;
-        if self.docker {
-            self.promiscuous = true;
-            // A container whose interface is nowhere loses its identity to whoever asks for it.
-            self.sharers = 1;
-        }
-        self
-    }
-
-    /// Of the seeds with Docker containers, three in four have networks of our own driver, and so has every second one with
-    /// ipvlans: there are no other Docker networks there.
-    fn with_wires(mut self, rng: &mut Rng) -> Self {
-        let own = pick(rng, &[None, Some(Wires::Macvlan), Some(Wires::Bridge), Some(Wires::Vlan)]);
-        let ipvlan = rng.bool() && self.ipvlan && self.knows == Knows::ClientId && self.sharers == 1;
-        self.wires = if ipvlan { Some(Wires::Ipvlan) } else { own.filter(|_| self.docker) };
-        match self.wires {
-            None => return self,
-            Some(Wires::Ipvlan) => self.docker = true,
-            Some(Wires::Macvlan) => {}
-            // A bridge's servers are behind its ports, and a macvlan beside the link hears nothing that is tagged.
-            Some(Wires::Bridge | Wires::Vlan) => self.beside = false,
-        }
-        for crash in &mut self.crashes {
-            if rng.bool() {
-                (crash.kind, crash.nth) = (pick(rng, &EffectKind::WIRED), 1 + rng.u32(..4));
-            }
-        }
         self
     }
 
