@@ -176,7 +176,6 @@ fn found(mode: Mode) -> NetworkRecord {
         pool: Ipv4Net::default(),
         leases: true,
         since: WallTime::from_epoch(Duration::ZERO),
-        unused: false,
     }
 }
 

@@ -118,10 +118,6 @@ pub struct NetworkRecord {
     pub leases: bool,
     /// When it was created.
     pub since: WallTime,
-    /// Whether it has had no endpoint yet. Docker may not know it: a call that creates a network may break after everything is
-    /// done, and Docker never says which networks it has.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unused: bool,
 }
 
 /// An endpoint as the store holds it. JSON there, so that an operator can read a dump.
@@ -200,12 +196,13 @@ pub enum NetworkFault {
     #[error("leasehold keeps {0} endpoints at most: stop a container")]
     Crowded(usize),
     /// No more can be kept.
-    #[error("leasehold keeps {most} networks at most: remove one{}", never_used(.unused))]
+    #[error("leasehold keeps {most} networks at most: remove one{}", without_containers(.idle))]
     Full {
         /// The limit.
         most: usize,
-        /// Those that have had no endpoint yet, the oldest first.
-        unused: Vec<DoorId>,
+        /// Those without endpoints, the oldest first. Docker may not know them: a call that creates a network may break after
+        /// everything is done, and Docker never says which networks it has.
+        idle: Vec<DoorId>,
     },
     /// Endpoints cannot be made on the link.
     #[error("-o {option}={value}: {why}")]
@@ -220,11 +217,11 @@ pub enum NetworkFault {
 }
 
 /// Says that Docker may have forgotten networks without endpoints, and what to do about them.
-fn never_used(unused: &[DoorId]) -> String {
-    let Some(oldest) = unused.first() else { return String::new() };
-    let count = unused.len();
+fn without_containers(idle: &[DoorId]) -> String {
+    let Some(oldest) = idle.first() else { return String::new() };
+    let count = idle.len();
     format!(
-        ". {count} of them never had a container, such as {}: Docker has forgotten those that docker network ls \
+        ". {count} of them have no container, such as {}: Docker has forgotten those that docker network ls \
          --no-trunc does not show, and docker.md says how to delete them",
         oldest.as_str()
     )

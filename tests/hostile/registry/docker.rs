@@ -147,7 +147,6 @@ impl Life<'_> {
             pool: Ipv4Net::default(),
             leases: self.script.flag(),
             since: WallTime::from_epoch(Duration::ZERO),
-            unused: false,
         }
     }
 

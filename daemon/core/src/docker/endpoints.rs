@@ -8,7 +8,7 @@
 //! without an endpoint, and deletes it or gives it back. If an endpoint had no link, the daemon could not tell whether a
 //! container has the link. `strays` sees which links exist.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -109,6 +109,12 @@ impl Endpoints {
             Some(other) => Err(NetworkFault::Twice { other: other.network.clone(), subnet: own.trunc() }),
             None => Ok(()),
         }
+    }
+
+    /// Returns the networks that have any.
+    pub(super) fn networks(&self) -> BTreeSet<&DoorId> {
+        let records = self.by_id.values().filter_map(|endpoint| endpoint.record.as_deref());
+        records.map(|record| &record.network).chain(self.leasing.values().map(|leasing| &leasing.network)).collect()
     }
 
     /// Returns the endpoints whose address was leased for this attachment.
@@ -348,10 +354,7 @@ impl Desk<'_> {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         let Some(record) = endpoint.record.as_deref().cloned() else { return };
         endpoint.stage = Stage::Writing;
-        let used = self.docker.networks.use_first(&record.network).map(DockerRecord::Network);
-        let records = [Some(DockerRecord::Endpoint(record)), used].into_iter().flatten();
-        let changes = records.map(|record| record.put()).collect();
-        self.write(DoorWaiter::Endpoint(id.clone()), changes);
+        self.write(DoorWaiter::Endpoint(id.clone()), vec![DockerRecord::Endpoint(record).put()]);
     }
 
     fn answer_created(&mut self, id: &DoorId) {

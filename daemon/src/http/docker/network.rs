@@ -201,7 +201,6 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
         pool: pool.trunc(),
         leases,
         since: WallTime::from_epoch(Duration::ZERO),
-        unused: false,
     })
 }
 

@@ -101,7 +101,6 @@ fn network() -> NetworkRecord {
         pool: "0.0.0.0/0".parse().unwrap(),
         leases: false,
         since: since(),
-        unused: false,
     }
 }
 

@@ -168,7 +168,7 @@ impl Errand for Networks {
     }
 
     fn hung_up(&self, world: &mut World, asked: &Asked) {
-        world.heard_given_up(&asked.call);
+        world.heard_given_up(asked);
     }
 
     fn gives_up(&self, world: &mut World, lan: usize, id: RequestId) {
@@ -256,7 +256,6 @@ impl World {
             pool: Ipv4Net::default(),
             leases: false,
             since: WallTime::from_epoch(Duration::ZERO),
-            unused: false,
         }
     }
 
@@ -271,10 +270,11 @@ impl World {
         twice
     }
 
-    /// The daemon has heard that dockerd gave up on a network, and forgets it. The store may not be told about that.
-    pub(in crate::world) fn heard_given_up(&mut self, call: &Call) {
-        let stored = !self.store_fails && self.plan.crashes.is_empty();
-        if let (Call::Network(NetworkCall::Create(record)), true) = (call, stored) {
+    /// The daemon has heard that dockerd gave up on a network, and forgets it if it had not answered. The store may not be told
+    /// about that.
+    pub(in crate::world) fn heard_given_up(&mut self, asked: &Asked) {
+        let stored = !asked.answered && !self.store_fails && self.plan.crashes.is_empty();
+        if let (Call::Network(NetworkCall::Create(record)), true) = (&asked.call, stored) {
             self.wired.forgotten.remove(&record.id);
         }
     }

@@ -78,12 +78,14 @@ impl World {
         }
     }
 
-    /// Lets an operator delete the networks that Docker has forgotten. None of them was ever used.
+    /// Lets an operator delete the networks that Docker has forgotten. None of them has an endpoint.
     fn delete_forgotten(&mut self) {
         for id in std::mem::take(&mut self.wired.forgotten) {
-            let Some(record) = self.store.docker.networks.get(&id) else { continue };
-            if !record.unused {
-                return self.fail(Rule::Wired, format!("dockerd never had network {}, which was used", id.as_str()));
+            if !self.store.docker.networks.contains_key(&id) {
+                continue;
+            }
+            if self.store.docker.endpoints.values().any(|endpoint| endpoint.network == id) {
+                return self.fail(Rule::Wired, format!("dockerd never had network {}, which is used", id.as_str()));
             }
             self.stats.count("networks that only the daemon knew");
             self.inquire(Call::Network(NetworkCall::Delete(id)));

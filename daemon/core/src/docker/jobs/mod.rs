@@ -108,8 +108,8 @@ impl Desk<'_> {
             Some(Job::Pool(job)) => job.hang_up(self, now),
             Some(Job::Network(job)) => job.hang_up(self),
             Some(Job::Endpoint(job)) => job.hang_up(self, now, id),
-            // The answer may have left at the same moment.
-            None => return self.take_back_unheard(id),
+            // The answer may have left at the same moment. What Docker does not know then is kept.
+            None => return false,
         };
         self.call_goes_on(id, next);
         true

@@ -96,7 +96,7 @@ impl NetworkChange {
                 failed(Failure::Link { target, cause })
             }
             (Outcome::Persisted(Ok(())), Stage::Writing(_)) => {
-                desk.docker.networks.is_kept(id, &self.record.id);
+                desk.docker.networks.is_kept(&self.record.id);
                 done()
             }
             (Outcome::Persisted(Err(cause)), Stage::Writing(_)) => {
@@ -117,8 +117,8 @@ impl NetworkChange {
 
     /// Makes a network known, and answers when that is durable.
     fn keep(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
-        (self.record.since, self.record.unused) = (now.wall, true);
-        if let Err(fault) = desk.docker.networks.add((*self.record).clone()) {
+        self.record.since = now.wall;
+        if let Err(fault) = desk.add_network((*self.record).clone()) {
             desk.unmake_vlan(&self.record.wiring, DoorWaiter::Nobody);
             return Next::Answers(Answer::Failed(Failure::Network(fault)));
         }

@@ -36,7 +36,6 @@ pub(super) fn network(name: &str) -> NetworkRecord {
         pool: "0.0.0.0/0".parse().unwrap(),
         leases: false,
         since: WallTime::from_epoch(Duration::ZERO),
-        unused: false,
     }
 }
 
@@ -131,7 +130,7 @@ pub(super) fn with_endpoint() -> Rig {
 #[test]
 fn a_network_is_kept_and_found_again_by_the_next_daemon() {
     let mut rig = with_network();
-    let kept = NetworkRecord { since: rig.now().wall, unused: true, ..network("n1") };
+    let kept = NetworkRecord { since: rig.now().wall, ..network("n1") };
     assert_eq!(rig.store.docker.networks[&id("n1")], kept);
     for restarts in [false, true] {
         if restarts {
