@@ -146,7 +146,7 @@ pub(crate) struct Registry {
     fallbacks: Fallbacks,
     timers: Timers,
     audit: Audit,
-    sight: Sight,
+    sight: Sight<BindingId>,
     seeking: Seeking,
     /// Bindings whose record could not be written since the store last accepted anything.
     unwritten: BTreeSet<BindingId>,
@@ -537,7 +537,7 @@ impl Registry {
     /// Removes a binding from all tables.
     fn remove(&mut self, now: Now, id: BindingId) {
         self.give_permit_back(now, id);
-        self.doubt_no_more(id);
+        self.sight.forget(&id);
         self.await_interface_no_more(id);
         self.with(now, id, |binding, cx| binding.close(cx));
         self.departs(now, id);

@@ -20,32 +20,71 @@ use crate::binding::Binding;
 use crate::link::directory_of;
 use crate::record::BindingId;
 
-/// What is not seen, and whether that is believed.
-#[derive(Debug, Default)]
-pub(super) struct Sight {
-    /// The bindings whose namespaces were not seen when they were last looked at, by directory.
-    doubts: BTreeMap<PathBuf, Doubt>,
+/// Whose namespaces are not seen, and whether that is believed. A look at a `K` is a look at its namespace.
+#[derive(Debug)]
+pub(super) struct Sight<K> {
+    /// Those that were not seen when they were last looked at, by directory.
+    doubts: BTreeMap<PathBuf, Doubt<K>>,
     /// Those whose next look counts: another namespace in their directory has been seen since the last.
-    vouched: BTreeSet<BindingId>,
+    vouched: BTreeSet<K>,
 }
 
 /// What is not seen of a directory.
-#[derive(Debug, Default)]
-struct Doubt {
-    unseen: BTreeSet<BindingId>,
+#[derive(Debug)]
+struct Doubt<K> {
+    unseen: BTreeSet<K>,
     /// Nothing in it is seen, and that was reported.
     blind: bool,
 }
 
-impl Sight {
+impl<K> Default for Sight<K> {
+    fn default() -> Self {
+        Self { doubts: BTreeMap::new(), vouched: BTreeSet::new() }
+    }
+}
+
+impl<K: Ord + Clone> Sight<K> {
     /// Returns how many namespaces are not seen.
     pub(super) fn unseen(&self) -> usize {
         self.doubts.values().map(|doubt| doubt.unseen.len()).sum::<usize>() + self.vouched.len()
     }
 
-    /// Returns whether a look at a binding's namespace counts, whatever it shows. The next one then does not.
-    pub(super) fn takes_voucher(&mut self, id: BindingId) -> bool {
-        self.vouched.remove(&id)
+    /// Returns whether a look counts, whatever it shows. The next one then does not.
+    pub(super) fn takes_voucher(&mut self, whose: &K) -> bool {
+        self.vouched.remove(whose)
+    }
+
+    /// Records that a namespace in a directory was not seen. Returns whether it was seen before.
+    pub(super) fn doubt(&mut self, directory: &Path, whose: K) -> bool {
+        let new = || Doubt { unseen: BTreeSet::new(), blind: false };
+        self.doubts.entry(directory.to_owned()).or_insert_with(new).unseen.insert(whose)
+    }
+
+    /// Returns whether a namespace in a directory is not seen.
+    pub(super) fn doubts(&self, directory: &Path, whose: &K) -> bool {
+        self.doubts.get(directory).is_some_and(|doubt| doubt.unseen.contains(whose))
+    }
+
+    /// Records that a namespace was seen. Returns whose were not seen in its directory: they are looked at once more, and that
+    /// counts.
+    pub(super) fn saw(&mut self, directory: &Path, whose: &K) -> BTreeSet<K> {
+        self.vouched.remove(whose);
+        let Some(Doubt { mut unseen, blind }) = self.doubts.remove(directory) else { return BTreeSet::new() };
+        if blind {
+            tracing::info!(directory = %directory.display(), "network namespaces are seen again: looking at all of them");
+        }
+        unseen.remove(whose);
+        self.vouched.extend(unseen.iter().cloned());
+        unseen
+    }
+
+    /// Forgets one that is no longer in doubt.
+    pub(super) fn forget(&mut self, whose: &K) {
+        self.vouched.remove(whose);
+        self.doubts.retain(|_, doubt| {
+            doubt.unseen.remove(whose);
+            !doubt.unseen.is_empty()
+        });
     }
 }
 
@@ -54,43 +93,20 @@ impl Registry {
     pub(super) fn doubt(&mut self, id: BindingId) {
         let Some(binding) = self.bindings.get(id).filter(|binding| binding.is_held()) else { return };
         if let Some(directory) = directory(binding) {
-            self.sight.doubts.entry(directory.to_owned()).or_default().unseen.insert(id);
+            self.sight.doubt(directory, id);
         }
     }
 
-    /// Records that a binding's namespace is no longer in doubt.
-    pub(super) fn doubt_no_more(&mut self, id: BindingId) {
-        self.sight.vouched.remove(&id);
-        if self.sight.doubts.is_empty() {
-            return;
-        }
-        self.sight.doubts.retain(|_, doubt| {
-            doubt.unseen.remove(&id);
-            !doubt.unseen.is_empty()
-        });
-    }
-
-    /// Records that a binding's namespace was seen. What was not seen in its directory is looked at once more, and that counts.
+    /// Records that a binding's namespace was seen. What was not seen in its directory is looked at once more.
     pub(super) fn saw(&mut self, id: BindingId) {
-        if self.sight.doubts.is_empty() {
-            return;
-        }
         let Some(directory) = self.bindings.get(id).and_then(|binding| directory(binding)) else { return };
-        let Some(Doubt { mut unseen, blind }) = self.sight.doubts.remove(directory) else { return };
-        if blind {
-            tracing::info!(directory = %directory.display(), "network namespaces are seen again: looking at all of them");
-        }
-        unseen.remove(&id);
-        self.sight.vouched.extend(&unseen);
-        unseen.into_iter().for_each(|other| self.audit_one(other));
+        self.sight.saw(directory, &id).into_iter().for_each(|other| self.audit_one(other));
     }
 
     /// Returns whether a namespace that holds a lease is seen in a directory, as far as is known.
     pub(super) fn sees(&self, at: &Path) -> bool {
-        let doubted =
-            |binding: &Binding| self.sight.doubts.get(at).is_some_and(|doubt| doubt.unseen.contains(&binding.id));
-        let mut bindings = self.bindings.iter();
-        bindings.any(|binding| binding.is_held() && directory(binding) == Some(at) && !doubted(binding))
+        let mut there = self.bindings.iter().filter(|binding| binding.is_held() && directory(binding) == Some(at));
+        there.any(|binding| !self.sight.doubts(at, &binding.id))
     }
 
     /// Looks at namespaces that show whether this daemon can see, if others are in doubt and nothing else is being looked at.

@@ -238,7 +238,7 @@ impl Registry {
                 }
                 None => {
                     self.audit.failures.remove(&at);
-                    self.interfaces.bindings(at.0, Some(at.1)).into_iter().for_each(|id| self.doubt_no_more(id));
+                    self.interfaces.bindings(at.0, Some(at.1)).into_iter().for_each(|id| self.sight.forget(&id));
                 }
             }
         }
@@ -269,7 +269,6 @@ impl Registry {
     fn saw_interface(&mut self, now: Now, (at, mut held): (At, Vec<BindingId>), view: &LinkView) {
         self.audit.failures.remove(&at);
         for id in &held {
-            self.sight.takes_voucher(*id);
             self.saw(*id);
         }
         // If something is missing there, nobody else removed it.
@@ -293,9 +292,9 @@ impl Registry {
         for id in held {
             // If no path led there before, the kernel was asked, and no longer knows it.
             let was_hidden = self.bindings.get(id).is_some_and(|binding| binding.is_hidden);
-            let counts = !outdated && (self.sight.takes_voucher(id) || was_hidden);
+            let counts = !outdated && (self.sight.takes_voucher(&id) || was_hidden);
             if cause.is_gone() && (counts || !cause.is_missing()) {
-                self.doubt_no_more(id);
+                self.sight.forget(&id);
                 if !cause.is_missing() {
                     self.saw(id);
                 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::networks::{Compared, Missing, is_interface, is_of};
+use self::networks::{Compared, is_interface, is_of};
 pub(super) use self::networks::{Held, Ranges};
 use super::Registry;
 use super::timers::Key;
@@ -233,13 +233,11 @@ impl Registry {
                 self.look_at_ranges(|attachment| missing.contains(attachment));
             }
             Life::Missing if self.ranges.held(attachment).is_some() => {
-                match self.ranges.sight.misses(directory, &Arc::new(attachment.clone())) {
-                    Missing::Gone => {
-                        self.fail_recording(now, attachment);
-                        self.range_ends(now, attachment, "its namespace is gone");
-                    }
-                    Missing::Doubted => self.look_at_another(directory),
-                    Missing::DoubtedStill => {}
+                if self.ranges.sight.takes_voucher(attachment) {
+                    self.fail_recording(now, attachment);
+                    self.range_ends(now, attachment, "its namespace is gone");
+                } else if self.ranges.sight.doubt(directory, attachment.clone()) {
+                    self.look_at_another(directory);
                 }
             }
             Life::Missing | Life::Unclear => {}

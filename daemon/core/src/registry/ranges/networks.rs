@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use smol_str::SmolStr;
@@ -13,6 +13,7 @@ use crate::effect::{FoundFile, LONG_AGO, RangeAdd, RangeRow};
 use crate::identity::{AddressHolder, Attachment, ClientId, Lan};
 use crate::range::{Allocator, Given, Holding, NoAddress, Others, overlaps};
 use crate::record::RangeRecord;
+use crate::registry::sight::Sight;
 use crate::time::WallTime;
 
 /// The most identities whose last addresses are remembered.
@@ -27,7 +28,7 @@ pub(in crate::registry) struct Ranges {
     returning: VecDeque<Last>,
     /// What the store has not been able to delete.
     pub(super) owed: BTreeSet<Attachment>,
-    pub(super) sight: Sight,
+    pub(super) sight: Sight<Attachment>,
 }
 
 /// What an identity of a network had last.
@@ -58,25 +59,6 @@ pub(in crate::registry) struct Held {
     pub(in crate::registry) is_leaving: bool,
 }
 
-/// Which namespaces are missing, and where that is believed: what a daemon once saw says nothing about what it sees now.
-#[derive(Debug, Default)]
-pub(super) struct Sight {
-    missing: BTreeMap<PathBuf, BTreeSet<Arc<Attachment>>>,
-    /// Those whose next look counts: another namespace in their directory has been seen since the last.
-    vouched: BTreeSet<Arc<Attachment>>,
-}
-
-/// What it means that a namespace is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
-    /// It is gone.
-    Gone,
-    /// It may be out of sight; a look at another in its directory decides.
-    Doubted,
-    /// The same, as before.
-    DoubtedStill,
-}
-
 #[derive(Debug, Default)]
 struct Network {
     lan: Option<Lan>,
@@ -88,43 +70,6 @@ struct Network {
     last: Vec<(usize, IpAddr)>,
     /// The networks whose ranges overlap, as the log says.
     overlaps: BTreeSet<String>,
-}
-
-impl Sight {
-    /// A namespace was seen. Returns the attachments whose namespaces are missing in the same directory: they are looked at once
-    /// more, and that counts.
-    pub(super) fn saw(&mut self, directory: &Path, attachment: &Attachment) -> BTreeSet<Arc<Attachment>> {
-        self.vouched.remove(attachment);
-        let mut missing = self.missing.remove(directory).unwrap_or_default();
-        missing.remove(attachment);
-        self.vouched.extend(missing.iter().cloned());
-        missing
-    }
-
-    /// A namespace is missing.
-    pub(super) fn misses(&mut self, directory: &Path, attachment: &Arc<Attachment>) -> Missing {
-        if self.vouched.remove(attachment) {
-            return Missing::Gone;
-        }
-        match self.missing.entry(directory.to_owned()).or_default().insert(attachment.clone()) {
-            true => Missing::Doubted,
-            false => Missing::DoubtedStill,
-        }
-    }
-
-    /// Returns whether an attachment's namespace is missing.
-    pub(super) fn doubts(&self, directory: &Path, attachment: &Attachment) -> bool {
-        self.missing.get(directory).is_some_and(|missing| missing.contains(attachment))
-    }
-
-    /// Forgets an attachment that has nothing any more.
-    fn forget(&mut self, attachment: &Attachment) {
-        self.vouched.remove(attachment);
-        self.missing.retain(|_, missing| {
-            missing.remove(attachment);
-            !missing.is_empty()
-        });
-    }
 }
 
 impl Network {
