@@ -49,7 +49,7 @@ use sources::{Signals, Sources, Wake, every};
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// How often to look at the socket's directory. A shim keeps asking for a second before it leaves a DEL there.
-const LOOK: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_secs(1);
 
 /// Threads that work in namespaces. A visit takes some 30 microseconds; there is more than one thread only because
 /// visits may hang.
@@ -188,7 +188,7 @@ impl Driver {
         signals: Signals,
         places: Vec<Place>,
     ) -> Result<(Self, Sources), StartError> {
-        let (events, net_events) = unbounded_channel();
+        let (reports, net_reports) = unbounded_channel();
         let seeks = places.iter().any(|place| place.protocol().hides_interfaces());
         let docker_netns = seeks.then(|| settings.docker_netns_dir.clone());
         let config = NetConfig {
@@ -198,26 +198,26 @@ impl Driver {
             workers: WORKERS,
             sockets: shares.sockets,
         };
-        let net = Net::start(config, events)?;
+        let net = Net::start(config, reports)?;
         let publisher = Publisher::start(&settings.runtime_dir).map_err(StartError::io("start a thread"))?;
         let tap = Tap::default();
-        let (files, file_events) = unbounded_channel();
+        let (files, file_reports) = unbounded_channel();
         let (data_dirs, looks) = DataDirs::start(&settings.host_prefix, &settings.cni_caches, files)
             .map_err(StartError::io("start a thread"))?;
         let (log, frames) = (settings.log.clone(), tap.frames());
-        let (doors, door_events) = Doors::new(settings.site(), store.journal(), looks, (log, frames), shares.callers);
+        let (doors, door_reports) = Doors::new(settings.site(), store.journal(), looks, (log, frames), shares.callers);
         let (listeners, to_serve) = unbounded_channel();
         let control = places[0].path().to_owned();
         let accepting = tokio::spawn(http::serve(to_serve, control.clone(), doors.clone()));
         let spool = Spool::new(control);
         let sources = Sources {
-            net: net_events,
+            net: net_reports,
             store: stored,
-            doors: door_events,
-            files: file_events,
+            doors: door_reports,
+            files: file_reports,
             clock: Clock::new().map_err(StartError::io("open a timer on the boot clock"))?,
             watchdog: Watchdog::enabled(),
-            looks: every(LOOK),
+            ticks: every(TICK),
             signals,
             accepting,
         };
@@ -347,7 +347,7 @@ impl Driver {
             // The clock is read after every wake.
             Wake::Due => {}
             Wake::Hungry => service::feed(),
-            Wake::Look(due) => {
+            Wake::Tick(due) => {
                 self.meter.lag(due.elapsed());
                 // The wall clock may have been set.
                 self.core.handle_timeout(Clock::now());

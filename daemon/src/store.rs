@@ -35,7 +35,7 @@ use self::journal::{Journal, Reading};
 use self::writer::Writer;
 use crate::lock::LockError;
 
-pub(crate) use self::file::check_release;
+pub(crate) use self::file::check_version;
 pub(crate) use self::lock::DirLock;
 
 /// The version of leasehold that this is.
@@ -158,12 +158,12 @@ impl Store {
     /// Opens the store in `dir`, which is locked, and reads everything that it holds.
     ///
     /// A damaged file is set aside and another begun, with what was copied of it beside `socket`, as where there is none; a record
-    /// that does not parse stays in the file but is not returned. The results of transactions go to `events`. While the file cannot
+    /// that does not parse stays in the file but is not returned. The results of transactions go to `reports`. While the file cannot
     /// be written, what ends a binding is kept beside `socket`.
     pub(crate) fn open(
         dir: &Path,
         socket: &Path,
-        events: UnboundedSender<Persisted>,
+        reports: UnboundedSender<Persisted>,
     ) -> Result<(Self, Stored), StoreError> {
         let (file, mut stored) = file::LeaseFile::open(dir, socket)?;
         let ends = Ends::open(socket, file.id(), &mut stored);
@@ -173,7 +173,7 @@ impl Store {
         let journal = Journal::new(jobs.clone(), last);
         let (id, is_whole, path) = (file.id(), file.is_whole(), file.path().to_owned());
         let commits = CommitCounts::default();
-        let mut writer = Writer { file, ends, events, last_event, commits: commits.clone() };
+        let mut writer = Writer { file, ends, reports, last_event, commits: commits.clone() };
         let writer = thread::Builder::new().name("store".to_owned()).spawn(move || {
             writer.file.copy.begin(id, copied);
             writer.run(&queue);

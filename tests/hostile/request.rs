@@ -183,7 +183,7 @@ fn docker_call(asked: Result<docker::Asked, docker::Refused>, method: docker::Me
     let ipvlan = host.ipvlan;
     let (call, form) = match asked {
         Ok(docker::Asked::Core { call, form }) => (call, form),
-        Ok(docker::Asked::Told(text)) => {
+        Ok(docker::Asked::Known(text)) => {
             assert!(serde_json::from_str::<Value>(&text).is_ok_and(|json| json.is_object()), "{text}");
             return;
         }

@@ -65,7 +65,7 @@ impl Core {
                 true => self.desk().unsent(exchange, &cause),
                 false => self.registry.unsent(now, exchange, &cause),
             },
-            Input::Kernel(event) => self.registry.kernel(now, event),
+            Input::Kernel(message) => self.registry.kernel(now, message),
         }
         self.settle(now);
     }

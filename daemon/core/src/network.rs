@@ -144,7 +144,8 @@ pub enum Source {
     /// Leased when the endpoint was created, because Docker had none; the lease is given back with the endpoint.
     Leased(Attachment),
     /// From Docker's IPAM driver. If that is ours, there is a lease, which is given back when Docker says so.
-    Told,
+    #[serde(rename = "told")]
+    Ipam,
 }
 
 /// Why a call about a network or an endpoint fails.

@@ -108,15 +108,15 @@ impl DataDirs {
     pub(crate) fn start(
         host_prefix: &Path,
         caches: &[PathBuf],
-        events: UnboundedSender<FileReport>,
+        reports: UnboundedSender<FileReport>,
     ) -> io::Result<(Self, Looks)> {
-        Self::start_with(host_prefix, caches, events, FIRST_PAUSE)
+        Self::start_with(host_prefix, caches, reports, FIRST_PAUSE)
     }
 
     fn start_with(
         host_prefix: &Path,
         caches: &[PathBuf],
-        events: UnboundedSender<FileReport>,
+        reports: UnboundedSender<FileReport>,
         first_pause: Duration,
     ) -> io::Result<(Self, Looks)> {
         let (jobs, queue) = channel();
@@ -125,7 +125,7 @@ impl DataDirs {
         let files = Files {
             host_prefix: host_prefix.to_owned(),
             gone,
-            events,
+            reports,
             undone: BTreeMap::new(),
             troubled: BTreeSet::new(),
             seen: HashSet::new(),
@@ -190,7 +190,7 @@ impl Drop for DataDirs {
 struct Files {
     host_prefix: PathBuf,
     gone: Gone,
-    events: UnboundedSender<FileReport>,
+    reports: UnboundedSender<FileReport>,
     /// What could not be done.
     undone: BTreeMap<(PathBuf, IpAddr), Wish>,
     /// The directories that the log has complained about.
@@ -228,7 +228,7 @@ impl Files {
                 let result = self.change(&at, op.is_none(), address, &of, change);
                 let (directory, is_removal) = (at.name().to_owned(), change == FileChange::Remove);
                 // While the daemon stops nobody listens any more.
-                let _ = self.events.send(FileReport::Filed(Filed { op, directory, address, is_removal, result }));
+                let _ = self.reports.send(FileReport::Filed(Filed { op, directory, address, is_removal, result }));
             }
             Job::Look { network, directory, known } => {
                 self.look(&Directory::new(directory, &self.host_prefix), network, known);
@@ -322,7 +322,7 @@ impl Files {
         }
         debug!(directory = %at.name().display(), files = files.len(), "looked at which addresses others gave out");
         let directory = at.name().to_owned();
-        let _ = self.events.send(FileReport::Found(Found { network, directory, files, last, known }));
+        let _ = self.reports.send(FileReport::Found(Found { network, directory, files, last, known }));
     }
 
     /// Returns whether a file should have been removed.

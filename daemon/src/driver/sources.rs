@@ -28,7 +28,7 @@ pub(super) struct Sources {
     pub(super) files: UnboundedReceiver<data_dir::FileReport>,
     pub(super) clock: Clock,
     pub(super) watchdog: Option<Watchdog>,
-    pub(super) looks: Interval,
+    pub(super) ticks: Interval,
     pub(super) signals: Signals,
     /// The task that accepts callers.
     pub(super) accepting: JoinHandle<()>,
@@ -67,7 +67,7 @@ pub(super) enum Wake {
     /// The service manager's watchdog wants to be fed.
     Hungry,
     /// It is time to look at the socket's directory, since this instant.
-    Look(tokio::time::Instant),
+    Tick(tokio::time::Instant),
     /// The signal that asks to stop.
     Stop(&'static str),
     /// The time for open requests is over.
@@ -100,13 +100,13 @@ impl Sources {
             }
         };
         tokio::select! {
-            Some(event) = self.net.recv() => Wake::Net(event),
-            Some(event) = self.store.recv() => Wake::Store(event),
-            Some(event) = self.doors.recv() => Wake::Door(event),
-            Some(event) = self.files.recv() => Wake::Files(event),
+            Some(report) = self.net.recv() => Wake::Net(report),
+            Some(report) = self.store.recv() => Wake::Store(report),
+            Some(report) = self.doors.recv() => Wake::Door(report),
+            Some(report) = self.files.recv() => Wake::Files(report),
             () = due => Wake::Due,
             () = hungry => Wake::Hungry,
-            due = self.looks.tick() => Wake::Look(due),
+            due = self.ticks.tick() => Wake::Tick(due),
             signal = self.signals.next() => Wake::Stop(signal),
             () = grace => Wake::GraceOver,
             _ = &mut self.accepting => Wake::Deaf,

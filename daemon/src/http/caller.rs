@@ -50,24 +50,24 @@ pub(super) async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
     let id = caller.doors().mint();
     let (answer, waiting) = oneshot::channel();
     let reply = Reply { answer, protocol: caller.door.protocol, _place: caller.place.clone() };
-    caller.doors().events.send(DoorReport::Asked { id, call, reply }).ok()?;
-    let mut hang_up = HangUp { id, events: Some(&caller.doors().events) };
+    caller.doors().reports.send(DoorReport::Asked { id, call, reply }).ok()?;
+    let mut hang_up = HangUp { id, reports: Some(&caller.doors().reports) };
     let answer = waiting.await;
-    hang_up.events = None;
+    hang_up.reports = None;
     answer.ok()
 }
 
 /// Reports on drop that the caller hung up, unless disarmed.
 struct HangUp<'a> {
     id: RequestId,
-    events: Option<&'a mpsc::UnboundedSender<DoorReport>>,
+    reports: Option<&'a mpsc::UnboundedSender<DoorReport>>,
 }
 
 impl Drop for HangUp<'_> {
     fn drop(&mut self) {
-        if let Some(events) = self.events {
+        if let Some(reports) = self.reports {
             // Without a driver nobody needs to know.
-            let _ = events.send(DoorReport::HungUp(self.id));
+            let _ = reports.send(DoorReport::HungUp(self.id));
         }
     }
 }

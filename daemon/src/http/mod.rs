@@ -130,7 +130,7 @@ impl Reply {
 #[derive(Clone, Debug)]
 pub(crate) struct Doors {
     site: Site,
-    events: mpsc::UnboundedSender<DoorReport>,
+    reports: mpsc::UnboundedSender<DoorReport>,
     looks: Looks,
     /// What the callers of each protocol may have at once: slow ones at one socket delay nobody at another.
     shares: Arc<BTreeMap<Protocol, Share>>,
@@ -163,7 +163,7 @@ impl Doors {
         (log, frames): (Filter, Frames),
         places: usize,
     ) -> (Self, mpsc::UnboundedReceiver<DoorReport>) {
-        let (events, driver) = mpsc::unbounded_channel();
+        let (reports, driver) = mpsc::unbounded_channel();
         let of = |places| Arc::new(Semaphore::new(places));
         let most = places.clamp(1, MAX_OPEN);
         let share = |protocol| {
@@ -172,7 +172,7 @@ impl Doors {
         };
         let shares = Arc::new(Protocol::ALL.map(share).into());
         let (said, next) = (Arc::default(), Arc::default());
-        let doors = Self { site, events, looks, shares, journal, log, frames, said, next };
+        let doors = Self { site, reports, looks, shares, journal, log, frames, said, next };
         (doors, driver)
     }
 

@@ -30,22 +30,22 @@ pub(super) struct Said {
 }
 
 /// Returns all metrics as text; `None` if the daemon stops.
-pub(super) async fn metrics(events: &mpsc::UnboundedSender<DoorReport>) -> Option<String> {
-    snapshot(events).await.map(metrics::write)
+pub(super) async fn metrics(reports: &mpsc::UnboundedSender<DoorReport>) -> Option<String> {
+    snapshot(reports).await.map(metrics::write)
 }
 
 /// Returns all numbers; `None` if the daemon stops.
-pub(super) async fn snapshot(events: &mpsc::UnboundedSender<DoorReport>) -> Option<Snapshot> {
+pub(super) async fn snapshot(reports: &mpsc::UnboundedSender<DoorReport>) -> Option<Snapshot> {
     let (to, snapshot) = oneshot::channel();
-    events.send(DoorReport::Measured(to)).ok()?;
+    reports.send(DoorReport::Measured(to)).ok()?;
     Some(*snapshot.await.ok()?)
 }
 
 /// Returns whether the loop runs, and nothing else. A daemon that holds leases in memory because the disk is full must not be
 /// restarted for that.
-pub(super) async fn is_alive(events: &mpsc::UnboundedSender<DoorReport>) -> bool {
+pub(super) async fn is_alive(reports: &mpsc::UnboundedSender<DoorReport>) -> bool {
     let (to, pinged) = oneshot::channel();
-    events.send(DoorReport::Pinged(to)).is_ok() && matches!(timeout(ROUND, pinged).await, Ok(Ok(())))
+    reports.send(DoorReport::Pinged(to)).is_ok() && matches!(timeout(ROUND, pinged).await, Ok(Ok(())))
 }
 
 /// Returns whether an ADD could be recorded now, by the answer to a STATUS: the store was written to.

@@ -51,7 +51,7 @@ pub(super) async fn show(query: &str, caller: &Caller) -> Response<Full<Bytes>> 
 
 pub(super) async fn status(caller: &Caller) -> Response<Full<Bytes>> {
     let doors = caller.doors();
-    let Some(snapshot) = monitor::snapshot(&doors.events).await else { return unexpected(None) };
+    let Some(snapshot) = monitor::snapshot(&doors.reports).await else { return unexpected(None) };
     let (rows, not_adopted) = match ask(Call::List, caller).await {
         Some(Answer::Bindings { rows, not_adopted, .. }) => (rows, not_adopted),
         other => return unexpected(other),

@@ -214,7 +214,7 @@ async fn docker_call(method: docker::Method, ipvlan: bool, body: Incoming, calle
     drop(room);
     loop {
         let (call, form) = match asked? {
-            docker::Asked::Told(text) => return Ok(text),
+            docker::Asked::Known(text) => return Ok(text),
             docker::Asked::Core { call, form } => (call, form),
         };
         let answer = ask(call, caller).await.ok_or_else(|| form.unanswered())?;
@@ -284,7 +284,7 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
         (&Method::GET, wire_control::CAPTURE) => respond_capture(query, caller).await,
         (&Method::GET, wire_control::METRICS) => caller.doors().said.metrics.or(respond_metrics(caller)).await,
         (&Method::GET, wire_control::HEALTH) => {
-            let alive = monitor::is_alive(&caller.doors().events).await;
+            let alive = monitor::is_alive(&caller.doors().reports).await;
             well(alive.then_some(()).ok_or_else(|| "the loop does not run".to_owned()))
         }
         (&Method::GET, wire_control::READINESS) => {
@@ -474,7 +474,7 @@ async fn respond_capture(query: &str, caller: &Caller) -> Response<Full<Bytes>> 
 }
 
 async fn respond_metrics(caller: &Caller) -> Response<Full<Bytes>> {
-    let Some(text) = monitor::metrics(&caller.doors().events).await else {
+    let Some(text) = monitor::metrics(&caller.doors().reports).await else {
         return sentence(StatusCode::SERVICE_UNAVAILABLE, STOPPING);
     };
     let mut response = json(StatusCode::OK, text);

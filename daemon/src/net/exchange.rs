@@ -38,7 +38,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     pub(super) id: ExchangeId,
-    pub(super) events: UnboundedSender<NetReport>,
+    pub(super) reports: UnboundedSender<NetReport>,
     /// What all exchanges receive into, one frame after the other.
     pub(super) into: Arc<Mutex<Receiver>>,
     pub(super) uplinks: Arc<Uplinks>,
@@ -73,7 +73,7 @@ impl Exchange {
         open: impl FnOnce() -> Opening,
         mut outbox: Outbox,
     ) {
-        let _alarm = Alarm::new(TASK, &self.events);
+        let _alarm = Alarm::new(TASK, &self.reports);
         let opened = tokio::select! {
             biased;
             places = places => {
@@ -116,7 +116,7 @@ impl Exchange {
         places: Option<OwnedSemaphorePermit>,
         outbox: Outbox,
     ) {
-        let _alarm = Alarm::new(TASK, &self.events);
+        let _alarm = Alarm::new(TASK, &self.reports);
         let (result, opened) = match visit.await {
             Ok((view, opened)) => (Ok(view), opened),
             Err(cause) => (Err(cause), None),
@@ -145,7 +145,7 @@ impl Exchange {
         port: Option<Box<Port>>,
         mut outbox: Outbox,
     ) {
-        let _alarm = Alarm::new(TASK, &self.events);
+        let _alarm = Alarm::new(TASK, &self.reports);
         let mut tally = Tally::default();
         if let Err(cause) = self.pump(&packet, process.as_deref(), &mut outbox, &mut tally).await
             && !outbox.is_closed()
@@ -254,7 +254,7 @@ impl Exchange {
 
     fn tell(&self, event: NetReport) {
         // The driver may be gone.
-        let _ = self.events.send(event);
+        let _ = self.reports.send(event);
     }
 }
 

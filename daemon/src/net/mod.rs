@@ -182,19 +182,19 @@ pub(crate) enum NetReport {
 #[derive(Debug)]
 struct Alarm {
     task: &'static str,
-    events: UnboundedSender<NetReport>,
+    reports: UnboundedSender<NetReport>,
 }
 
 impl Alarm {
-    fn new(task: &'static str, events: &UnboundedSender<NetReport>) -> Self {
-        Self { task, events: events.clone() }
+    fn new(task: &'static str, reports: &UnboundedSender<NetReport>) -> Self {
+        Self { task, reports: reports.clone() }
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
         if thread::panicking() {
-            let _ = self.events.send(NetReport::Ended(self.task));
+            let _ = self.reports.send(NetReport::Ended(self.task));
         }
     }
 }
@@ -254,7 +254,7 @@ fn failed(doing: &'static str, error: &io::Error) -> LinkCause {
 pub(crate) struct Net {
     runtime: Handle,
     pool: Pool,
-    events: UnboundedSender<NetReport>,
+    reports: UnboundedSender<NetReport>,
     docker_netns: Option<PathBuf>,
     own: Own,
     exchanges: HashMap<ExchangeId, Sender>,
@@ -271,17 +271,17 @@ pub(crate) struct Net {
 impl Net {
     /// Starts the threads and the watch. The calling thread's namespace is the host's from now on.
     ///
-    /// Must be called inside a runtime with I/O and time; what happens is sent to `events`. That channel needs no
+    /// Must be called inside a runtime with I/O and time; what happens is sent to `reports`. That channel needs no
     /// bound: the caller limits operations, and frames and news each have a limited number of places there.
-    pub(crate) fn start(config: NetConfig, events: UnboundedSender<NetReport>) -> Result<Self, NetError> {
+    pub(crate) fn start(config: NetConfig, reports: UnboundedSender<NetReport>) -> Result<Self, NetError> {
         let registrar =
             Registrar::open(config.docker_netns.is_some().then_some(config.store)).map_err(NetError::Watch)?;
         let reaper = Reaper::start().map_err(NetError::Thread)?;
         let host = Host::here(config.host_prefix, Arc::clone(&registrar), reaper).map_err(NetError::OwnNamespace)?;
         let pool = Pool::start(Arc::new(host), config.workers, LIMIT).map_err(NetError::Thread)?;
-        let watch = Watch::new(Arc::clone(&registrar), pool.clone(), events.clone()).map_err(NetError::Watch)?;
+        let watch = Watch::new(Arc::clone(&registrar), pool.clone(), reports.clone()).map_err(NetError::Watch)?;
         let runtime = Handle::current();
-        let (alarm, ends) = (Alarm::new(WATCH, &events), events.clone());
+        let (alarm, ends) = (Alarm::new(WATCH, &reports), reports.clone());
         let watch = runtime.spawn(async move {
             let _alarm = alarm;
             watch.run().await;
@@ -289,13 +289,13 @@ impl Net {
         });
         let into = Arc::new(Mutex::new(Receiver::new()));
         let sockets = Arc::new(Semaphore::new(config.sockets.clamp(MOST_DESCRIPTORS, Semaphore::MAX_PERMITS)));
-        let own = Own::start(config.store, pool.clone(), events.clone());
+        let own = Own::start(config.store, pool.clone(), reports.clone());
         let (docker_netns, exchanges) = (config.docker_netns, HashMap::new());
         let uplinks = Arc::new(Uplinks::open());
         let mut net = Self {
             runtime,
             pool,
-            events,
+            reports,
             docker_netns,
             own,
             exchanges,
@@ -427,7 +427,7 @@ impl Net {
         let done = self.exchanges.get(&exchange).is_some_and(|orders| orders.put(Order::Hear(arp)));
         if !done {
             let cause = LinkCause::refused("hear something else", "too many frames wait, or the socket failed");
-            let _ = self.events.send(NetReport::Broken { exchange, cause });
+            let _ = self.reports.send(NetReport::Broken { exchange, cause });
         }
     }
 
@@ -442,18 +442,18 @@ impl Net {
     }
 
     fn exchange(&self, id: ExchangeId) -> Exchange {
-        let (events, into, pool) = (self.events.clone(), Arc::clone(&self.into), self.pool.clone());
-        Exchange { id, events, into, uplinks: Arc::clone(&self.uplinks), pool }
+        let (reports, into, pool) = (self.reports.clone(), Arc::clone(&self.into), self.pool.clone());
+        Exchange { id, reports, into, uplinks: Arc::clone(&self.uplinks), pool }
     }
 
     fn answer(&self, op: OpId, outcome: impl Future<Output = Outcome> + Send + 'static) {
-        let events = self.events.clone();
-        let alarm = Alarm::new("the task that waits for work in a namespace", &events);
+        let reports = self.reports.clone();
+        let alarm = Alarm::new("the task that waits for work in a namespace", &reports);
         self.runtime.spawn(async move {
             let _alarm = alarm;
             let outcome = outcome.await;
             debug!(op = op.0, ?outcome, "done");
-            let _ = events.send(NetReport::Done { op, outcome });
+            let _ = reports.send(NetReport::Done { op, outcome });
         });
     }
 

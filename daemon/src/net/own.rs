@@ -47,9 +47,9 @@ pub(super) enum Work {
 
 impl Own {
     /// Starts the task that makes links, which ends with the returned value. Must be called inside the runtime.
-    pub(super) fn start(store: StoreId, pool: Pool, events: UnboundedSender<NetReport>) -> Self {
+    pub(super) fn start(store: StoreId, pool: Pool, reports: UnboundedSender<NetReport>) -> Self {
         let (asked, queue) = unbounded_channel();
-        tokio::spawn(run(queue, store, pool, events));
+        tokio::spawn(run(queue, store, pool, reports));
         Self(asked)
     }
 
@@ -64,15 +64,15 @@ async fn run(
     mut queue: UnboundedReceiver<(OpId, Work)>,
     store: StoreId,
     pool: Pool,
-    events: UnboundedSender<NetReport>,
+    reports: UnboundedSender<NetReport>,
 ) {
-    let _alarm = Alarm::new(TASK, &events);
+    let _alarm = Alarm::new(TASK, &reports);
     while let Some((op, work)) = queue.recv().await {
         let asked = work.clone();
         let done = pool.run(move |worker| carry_out(worker, store, asked)).await;
         let outcome = done.unwrap_or_else(|cause| work.failed(cause));
         debug!(op = op.0, ?outcome, "done");
-        let _ = events.send(NetReport::Done { op, outcome });
+        let _ = reports.send(NetReport::Done { op, outcome });
     }
 }
 

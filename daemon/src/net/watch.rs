@@ -59,11 +59,11 @@ enum Read {
 
 impl Watch {
     /// Makes the watch. Must be called inside the runtime that will run it.
-    pub(super) fn new(registrar: Arc<Registrar>, pool: Pool, events: UnboundedSender<NetReport>) -> io::Result<Self> {
+    pub(super) fn new(registrar: Arc<Registrar>, pool: Pool, reports: UnboundedSender<NetReport>) -> io::Result<Self> {
         let socket = Ready::new(Arc::clone(&registrar.socket))?;
         let paths = Ready::new(Arc::clone(&registrar.paths.0))?;
         let places = Arc::new(Semaphore::new(UNTAKEN));
-        Ok(Self { socket, paths, teller: Teller { registrar, pool, events, places } })
+        Ok(Self { socket, paths, teller: Teller { registrar, pool, reports, places } })
     }
 
     /// Reads and reports, for ever.
@@ -191,7 +191,7 @@ fn read(socket: &Socket, buffer: &mut [u8], control: &mut [u8]) -> Read {
 struct Teller {
     registrar: Arc<Registrar>,
     pool: Pool,
-    events: UnboundedSender<NetReport>,
+    reports: UnboundedSender<NetReport>,
     places: Arc<Semaphore>,
 }
 
@@ -207,7 +207,7 @@ impl Teller {
     fn tell(&self, event: KernelMessage, room: &mut Room) {
         trace!(?event, "kernel event");
         // The driver may be gone.
-        let _ = self.events.send(NetReport::Kernel(News { event, _place: room.split(1) }));
+        let _ = self.reports.send(NetReport::Kernel(News { event, _place: room.split(1) }));
     }
 
     fn digest(&self, message: &NetlinkBuffer<&[u8]>, from: Option<i32>, room: &mut Room) {
@@ -320,7 +320,7 @@ impl Teller {
         let Some((cookie, path)) = asked else { return };
         let look = self.pool.run(move |worker| worker.find(number, &path, cookie));
         let teller = self.clone();
-        let alarm = Alarm::new("the task that looks whether a namespace lives", &self.events);
+        let alarm = Alarm::new("the task that looks whether a namespace lives", &self.reports);
         tokio::spawn(async move {
             let _alarm = alarm;
             let found = look.await.unwrap_or(Found::Unclear);

@@ -148,7 +148,7 @@ enum Unusable {
 ///
 /// # Errors
 /// [`StoreError::NewerFormat`] alone: about whatever else is wrong with it, the daemon knows what to do.
-pub(crate) fn check_release(dir: &Path) -> Result<(), StoreError> {
+pub(crate) fn check_version(dir: &Path) -> Result<(), StoreError> {
     let path = dir.join(NAME);
     if !path.exists() {
         return Ok(());

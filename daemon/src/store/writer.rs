@@ -26,7 +26,7 @@ pub(super) struct Writer {
     pub(super) file: LeaseFile,
     pub(super) ends: Ends,
     /// Where the results of transactions go.
-    pub(super) events: UnboundedSender<Persisted>,
+    pub(super) reports: UnboundedSender<Persisted>,
     /// Where the number of the last event goes.
     pub(super) last_event: watch::Sender<u64>,
     /// Where what it does is counted.
@@ -49,7 +49,7 @@ impl Writer {
             }
             for persisted in self.commit(writes) {
                 // While the daemon stops nobody listens any more; what is queued is still written.
-                let _ = self.events.send(persisted);
+                let _ = self.reports.send(persisted);
             }
             self.last_event.send_if_modified(|last| std::mem::replace(last, self.file.last_event()) != *last);
             readings.into_iter().for_each(|reading| self.file.read(reading));

@@ -118,7 +118,7 @@ impl Life<'_> {
             4 | 5 => {
                 let number = self.script.u8() % 4;
                 let address = match self.script.flag() {
-                    true => EndpointAddress::Told(Ipv4Net::new_assert(self.address(), 24)),
+                    true => EndpointAddress::Ipam(Ipv4Net::new_assert(self.address(), 24)),
                     false => {
                         let (attachment, add) = (self.endpoint(number), self.add());
                         EndpointAddress::Leased(Box::new(of_docker(Add { attachment, limits: None, ..*add })))

@@ -43,14 +43,14 @@ impl World {
         }
         // Leases are confirmed.
         self.show(&Seen::CauseForAll);
-        self.after(0, SECOND, Event::Looks(self.run));
+        self.after(0, SECOND, Event::Ticks(self.run));
         let offset = self.clocks.wall_offset / SECOND as i64;
         self.note(|| format!("WALL CLOCK is {offset} s off"));
         self.stats.count(if offset < 0 { "wall clocks set back" } else { "wall clocks set forward" });
     }
 
     /// The daemon reads its clocks.
-    pub(super) fn looks(&mut self) {
+    pub(super) fn ticks(&mut self) {
         let now = self.clock();
         if let Some(daemon) = &mut self.daemon {
             daemon.subject.handle_timeout(now);

@@ -327,7 +327,7 @@ impl World {
     }
 
     /// Tells the core what the kernel reported, or that a report was lost.
-    pub(super) fn told(&mut self, event: KernelMessage) {
+    pub(super) fn hears_kernel(&mut self, event: KernelMessage) {
         let lost = happens(&mut self.rng, self.plan.missed);
         self.stats.count(if lost { "kernel messages missed" } else { "kernel messages" });
         let event = match lost {
@@ -359,7 +359,7 @@ impl World {
         }
         self.link_changed(cookie, ifindex);
         if self.kernel.is_watched(cookie) {
-            self.after(10, 5 * MILLI, Event::Told(self.run, event));
+            self.after(10, 5 * MILLI, Event::Kernel(self.run, event));
         }
     }
 

@@ -81,7 +81,7 @@ impl World {
         if store == self.store.number {
             let delay = self.rng.u64(10..5 * MILLI);
             let at = self.wired.next_news(self.now + delay);
-            self.at(at, Event::Told(self.run, KernelMessage::OwnLink { owner, there }));
+            self.at(at, Event::Kernel(self.run, KernelMessage::OwnLink { owner, there }));
         }
     }
 

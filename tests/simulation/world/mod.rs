@@ -90,7 +90,7 @@ enum Event {
     /// The core hears that a socket failed.
     Broken(u32, ExchangeId, LinkCause),
     /// The core gets the kernel's message.
-    Told(u32, KernelMessage),
+    Kernel(u32, KernelMessage),
     /// A frame reaches a station of a segment.
     Station(usize, usize, Vec<u8>),
     /// A frame from a station reaches the host.
@@ -124,7 +124,7 @@ enum Event {
     /// The wall clock is set.
     WallJump,
     /// The daemon of this run reads its clocks, as it does every second.
-    Looks(u32),
+    Ticks(u32),
     /// The client on a link that had no carrier since one time must be heard, as its port forwards since another.
     Heard(At, Micros, Micros),
     /// The daemon of this run sees namespaces again.
@@ -387,20 +387,20 @@ impl World {
                 self.feed(Input::Frame { exchange, bytes: &bytes, meta: FrameMeta::default() });
             }
             Event::Broken(run, exchange, cause) if run == self.run => self.broken(exchange, cause),
-            Event::Told(run, told) if run == self.run => self.told(told),
+            Event::Kernel(run, message) if run == self.run => self.hears_kernel(message),
             Event::HungUp(run, id) if run == self.run => self.hung_up(id),
             Event::Sight(run) if run == self.run => self.see_again(),
-            Event::Looks(run) if run == self.run => self.looks(),
+            Event::Ticks(run) if run == self.run => self.ticks(),
             Event::Carry(..)
             | Event::Commit(_)
             | Event::Done(..)
             | Event::Frame(..)
             | Event::Noise(..)
             | Event::Broken(..)
-            | Event::Told(..)
+            | Event::Kernel(..)
             | Event::HungUp(..)
             | Event::Sight(_)
-            | Event::Looks(_) => {}
+            | Event::Ticks(_) => {}
             Event::Heard(at, lost, forwards) => self.show(&Seen::HeardBy { at, lost, forwards }),
             Event::Station(lan, station, frame) => self.at_station(lan, station, &frame),
             Event::Host(lan, frame) => self.at_host(lan, &frame),

@@ -169,7 +169,7 @@ impl Desk<'_> {
         }
         let name = request.id.clone();
         let limit = match &request.address {
-            EndpointAddress::Told(_) => LIMIT,
+            EndpointAddress::Ipam(_) => LIMIT,
             EndpointAddress::Leased(add) => self.registry.time_for(add, now.boot) + LIMIT,
         };
         match self.docker.endpoints.by_id.get(&name) {
@@ -212,8 +212,8 @@ impl Desk<'_> {
     fn begin_endpoint(&mut self, now: Now, request: EndpointRequest) {
         let EndpointRequest { id, network, mac, address } = request;
         match address {
-            EndpointAddress::Told(address) => {
-                let record = EndpointRecord { id, network, mac, address, source: Source::Told, since: now.wall };
+            EndpointAddress::Ipam(address) => {
+                let record = EndpointRecord { id, network, mac, address, source: Source::Ipam, since: now.wall };
                 match self.leased_amiss(&record) {
                     Some(fault) => self.endpoint_over(&record.id, Err(Failure::Network(fault))),
                     None => self.make_link(now, record),
@@ -488,7 +488,7 @@ impl Desk<'_> {
     pub(super) fn lease_of(&self, record: &EndpointRecord, now: Instant) -> Option<(Grant, Holding<'_>)> {
         let holder = match &record.source {
             Source::Leased(attachment) => self.registry.holding(attachment)?,
-            Source::Told => {
+            Source::Ipam => {
                 let network = self.docker.networks.get(&record.network).ok();
                 let is_it = |holding: &Holding<'_>| {
                     holding.told() == Some(record.address)

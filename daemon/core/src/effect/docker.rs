@@ -107,8 +107,8 @@ pub struct EndpointRequest {
 /// Where an endpoint gets its address from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndpointAddress {
-    /// From Docker, which got it from an IPAM driver: ours or another.
-    Told(Ipv4Net),
+    /// From an IPAM driver, ours or another, as Docker says.
+    Ipam(Ipv4Net),
     /// From a DHCP server, by this ADD.
     Leased(Box<Add>),
 }

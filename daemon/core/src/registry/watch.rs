@@ -60,8 +60,8 @@ impl Audit {
 }
 
 impl Registry {
-    pub(crate) fn kernel(&mut self, now: Now, event: KernelMessage) {
-        match event {
+    pub(crate) fn kernel(&mut self, now: Now, message: KernelMessage) {
+        match message {
             KernelMessage::NetnsDied { cookie } => {
                 self.ranges_died(now, cookie);
                 self.gone(now, cookie, None);

@@ -55,7 +55,7 @@ struct Page {
 
 /// What a page hears.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Subscription {
     /// Text of server-sent events.
     pub(super) events: mpsc::Receiver<Bytes>,
     /// Ends when the page is cut off, whether or not it has read everything.
@@ -64,7 +64,7 @@ pub(super) struct Told {
 
 impl Feed {
     /// Returns the latest events after number `last`, then those that come; `None` if there are too many pages.
-    pub(super) fn subscribe(&self, last: Option<u64>) -> Option<Told> {
+    pub(super) fn subscribe(&self, last: Option<u64>) -> Option<Subscription> {
         let mut known = self.0.borrow_mut();
         known.pages.retain(|page| !page.events.is_closed());
         if known.pages.len() == MOST {
@@ -78,7 +78,7 @@ impl Feed {
             page.try_send(bytes.clone()).expect("there is room for what is kept");
         }
         known.pages.push(Page { events: page, _follows: follows });
-        Some(Told { events, cut_off })
+        Some(Subscription { events, cut_off })
     }
 
     /// Follows the daemon's events, for ever.
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    fn drained(page: &mut Told) -> Vec<String> {
+    fn drained(page: &mut Subscription) -> Vec<String> {
         let text = std::iter::from_fn(|| page.events.try_recv().ok());
         text.map(|bytes| String::from_utf8(bytes.to_vec()).unwrap().lines().next().unwrap().to_owned()).collect()
     }

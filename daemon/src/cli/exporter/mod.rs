@@ -29,7 +29,7 @@ use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 use tokio::time::sleep;
 
 use self::answer::{Answer, Page};
-use self::feed::{Feed, Told};
+use self::feed::{Feed, Subscription};
 use super::args::ExporterArgs;
 use super::client::{self, ClientError};
 use crate::fresh::Fresh;
@@ -180,7 +180,7 @@ async fn respond(request: &Request<Incoming>, site: &Site, follows: &Follows) ->
         "/events" => {
             let last = request.headers().get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
             match site.feed.subscribe(last) {
-                Some(Told { events, cut_off }) => {
+                Some(Subscription { events, cut_off }) => {
                     follows.set(Some(cut_off));
                     answer::events(events)
                 }

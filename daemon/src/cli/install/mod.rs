@@ -108,7 +108,7 @@ impl<T> Doing<T> for io::Result<T> {
 pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
     let (shim, program) = (shim()?, own_program()?);
     enter(&args.root)?;
-    store::check_release(&args.state_dir)?;
+    store::check_version(&args.state_dir)?;
     let named = (!args.cni_bin_dir.is_empty()).then_some(args.cni_bin_dir.as_slice());
     let names: &[&str] = if args.host_local { &[DHCP, HOST_LOCAL] } else { &[DHCP] };
     let mut places = Vec::new();

@@ -20,7 +20,7 @@ pub(super) fn request(said: &wire::RequestAddress, host: &Host<'_>) -> Result<As
     let is_gateway = said.options.get(wire::ADDRESS_TYPE).is_some_and(|kind| kind == wire::GATEWAY);
     if is_gateway && address.is_none() && is_anything(&id) {
         // It has none, and Docker accepts no other answer.
-        return Ok(Asked::Told(to_json(&wire::Address { address: Ipv4Net::default() })));
+        return Ok(Asked::Known(to_json(&wire::Address { address: Ipv4Net::default() })));
     }
     let (name, mac) = (name(&said.options)?, mac(&said.options)?);
     let is_endpoint = match (mac, name) {

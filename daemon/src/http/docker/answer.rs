@@ -10,7 +10,7 @@ use leasehold_core::network::{EndpointRecord, Source};
 pub(super) fn created(record: &EndpointRecord, tells_mac: bool) -> Created {
     let address = match record.source {
         Source::Leased(_) => record.address.to_string(),
-        Source::Told => String::new(),
+        Source::Ipam => String::new(),
     };
     let mac_address = if tells_mac { record.mac.to_string() } else { String::new() };
     Created { interface: Interface { address, address_ipv6: String::new(), mac_address } }

@@ -125,7 +125,7 @@ fn refused(why: impl Into<String>) -> Refused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// It has this answer, whatever the core holds.
-    Told(String),
+    Known(String),
     /// The core is asked.
     Core {
         /// What.
@@ -139,18 +139,18 @@ impl Asked {
     /// Reads a call.
     pub(crate) fn parse(method: Method, body: &[u8], host: &Host<'_>) -> Result<Self, Refused> {
         Ok(match method {
-            Method::Activate if host.ipvlan => Self::Told(manifest()),
+            Method::Activate if host.ipvlan => Self::Known(manifest()),
             // The networks of our network driver are made under this name.
             Method::Activate => {
                 let form = Form::new("the drivers that it is", Shape::Activated);
                 Self::Core { call: Call::Network(NetworkCall::Started), form }
             }
             // Replay would ask for live addresses without their Ethernet addresses: the store knows better.
-            Method::Capabilities => Self::Told(to_json(&Capabilities {
+            Method::Capabilities => Self::Known(to_json(&Capabilities {
                 requires_mac_address: !host.ipvlan,
                 requires_request_replay: false,
             })),
-            Method::AddressSpaces => Self::Told(to_json(&AddressSpaces {
+            Method::AddressSpaces => Self::Known(to_json(&AddressSpaces {
                 local_default_address_space: ADDRESS_SPACE.to_owned(),
                 global_default_address_space: ADDRESS_SPACE.to_owned(),
             })),
@@ -164,7 +164,7 @@ impl Asked {
                 let wire::ReleaseAddress { pool_id, address } = read(body)?;
                 if address == NO_ADDRESS {
                     // The gateway of a pool that has none.
-                    return Ok(Self::Told(to_json(&Released {})));
+                    return Ok(Self::Known(to_json(&Released {})));
                 }
                 let call = Call::Pool(PoolCall::ReleaseAddress {
                     pool: pool::id(&pool_id)?,

@@ -79,13 +79,13 @@ impl NetworkMethod {
 /// Reads a call.
 pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Result<Asked, Refused> {
     Ok(match method {
-        NetworkMethod::GetCapabilities => Asked::Told(to_json(&NetworkCapabilities {
+        NetworkMethod::GetCapabilities => Asked::Known(to_json(&NetworkCapabilities {
             scope: "local".to_owned(),
             connectivity_scope: "local".to_owned(),
             gw_alloc_checker: true,
         })),
         // The router comes with the lease.
-        NetworkMethod::GwAllocCheck => Asked::Told(to_json(&GwAlloc { skip_ipv4: true, skip_ipv6: true })),
+        NetworkMethod::GwAllocCheck => Asked::Known(to_json(&GwAlloc { skip_ipv4: true, skip_ipv6: true })),
         NetworkMethod::CreateNetwork => {
             let network = network(&read(body)?, host)?;
             asked(NetworkCall::Create(Box::new(network)), "a network", Shape::Nothing)
@@ -114,14 +114,14 @@ pub(super) fn parse(method: NetworkMethod, body: &[u8], host: &Host<'_>) -> Resu
             let sandbox = if said.sandbox_key.len() <= LONGEST_SANDBOX { said.sandbox_key } else { String::new() };
             asked(NetworkCall::Join { network, endpoint, sandbox }, "the link of an endpoint", shape)
         }
-        NetworkMethod::EndpointOperInfo => Asked::Told(json!({ "Value": {} }).to_string()),
-        NetworkMethod::AllocateNetwork => Asked::Told(json!({ "Options": {} }).to_string()),
+        NetworkMethod::EndpointOperInfo => Asked::Known(json!({ "Value": {} }).to_string()),
+        NetworkMethod::AllocateNetwork => Asked::Known(json!({ "Options": {} }).to_string()),
         NetworkMethod::FreeNetwork
         | NetworkMethod::Leave
         | NetworkMethod::ProgramExternalConnectivity
         | NetworkMethod::RevokeExternalConnectivity
         | NetworkMethod::DiscoverNew
-        | NetworkMethod::DiscoverDelete => Asked::Told(to_json(&Released {})),
+        | NetworkMethod::DiscoverDelete => Asked::Known(to_json(&Released {})),
     })
 }
 
@@ -241,7 +241,7 @@ pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Ho
                 quoted(text)
             )));
         }
-        text => EndpointAddress::Told(
+        text => EndpointAddress::Ipam(
             text.parse().map_err(|_| refused(format!("{} is not an IPv4 address with a prefix", quoted(text))))?,
         ),
     };

@@ -49,7 +49,7 @@ fn asked(method: &str, body: &str) -> (NetworkCall, Form) {
 
 fn told(method: &str, body: &str) -> String {
     match on(method, body) {
-        Ok(Asked::Told(text)) => text,
+        Ok(Asked::Known(text)) => text,
         other => panic!("{method} {body}: {other:?}"),
     }
 }
@@ -107,7 +107,7 @@ fn leased(asked: Result<Asked, Refused>) -> (Add, Mac) {
     let (request, _) = requested(asked);
     match request.address {
         EndpointAddress::Leased(add) => (*add, request.mac),
-        EndpointAddress::Told(address) => panic!("{address}"),
+        EndpointAddress::Ipam(address) => panic!("{address}"),
     }
 }
 
@@ -138,7 +138,7 @@ fn what_needs_no_memory_is_answered_at_once_whatever_is_said() {
     // Under the other name, that of our network driver, the call also reaches the core: a dockerd has started.
     let manifest = r#"{"Implements":["IpamDriver","NetworkDriver"]}"#;
     let activated = with_host(true, |host| Asked::parse(Method::Activate, b"", host));
-    assert_eq!(activated, Ok(Asked::Told(manifest.to_owned())));
+    assert_eq!(activated, Ok(Asked::Known(manifest.to_owned())));
     let Ok(Asked::Core { call, form }) = with_host(false, |host| Asked::parse(Method::Activate, b"", host)) else {
         panic!()
     };
@@ -395,7 +395,7 @@ fn an_endpoint_with_an_address_has_that() {
     let address = "10.7.1.5/16".parse().unwrap();
     assert_eq!(
         request,
-        EndpointRequest { id: id(END), network: id(NET), mac, address: EndpointAddress::Told(address) }
+        EndpointRequest { id: id(END), network: id(NET), mac, address: EndpointAddress::Ipam(address) }
     );
     let record = |source| EndpointRecord {
         id: id(END),
@@ -406,9 +406,9 @@ fn an_endpoint_with_an_address_has_that() {
         since: WallTime::from_epoch(Duration::ZERO),
     };
     let answer = |form: &Form, source| form.answer(&Answer::Network(NetworkAnswer::Endpoint(Box::new(record(source)))));
-    assert_eq!(answer(&form, Source::Told), Ok(r#"{"Interface":{}}"#.to_owned()));
+    assert_eq!(answer(&form, Source::Ipam), Ok(r#"{"Interface":{}}"#.to_owned()));
     let (_, form) = requested(of(&net, r#"{"Address":"10.7.1.5/16"}"#, "{}"));
-    assert_eq!(answer(&form, Source::Told), Ok(r#"{"Interface":{"MacAddress":"02:42:c0:ff:ee:01"}}"#.to_owned()));
+    assert_eq!(answer(&form, Source::Ipam), Ok(r#"{"Interface":{"MacAddress":"02:42:c0:ff:ee:01"}}"#.to_owned()));
     let lease = || Source::Leased(Attachment::Docker { pool: "network x".into(), endpoint: "y".into() });
     let (_, form) = requested(of(&net, "{}", "{}"));
     let both = r#"{"Interface":{"Address":"10.7.1.5/16","MacAddress":"02:42:c0:ff:ee:01"}}"#;
@@ -530,9 +530,9 @@ fn a_pool_that_names_no_lan_is_refused_with_the_line_to_type() {
 fn a_pool_that_is_all_there_is_has_no_gateway() {
     let call = |method, body: &str| with_host(false, |host| Asked::parse(method, body.as_bytes(), host));
     let gateway = r#"{"PoolID":"0.0.0.0/0;;parent=eth0","Address":"","Options":{"RequestAddressType":"com.docker.network.gateway"}}"#;
-    assert_eq!(call(Method::RequestAddress, gateway), Ok(Asked::Told(r#"{"Address":"0.0.0.0/0"}"#.to_owned())));
+    assert_eq!(call(Method::RequestAddress, gateway), Ok(Asked::Known(r#"{"Address":"0.0.0.0/0"}"#.to_owned())));
     for definition in ["", "parent=eth0"] {
         let release = format!(r#"{{"PoolID":"0.0.0.0/0;;{definition}","Address":"0.0.0.0"}}"#);
-        assert_eq!(call(Method::ReleaseAddress, &release), Ok(Asked::Told("{}".to_owned())));
+        assert_eq!(call(Method::ReleaseAddress, &release), Ok(Asked::Known("{}".to_owned())));
     }
 }

@@ -55,10 +55,10 @@ fn all_that_an_earlier_release_wrote_is_read() {
     fs::copy(kept, earlier.path().join("leases.redb")).unwrap();
     let bytes = || fs::read(earlier.path().join("leases.redb")).unwrap();
     let before = bytes();
-    check_release(earlier.path()).unwrap();
+    check_version(earlier.path()).unwrap();
     assert!(bytes() == before, "only a daemon changes it");
     let ((of_earlier, found), (_, expected)) = (opened(&earlier), opened(&today));
-    check_release(earlier.path()).expect("a daemon has it");
+    check_version(earlier.path()).expect("a daemon has it");
     assert_eq!(found, expected);
     assert_eq!((found.records.len(), found.doors.len(), found.ranges.len()), (7, 3, 1));
     assert_eq!((of_earlier.last_event(), of_earlier.is_whole()), (1, true));
@@ -88,7 +88,7 @@ fn a_file_of_a_later_format_is_refused_with_both_versions_and_left_alone() {
             path.display()
         );
         assert_eq!(refused.err().map(|error| error.to_string()).as_ref(), Some(&said));
-        assert_eq!(check_release(dir.path()).err().map(|error| error.to_string()), Some(said));
+        assert_eq!(check_version(dir.path()).err().map(|error| error.to_string()), Some(said));
         assert_eq!(damaged_files(dir.path()), [] as [PathBuf; 0]);
     }
     let database = Database::open(&path).unwrap();
@@ -103,7 +103,7 @@ fn a_file_of_a_later_redb_is_refused_with_both_versions_and_left_alone() {
     fs::write(&path, &bytes).unwrap();
     let (events, _ends) = unbounded_channel();
     let refused = Store::open(dir.path(), &dir.path().join("dhcp.sock"), events).err().unwrap().to_string();
-    assert_eq!(check_release(dir.path()).unwrap_err().to_string(), refused);
+    assert_eq!(check_version(dir.path()).unwrap_err().to_string(), refused);
     let said = format!("is from a later leasehold and has redb's format 4; leasehold {VERSION} knows 3 at most: ");
     assert!(refused.contains(&said), "{refused}");
     assert_eq!(fs::read(&path).unwrap(), bytes);

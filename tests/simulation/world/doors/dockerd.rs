@@ -69,7 +69,7 @@ impl World {
         self.actors[index].stays_off = false;
         self.link_changed(at.0, None);
         if let Some(arrival) = self.kernel.arrival(at) {
-            self.after(10, 5 * MILLI, Event::Told(self.run, arrival));
+            self.after(10, 5 * MILLI, Event::Kernel(self.run, arrival));
         }
         self.act_after(index, 0, 50 * MILLI, Act::Plug);
     }
@@ -90,7 +90,7 @@ impl World {
         let told = self.actors[index].as_told(&told);
         self.configure(index, at, &told);
         // Once it is up, which is also reported.
-        self.after(MILLI, 50 * MILLI, Event::Told(self.run, self.kernel.arrival(at).expect("it is there")));
+        self.after(MILLI, 50 * MILLI, Event::Kernel(self.run, self.kernel.arrival(at).expect("it is there")));
     }
 
     /// Does something with a running Docker container.

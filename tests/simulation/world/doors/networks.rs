@@ -326,7 +326,7 @@ impl World {
         let told = actor.told.as_ref().map(|told| actor.as_told(told).address);
         let address = match add {
             Some(add) => EndpointAddress::Leased(Box::new(add)),
-            None => EndpointAddress::Told(told.unwrap_or_default()),
+            None => EndpointAddress::Ipam(told.unwrap_or_default()),
         };
         let network = actor.network.clone().expect("its container was put on one");
         let request = EndpointRequest { id, network, mac: actor.mac, address };
@@ -494,11 +494,11 @@ impl World {
         match call {
             NetworkCall::CreateEndpoint(request) => match &request.address {
                 EndpointAddress::Leased(add) => Some(add.attachment.clone()),
-                EndpointAddress::Told(_) => None,
+                EndpointAddress::Ipam(_) => None,
             },
             NetworkCall::DeleteEndpoint(id) => match self.record_of_endpoint(id)?.source.clone() {
                 Source::Leased(attachment) => Some(attachment),
-                Source::Told => None,
+                Source::Ipam => None,
             },
             NetworkCall::Create(_)
             | NetworkCall::Delete(_)

@@ -111,7 +111,7 @@ impl World {
 
     fn try_network(&mut self, lan: usize) {
         let (id, mac) = (self.wired.new_endpoint(), Mac([2, 0xab, 0, 0, 0, lan as u8]));
-        let address = EndpointAddress::Told("192.0.2.7/24".parse().expect("an address with a prefix"));
+        let address = EndpointAddress::Ipam("192.0.2.7/24".parse().expect("an address with a prefix"));
         let request = EndpointRequest { id: id.clone(), network: self.wired.network_id(lan), mac, address };
         let create = NetworkCall::CreateEndpoint(Box::new(request));
         for call in [create, NetworkCall::DeleteEndpoint(id)] {

@@ -1,10 +1,10 @@
 //! Holding: a lease is renewed, rebound, lost and looked for again, as long as its attachment lives.
 
 mod asks;
+mod ends;
 mod inside;
 mod moves;
 mod standstill;
-mod turns;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -335,8 +335,8 @@ impl Release {
             Stage::Waiting(Some(at)) if cx.now.boot >= *at => self.try_release(common, cx),
             Stage::Queued(Some(at)) if cx.now.boot >= *at => self.go(common, cx),
             Stage::Asking(question) => {
-                let turn = question.on_clock(cx.now.boot);
-                self.asked(common, turn, cx);
+                let action = question.on_clock(cx.now.boot);
+                self.asked(common, action, cx);
             }
             Stage::Sending(sending) => {
                 let action = sending.on_clock(cx.now.boot);

@@ -237,7 +237,7 @@ fn the_mtu_of_a_network_goes_before_that_of_a_lease_inside_too() {
             rig.create_endpoint("e1", OWN);
         } else {
             rig.endpoint(OWN.0[5]);
-            let address = EndpointAddress::Told(LEASED.parse().unwrap());
+            let address = EndpointAddress::Ipam(LEASED.parse().unwrap());
             let request = EndpointRequest { id: id("e1"), network: id("n1"), mac: OWN, address };
             rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
         }

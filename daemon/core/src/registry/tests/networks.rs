@@ -306,11 +306,11 @@ fn an_endpoint_that_docker_has_an_address_for_gets_a_link_and_the_lease_with_tha
         if leased {
             rig.endpoint(last);
         }
-        let address = EndpointAddress::Told(address.parse().unwrap());
+        let address = EndpointAddress::Ipam(address.parse().unwrap());
         let request = EndpointRequest { id: id(name), network: id("n1"), mac: OWN, address };
         let create = rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
         let Answer::Network(NetworkAnswer::Endpoint(record)) = &rig.answers[&create] else { panic!() };
-        assert_eq!(record.source, Source::Told);
+        assert_eq!(record.source, Source::Ipam);
         let Answer::Network(NetworkAnswer::Joined { grant, .. }) = rig.join(name) else { panic!() };
         assert_eq!(grant.is_some(), leased, "{name}");
     }

@@ -36,7 +36,7 @@ fn an_address_that_our_driver_leased_on_another_lan_or_for_ipvlan_is_refused_wit
         let mut add = rig.endpoint_call(OWN.0[5]);
         (add.lan, add.profile.on_parent) = (lan.clone(), on_parent);
         rig.request(Call::Add(add));
-        let address = EndpointAddress::Told(LEASED.parse().unwrap());
+        let address = EndpointAddress::Ipam(LEASED.parse().unwrap());
         let mac = if on_parent && wiring.on != "br0" { Mac([2, 0, 0, 0, 0, 9]) } else { OWN };
         let request = EndpointRequest { id: id("e1"), network: id("n1"), mac, address };
         let create = rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
@@ -95,7 +95,7 @@ fn a_second_network_of_one_subnet_is_refused_to_a_container_with_the_name_of_the
         let mut join = |network: &str, endpoint: &str, address: &str, mac, sandbox: &str| {
             rig.create(NetworkRecord { id: id(network), ..super::networks::network(network) });
             let (endpoint, network) = (id(endpoint), id(network));
-            let address = EndpointAddress::Told(address.parse().unwrap());
+            let address = EndpointAddress::Ipam(address.parse().unwrap());
             let request = EndpointRequest { id: endpoint.clone(), network: network.clone(), mac, address };
             rig.network_call(NetworkCall::CreateEndpoint(Box::new(request)));
             let call = NetworkCall::Join { network, endpoint, sandbox: sandbox.to_owned() };

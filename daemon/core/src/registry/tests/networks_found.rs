@@ -240,7 +240,7 @@ fn where_there_are_too_many_endpoints_one_without_a_lease_goes() {
             id: id(&format!("f{n}")),
             mac: Mac([2, 0, 0, 1, (n >> 8) as u8, n as u8]),
             address: "198.51.100.9/24".parse().unwrap(),
-            source: Source::Told,
+            source: Source::Ipam,
             since,
             ..known.clone()
         };

@@ -20,7 +20,7 @@ impl Rig {
         add.profile.wants = pool::wants(pool.parse().ok().as_ref());
         let add = self.request(Call::Add(add));
         assert!(matches!(self.answers[&add], Answer::Leased { .. }), "{:?}", self.answers);
-        let address = EndpointAddress::Told(LEASED.parse().unwrap());
+        let address = EndpointAddress::Ipam(LEASED.parse().unwrap());
         let request = EndpointRequest { id: id(name), network: id("n1"), mac: OWN, address };
         self.network_call(NetworkCall::CreateEndpoint(Box::new(request)))
     }

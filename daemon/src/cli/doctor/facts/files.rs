@@ -9,7 +9,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::{Clock, Directory, LaterStore, MachineId, Room, Standing};
 use crate::cli::networks::site;
-use crate::store::{StoreError, check_release};
+use crate::store::{StoreError, check_version};
 
 /// Returns what stands at a path.
 pub(super) fn standing(path: &Path) -> Option<Standing> {
@@ -23,7 +23,7 @@ pub(super) fn directory(path: &Path) -> Directory {
 
 /// Returns the store in this directory if a later release wrote it.
 pub(super) fn later_store(state_dir: &Path) -> Option<LaterStore> {
-    let why = check_release(state_dir).err()?;
+    let why = check_version(state_dir).err()?;
     let said = why.to_string();
     let StoreError::NewerFormat { path, .. } = why else { return None };
     Some(LaterStore { path, said })

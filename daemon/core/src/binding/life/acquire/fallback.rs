@@ -44,8 +44,8 @@ pub(super) struct Resort {
 /// What an ADD with a last resort waits for.
 #[derive(Debug)]
 enum Awaits {
-    /// Its turn to ask, since this instant.
-    Turn(Instant),
+    /// A permit to ask, since this instant.
+    Permit(Instant),
     /// An answer, since this instant: its first DISCOVER, or the beginning of its wait, if all others on its LAN met silence
     /// meanwhile.
     Answer(Instant),
@@ -60,7 +60,7 @@ impl Resort {
     /// come back.
     pub(super) fn new(fallback: Fallback, last: Option<Ipv4Addr>, now: Instant) -> Self {
         let last = last.map(IpAddr::V4).filter(|last| fallback.take_over(*last).is_some());
-        Self { fallback, awaits: Awaits::Turn(now), heard: false, used: BTreeSet::new(), last }
+        Self { fallback, awaits: Awaits::Permit(now), heard: false, used: BTreeSet::new(), last }
     }
 
     /// Returns whether this was the last address of its identity, and is of the ranges.
@@ -79,7 +79,7 @@ impl Acquire {
             cx.conflicts.heard(lan, now);
         }
         if tally.discovers > 0
-            && let Awaits::Turn(waits) = resort.awaits
+            && let Awaits::Permit(waits) = resort.awaits
         {
             let since = if cx.conflicts.was_heard(lan, waits) { now } else { waits };
             resort.awaits = match now >= since + resort.fallback.after.saturating_sub(LAST) {
@@ -99,7 +99,7 @@ impl Acquire {
         }
         match (self.stage, &resort.awaits) {
             // Others have asked meanwhile.
-            (Stage::AwaitingPermit, Awaits::Turn(since)) => Some(*since + after),
+            (Stage::AwaitingPermit, Awaits::Permit(since)) => Some(*since + after),
             (Stage::Exchanging, Awaits::Answer(since)) => Some(*since + (after - LAST)),
             (Stage::Exchanging, Awaits::LastAnswer { since, last }) => {
                 Some((*since + after).max(*last + LAST.min(after)))
@@ -118,8 +118,8 @@ impl Acquire {
         let Some(resort) = self.resort.as_mut().filter(|_| is_due) else { return };
         match &mut resort.awaits {
             // Its turn may take long, but servers are there: it waits anew.
-            Awaits::Turn(since) if cx.conflicts.was_heard(&common.identity.lan, *since) => *since = cx.now.boot,
-            Awaits::Turn(_) | Awaits::LastAnswer { .. } => self.wish_for_address(common, cx),
+            Awaits::Permit(since) if cx.conflicts.was_heard(&common.identity.lan, *since) => *since = cx.now.boot,
+            Awaits::Permit(_) | Awaits::LastAnswer { .. } => self.wish_for_address(common, cx),
             Awaits::Answer(_) | Awaits::Address { .. } => {}
         }
     }

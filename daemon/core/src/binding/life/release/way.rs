@@ -190,9 +190,9 @@ impl Release {
         self.answer_del(common, cx);
         let own = Some(common.link.mac()).filter(|_| !self.link_gone);
         let mut question = Question::new(self.lease.address, asker, own, cx.now.boot);
-        let turn = question.on_clock(cx.now.boot);
+        let action = question.on_clock(cx.now.boot);
         self.stage = Stage::Asking(Box::new(question));
-        self.asked(common, turn, cx);
+        self.asked(common, action, cx);
     }
 
     /// Goes on asking who has the address. While another station has it, it is not given back.

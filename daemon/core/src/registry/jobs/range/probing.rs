@@ -29,7 +29,7 @@ pub(super) struct Probing {
     at: ByName,
     detection: Detection,
     addresses: Vec<Ipv4Addr>,
-    step: Probe,
+    stage: Probe,
 }
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Probing {
             return None;
         }
         let at = ByName { netns: add.netns.clone(), ifname: add.ifname().to_owned(), host_too: false };
-        let probing = Self { at, detection: add.detection, addresses, step: Probe::Raising };
+        let probing = Self { at, detection: add.detection, addresses, stage: Probe::Raising };
         probing.raise(core, id);
         Some(probing)
     }
@@ -76,10 +76,10 @@ impl Probing {
 
     /// Goes on after one of its effects is done.
     pub(super) fn done(&mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Probed {
-        match (&self.step, outcome) {
+        match (&self.stage, outcome) {
             (Probe::Raising, Outcome::Applied { result: Ok(view), .. }) => {
                 if !view.carrier {
-                    self.step = Probe::AwaitingCarrier(view);
+                    self.stage = Probe::AwaitingCarrier(view);
                     return Probed::Waits;
                 }
                 let link = Link::InNetns {
@@ -95,7 +95,7 @@ impl Probing {
                 };
                 let want = Sockets { chaddr: view.mac, arp, hold_port: None };
                 let (_, exchange) = core.out.open_for(Owner::Call, Waiter::Call(id), link.clone(), want);
-                self.step = Probe::Opening(exchange, link);
+                self.stage = Probe::Opening(exchange, link);
                 Probed::Waits
             }
             (Probe::Raising, Outcome::Applied { result: Err(cause), .. }) => Probed::Unknown(cause),
@@ -107,7 +107,7 @@ impl Probing {
                 };
                 let windows = self.addresses.iter().map(window).collect();
                 let again = (!self.is_strict()).then(|| now.boot + AGAIN);
-                self.step = Probe::Watching { exchange: *exchange, since: now.boot, again, windows };
+                self.stage = Probe::Watching { exchange: *exchange, since: now.boot, again, windows };
                 self.on_clock(core, now)
             }
             (Probe::Opening(..), Outcome::Opened(Err(cause))) => Probed::Unknown(cause),
@@ -117,8 +117,8 @@ impl Probing {
 
     /// Goes on once its interface has carrier.
     pub(super) fn on_carrier(&mut self, core: &mut Registry, id: RequestId, at: (crate::link::Cookie, u32)) {
-        if matches!(&self.step, Probe::AwaitingCarrier(view) if view.at() == at) {
-            self.step = Probe::Raising;
+        if matches!(&self.stage, Probe::AwaitingCarrier(view) if view.at() == at) {
+            self.stage = Probe::Raising;
             self.raise(core, id);
         }
     }
@@ -126,7 +126,7 @@ impl Probing {
     /// Goes on as the clock says.
     pub(super) fn on_clock(&mut self, core: &mut Registry, now: Now) -> Probed {
         let is_hasty = !self.is_strict();
-        let Probe::Watching { exchange, since, again, windows } = &mut self.step else { return Probed::Waits };
+        let Probe::Watching { exchange, since, again, windows } = &mut self.stage else { return Probed::Waits };
         if again.take_if(|at| now.boot >= *at).is_some() {
             windows.iter().for_each(|window| core.out.send(*exchange, window.probe_frame()));
         }
@@ -145,7 +145,7 @@ impl Probing {
 
     /// Handles an ARP packet.
     pub(super) fn on_arp(&mut self, core: &Registry, now: Now, add: &RangeAdd, arp: &Arp) -> Probed {
-        let Probe::Watching { windows, .. } = &mut self.step else { return Probed::Waits };
+        let Probe::Watching { windows, .. } = &mut self.stage else { return Probed::Waits };
         if core.conflicts.proxy(&add.lan, arp.sender_mac, now.boot).is_some() {
             return Probed::Waits;
         }
@@ -159,7 +159,7 @@ impl Probing {
 
     /// Returns when the clock next matters.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let Probe::Watching { since, again, windows, .. } = &self.step else { return None };
+        let Probe::Watching { since, again, windows, .. } = &self.stage else { return None };
         let answer = (!self.is_strict()).then(|| *since + ANSWER);
         windows.iter().map(Window::deadline).chain(answer).chain(*again).min()
     }
@@ -170,7 +170,7 @@ impl Probing {
     }
 
     fn exchange(&self) -> Option<ExchangeId> {
-        match &self.step {
+        match &self.stage {
             Probe::Raising | Probe::AwaitingCarrier(_) => None,
             Probe::Opening(exchange, _) | Probe::Watching { exchange, .. } => Some(*exchange),
         }
