@@ -1,5 +1,5 @@
 //! What the daemon has learnt about a LAN: how soon a new address may be tried there after conflicts, whose claims prove
-//! nothing, and which servers are on the wire.
+//! nothing, which servers are on the wire, and how long they take.
 //!
 //! RFC 5227 §2.1.1 slows down a host that has met ten conflicts: one new address a minute. Here all attachments on a LAN count
 //! together, since they draw from one pool: if many start at once, a station that claims every offered address would empty it.
@@ -34,6 +34,9 @@ const PASSED_OVER: Duration = Duration::from_secs(600);
 /// How long to wait before asking a server again whether it is on the wire, if it did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
+/// An answer that took longer is remembered: twice as long is more than the first wait for an answer.
+const SLOW: Duration = Duration::from_millis(500);
+
 /// How many such stations of a LAN are remembered, the latest.
 const MOST: usize = 8;
 
@@ -51,6 +54,8 @@ struct Seen {
     used: Vec<Used>,
     /// When a server last said something to a container that has a fallback.
     heard: Option<Instant>,
+    /// How long the last answer took, if that was long, and when it came.
+    slow: Option<(Duration, Instant)>,
 }
 
 /// An address of a local range that a station was found to use.
@@ -235,6 +240,21 @@ impl Lans {
         self.0.get(lan).and_then(|seen| seen.heard).is_some_and(|heard| heard >= since)
     }
 
+    /// Records how long a client has waited for an answer.
+    pub fn took(&mut self, lan: &Lan, took: Duration, now: Instant) {
+        if took > SLOW {
+            self.seen(lan, now).slow = Some((took, now));
+        } else if let Some(seen) = self.0.get_mut(lan) {
+            seen.slow = None;
+        }
+    }
+
+    /// Returns how long an answer takes on a LAN, if it takes long there; else zero.
+    pub fn takes(&self, lan: &Lan, now: Instant) -> Duration {
+        let slow = self.0.get(lan).and_then(|seen| seen.slow).filter(|(_, at)| now < *at + KNOWN);
+        slow.map_or(Duration::ZERO, |(took, _)| took)
+    }
+
     fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &Server> {
         self.0.get(lan).map_or(&[][..], |seen| &seen.servers).iter().filter(move |known| known.is_known(now))
     }
@@ -251,9 +271,11 @@ impl Lans {
             seen.proxies.retain(|known| now < known.until);
             seen.servers.retain(|known| known.is_known(now));
             seen.heard.take_if(|heard| now >= *heard + KNOWN);
+            seen.slow.take_if(|(_, at)| now >= *at + KNOWN);
             seen.used.retain(|used| now < used.until);
             !seen.used.is_empty()
                 || seen.heard.is_some()
+                || seen.slow.is_some()
                 || seen.row.is_some()
                 || !seen.proxies.is_empty()
                 || !seen.servers.is_empty()

@@ -25,6 +25,7 @@ pub mod timing;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fastrand::Rng;
 use ipnet::Ipv4Net;
@@ -291,6 +292,13 @@ impl Client {
         self.repeats_first = Some(carrier + timing::OPENS);
     }
 
+    /// Tells the client how long an answer takes on its LAN, if it takes long: it asks no server again sooner.
+    pub fn expect_after(&mut self, takes: Duration) {
+        if self.tally().takes != takes {
+            self.count().takes = takes;
+        }
+    }
+
     /// Handles a signal.
     pub fn handle(&mut self, now: Instant, signal: Signal<'_>) -> Output {
         let mut out = Output::default();
@@ -550,6 +558,7 @@ impl Client {
         } else {
             self.sender.asks();
             now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng)
+                .max(timing::patience(self.tally().takes))
         };
         let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
         Transaction { xid, began, late, over: false, secs, sent, soon, next, until }

@@ -1,6 +1,7 @@
 //! What a client without a lease has tried.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use super::accept::Refusal;
 use super::{Client, Refused};
@@ -32,6 +33,8 @@ pub struct Tally {
     pub declined: Option<(Ipv4Addr, Mac)>,
     /// Another client on the same wire got an answer only once it set the broadcast flag.
     pub flag_helped_elsewhere: bool,
+    /// How long an answer takes on this LAN, if it takes long.
+    pub(super) takes: Duration,
     /// The servers whose offers wait for those of others, the latest last.
     pub(super) shunned: Vec<Ipv4Addr>,
     /// NAKs in a row.
@@ -121,6 +124,7 @@ pub(super) static UNTRIED: Tally = Tally {
     requested: None,
     declined: None,
     flag_helped_elsewhere: false,
+    takes: Duration::ZERO,
     shunned: Vec::new(),
     naks: 0,
     in_vain: 0,

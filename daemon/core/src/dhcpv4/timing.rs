@@ -101,6 +101,12 @@ pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Du
     jittered(doubled(sent.saturating_sub(1), cap), rng)
 }
 
+/// Returns how long a client waits at least for an answer where one takes this long: a server that is slow because many ask it
+/// would have to work on each message twice, and then be slower still.
+pub(crate) fn patience(takes: Duration) -> Duration {
+    (takes * 2).min(CAP_WAITED_FOR)
+}
+
 /// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 1.6 s, so that
 /// ten of them fit into an ADD, including the times that their server's offers wait for another's; else 10, 20, 40 s … ten
 /// minutes.

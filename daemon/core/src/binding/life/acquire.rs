@@ -191,7 +191,12 @@ impl Acquire {
         }
         common.keep_if_free(&mut self.client, cx);
         let (from, answered) = (warnings::sender(&signal), !is_ours(&signal));
+        let asked = self.client.outstanding().map(|asked| asked.began);
+        self.client.expect_after(cx.conflicts.takes(&common.identity.lan, cx.now.boot));
         let mut output = self.client.handle(cx.now.boot, signal);
+        if let (Some((_, Fate::Answered)), Some(asked)) = (output.settled, asked) {
+            cx.conflicts.took(&common.identity.lan, cx.now.boot.saturating_since(asked), cx.now.boot);
+        }
         self.queue_no_more(common, cx);
         cx.out.counts.settled(output.settled);
         self.hear(common, answered, cx);

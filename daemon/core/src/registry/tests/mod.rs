@@ -56,6 +56,7 @@ mod routes_plain;
 mod routes_told;
 mod sight;
 mod silence;
+mod slow;
 mod store;
 mod taken_off;
 mod unsent;

@@ -56,6 +56,8 @@ pub(super) struct Rig {
     pub(super) server: Server,
     /// The only clients that it answers, by chaddr, where it does not answer all.
     pub(super) known: Option<Vec<Mac>>,
+    /// The messages that a slow server has not answered yet.
+    pub(super) backlog: Option<VecDeque<(ExchangeId, Vec<u8>)>>,
     pub(super) give: Ipv4Addr,
     /// Who has which address, as far as the server remembers. If another client has the address it would give, it gives the
     /// next one.
@@ -169,6 +171,7 @@ impl Rig {
             disk: Disk::Good,
             server: Server::Up,
             known: None,
+            backlog: None,
             give: Ipv4Addr::new(192, 0, 2, 50),
             granted: BTreeMap::new(),
             by_chaddr: false,

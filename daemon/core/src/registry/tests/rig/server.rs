@@ -39,6 +39,14 @@ impl Rig {
         self.server = Server::Up;
     }
 
+    /// A slow server answers the next message.
+    pub(in crate::registry::tests) fn answer_next(&mut self) {
+        if let Some((exchange, bytes)) = self.backlog.as_mut().and_then(VecDeque::pop_front) {
+            self.answer(exchange, &bytes, None);
+            self.drain();
+        }
+    }
+
     fn arp_reply(&self, owner: Mac, question: &Arp) -> Vec<u8> {
         Arp {
             op: ArpOp::Reply,
@@ -53,6 +61,14 @@ impl Rig {
     }
 
     pub(in crate::registry::tests) fn serve(&mut self, exchange: ExchangeId, bytes: &[u8], over: Option<u32>) {
+        let is_arp = matches!(frame::decode(bytes, FrameMeta::default()), Ok(Frame::Arp(_)));
+        match self.backlog.as_mut().filter(|_| !is_arp) {
+            Some(backlog) => backlog.push_back((exchange, bytes.to_vec())),
+            None => self.answer(exchange, bytes, over),
+        }
+    }
+
+    fn answer(&mut self, exchange: ExchangeId, bytes: &[u8], over: Option<u32>) {
         let meta = FrameMeta { other_host: self.readdressed, ..FrameMeta::default() };
         let reply = match frame::decode(bytes, meta).unwrap() {
             Frame::Arp(arp) => {
