@@ -39,20 +39,20 @@ enum Setup {
     Up(Instant),
 }
 
-/// What follows when it is time for a look.
+/// What is due when it is time for a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// Nothing yet, or not before the lease is used.
     Later,
-    /// A look. `is_over`: the runtime has had its time.
+    /// A look. `is_over`: the runtime's time is up.
     Look { is_over: bool },
-    /// Nothing ever again.
+    /// No further look.
     Never,
 }
 
 impl Given {
-    /// Returns what a runtime is given with the answer to its ADD. The interface is looked at after a time, and before T1
-    /// (`t1`: how long that is) if the address is not seen until then.
+    /// Returns what a runtime is given with the answer to its ADD. The daemon looks at the interface after a time, and before T1
+    /// (`t1` from now) unless it has seen the address by then.
     pub(super) fn answered(now: Instant, t1: Option<Duration>) -> Self {
         let first = t1.map_or(CONFIGURED, |t1| (t1 / 2).min(CONFIGURED));
         Self { at: now, look_at: Some(now + first), setup: None }
@@ -78,7 +78,7 @@ impl Given {
         self.look_at.is_some()
     }
 
-    /// Returns whether that is unknown although the runtime has had its time.
+    /// Returns whether that is still unknown although the runtime's time is up.
     pub(super) fn settles_now(&self, now: Instant) -> bool {
         self.is_settling() && now >= self.at + CONFIGURED
     }
@@ -88,7 +88,7 @@ impl Given {
         self.look_at.or(self.setup_ends())
     }
 
-    /// Returns what follows by now. `is_known`: whether the address is there.
+    /// Returns what is due now. `is_known`: whether the address is there.
     pub(super) fn on_clock(&mut self, is_known: bool, now: Instant) -> Due {
         if self.look_at.is_none_or(|at| now < at) {
             return Due::Later;

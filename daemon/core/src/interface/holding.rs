@@ -1,11 +1,11 @@
-//! What a binding holds, for its interface.
+//! What an interface must know of what a binding holds.
 
 use ipnet::IpNet;
 
 use crate::grant::Grant;
 use crate::grant::policy::{OnChange, OnExpiry, Policy};
 
-/// What a binding holds, for its interface.
+/// What an interface must know of what a binding holds.
 #[derive(Debug)]
 pub(crate) struct Holding<'a> {
     /// What its network's configuration says.
@@ -20,7 +20,7 @@ pub(crate) struct Holding<'a> {
     pub(crate) is_writing: bool,
     /// Whether the lease waits for its probes.
     pub(crate) is_probing: bool,
-    /// Whether it does so after the last one was lost.
+    /// Whether it does so after the loss of the previous lease.
     pub(crate) probes_after_loss: bool,
     /// The address that the runtime was given, if it cannot be told about another.
     pub(crate) told: Option<IpNet>,

@@ -62,12 +62,12 @@ struct Interface {
     news: u64,
 }
 
-/// When a look at an interface was asked for, counted in what had happened there.
+/// How much had happened at an interface when a look at it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked(u64);
 
 impl Interfaces {
-    /// What an interface with one binding costs, in bytes, besides its place among all.
+    /// What an interface with one binding costs, in bytes, without its place in the map.
     #[cfg(test)]
     pub(crate) const SIZE: usize = size_of::<Interface>() + size_of::<Seat>();
 
@@ -212,7 +212,7 @@ impl Interfaces {
         self.changes.insert(op, at);
     }
 
-    /// Records that an effect is over. Returns the interface that it changed.
+    /// Records that an effect is over. Returns the interface that it changed, if any.
     pub(crate) fn end_change(&mut self, op: OpId) -> Option<At> {
         let at = self.changes.remove(&op)?;
         if let Some(interface) = self.all.get_mut(&at) {

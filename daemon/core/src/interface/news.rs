@@ -9,9 +9,9 @@ use crate::wire::Mac;
 /// Something that happened at an interface, or was seen there. Each binding on it hears about it, in either family.
 #[derive(Clone, Debug)]
 pub(crate) enum News<'a> {
-    /// The interface is gone for good.
+    /// The interface no longer exists.
     Gone(LinkCause),
-    /// Its namespace lives, but no path leads there any more.
+    /// Its namespace lives, but no path leads to it any more.
     Hidden(LinkCause),
     /// It is down: the kernel has taken its routes.
     Down,

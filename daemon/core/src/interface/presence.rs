@@ -8,9 +8,9 @@ pub(crate) enum Presence {
     Unknown,
     /// The daemon will put it there, which may have to wait for the store.
     Awaited,
-    /// It is.
+    /// It is there.
     There,
-    /// It is not, and the daemon does not put it there.
+    /// It is not there, and the daemon does not put it there.
     Missing,
     /// Somebody took it off: the container's owner decides what should be there. It stays off until the next ADD, and so does
     /// the address of any later lease, unless it is seen there again. KubeVirt takes the address for its virtual machine.

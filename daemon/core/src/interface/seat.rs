@@ -1,5 +1,4 @@
-//! What one binding has at an interface: whether its address is there, when its runtime puts that there, and what is still to be
-//! done.
+//! What one binding has at an interface: whether its address is there, when its runtime puts it there, and what remains to be done.
 //!
 //! A new lease is durable before the interface is changed for it. What an ended lease left there is removed at once, whatever the
 //! store does. What a refused or declined lease left there is removed when the store has recorded the loss, or fails, or takes
@@ -26,7 +25,7 @@ pub(crate) struct Seat {
     pub(super) binding: BindingId,
     /// Whether its address is there.
     presence: Presence,
-    /// Whether the interface got another Ethernet address, by which nobody knows the leased address yet.
+    /// Whether the interface got another Ethernet address, which nobody associates with the leased address yet.
     pub(super) moved: bool,
     /// Whether the lease is about to be given back: the interface should carry nothing of it.
     vacates: bool,
@@ -106,8 +105,8 @@ impl Seat {
         last.has(address) && self.presence.on_link() || self.work().is_some_and(|work| work.may_carry(address))
     }
 
-    /// Returns the address that the interface should carry by now: the lease's, or the last one's if that is kept. `None` while
-    /// there is none, while it is probed for, or while the daemon itself changes that, or is about to.
+    /// Returns the address that the interface should carry by now: the lease's, or the last one's if that is kept. `None`: there is
+    /// none, it is being probed, or the daemon is changing the interface or about to.
     pub(crate) fn expected(&self, holding: &Holding<'_>) -> Option<IpAddr> {
         if self.presence == Presence::Awaited || self.is_at_work(holding) || holding.is_probing {
             return None;
@@ -176,13 +175,13 @@ impl Seat {
                 None => Wish::AsIs,
             },
             Some(next) if holding.is_usable() => carry(next),
-            // What an earlier loss left does not wait for it.
+            // The remains of an earlier loss do not wait for the next lease.
             Some(_) if (self.follows_loss(holding) || former.taken) && !former.grants.is_empty() => Wish::Nothing,
             Some(_) => Wish::AsIs,
         }
     }
 
-    /// Returns the part of it that may be carried out now: not what waits for the store to record a loss.
+    /// Returns the part of that wish that may be carried out now, without what waits for the store to record a loss.
     fn wish_by_now(&self, holding: &Holding<'_>) -> Wish {
         let wish = self.wish(holding);
         let waits = holding.is_writing && self.work().is_some_and(Work::is_patient);
@@ -239,7 +238,7 @@ impl Seat {
         }
     }
 
-    /// Records that an ADD is being given the lease. `t1`: how long that is from now.
+    /// Records that an ADD is being given the lease. `t1`: the time until T1.
     pub(crate) fn is_answered(&mut self, now: Instant, t1: Option<Duration>) {
         self.given = Some(Box::new(Given::answered(now, t1)));
     }
@@ -266,8 +265,8 @@ impl Seat {
         }
     }
 
-    /// Records that the lease changed from what gives `was` to what is held now. That must be written before the interface is
-    /// changed.
+    /// Records that the lease, which gave `was`, changed to what is held now. The store must have the change before the interface
+    /// gets it.
     pub(crate) fn changed(&mut self, holding: &Holding<'_>, was: &Grant) {
         let Some(next) = holding.grant.as_ref().filter(|next| !plan::same(was, next)) else { return };
         let (missing, moves) = (!self.presence.on_link(), was.addresses != next.addresses);
@@ -296,7 +295,7 @@ impl Seat {
         }
     }
 
-    /// Records that a lease again; `last` is what the one before gave.
+    /// Records that there is a lease again. `last`: what the previous lease gave.
     pub(crate) fn returned(&mut self, holding: &Holding<'_>, last: &Grant) {
         if self.presence.is_left() {
             return;
@@ -329,8 +328,7 @@ impl Seat {
         *work.former() != before
     }
 
-    /// Records that the interface should carry nothing of the lease, or of what else was `left` there, before the lease is
-    /// given back.
+    /// Records that the interface should carry nothing of the lease, or of the grants `left` there, before the lease is given back.
     pub(crate) fn vacate(&mut self, left: impl IntoIterator<Item = Grant>) {
         self.vacates = true;
         let work = self.due();
@@ -354,7 +352,7 @@ impl Seat {
         }
     }
 
-    /// Puts the leased address, which was taken off for an ADD that failed, on again. Returns whether there is one.
+    /// Has the leased address put back after it was taken off for an ADD that failed. Returns whether there is one.
     pub(crate) fn put_back(&mut self, holding: &Holding<'_>) -> bool {
         let is_off = holding.grant.is_some() && self.presence.on_link() && !holding.is_probing;
         if is_off {
@@ -379,8 +377,8 @@ impl Seat {
 
 // What is seen and heard.
 impl Seat {
-    /// Records whether its address was seen there. `start`: when its lease began; `None`: there is none. Returns how it was
-    /// before, and how it is.
+    /// Records whether its address was seen there. `start`: when its lease began; `None`: there is none. Returns its presence
+    /// before and after.
     ///
     /// A main plugin has time to put the address on. An address that never came was not taken off.
     pub(crate) fn see(&mut self, there: bool, start: Option<Instant>, now: Instant) -> (Presence, Presence) {
@@ -436,8 +434,8 @@ impl Seat {
         }
     }
 
-    /// Goes on after such a look. `grant`: what is used by then. Returns the routes that others have removed by then, as
-    /// Multus does: they are not put back.
+    /// Goes on after such a look. `grant`: the one in use. Returns the routes that others, such as Multus, have removed: they are
+    /// not put back.
     pub(crate) fn settle(&mut self, grant: Option<&Grant>, view: &LinkView, now: Instant) -> Vec<(IpNet, u32)> {
         let settles_now = self.given.as_ref().is_some_and(|given| given.settles_now(now));
         let (Some(grant), Some(routes), true) = (grant, &view.routes, settles_now) else { return Vec::new() };
@@ -505,14 +503,14 @@ impl Seat {
         self.work_mut().and_then(|work| work.on_applied(taken, result, current))
     }
 
-    /// Tries again after a pause, which is returned.
+    /// Tries again after a pause. Returns the pause.
     pub(crate) fn try_later(&mut self, lack: Option<Lack>, now: Instant, rng: &mut Rng) -> Duration {
         self.due().try_later(lack, now, rng)
     }
 }
 
-/// Returns the steps that take an address that no binding holds off an interface with these addresses, unless the policy keeps
-/// what is there.
+/// Returns the steps that remove an address, which no binding holds, from an interface with these addresses, unless the policy
+/// keeps what is there.
 pub(crate) fn without(address: IpNet, addresses: &[IpNet], policy: &Policy) -> Vec<Step> {
     let stays = policy.on_expiry == OnExpiry::Keep || policy.on_change == OnChange::Keep;
     match stays || !addresses.contains(&address) {

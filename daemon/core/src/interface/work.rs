@@ -162,7 +162,7 @@ impl Work {
         &self.former
     }
 
-    /// Returns the same for the record, which says nothing if there is nothing.
+    /// Returns the same for the record; `None`: there is nothing to record.
     pub(crate) fn recorded(&self) -> Option<Box<Former>> {
         (self.former != Former::default()).then(|| Box::new(self.former.clone()))
     }
@@ -223,7 +223,7 @@ impl Work {
         self.route_later();
     }
 
-    /// Records that no routes must be put on.
+    /// Records that no routes need to be put on any more.
     pub(crate) fn route_no_more(&mut self) {
         self.former.routes_due = false;
     }
@@ -328,8 +328,8 @@ impl Work {
         pause
     }
 
-    /// Returns whether nothing is left to do, and nothing there must be known later. `kept`: the lease's grant, if the
-    /// interface keeps what it carries; `has_lease`: there is one.
+    /// Returns whether nothing is left to do or to remember. `kept`: the lease's grant, if the interface keeps what it carries;
+    /// `has_lease`: there is one.
     pub(crate) fn is_settled(&self, wish: &Wish, kept: Option<&Grant>, has_lease: bool) -> bool {
         if self.former.routes_due && has_lease {
             return false;
@@ -393,7 +393,7 @@ impl Work {
     /// Changes the interface from what was seen there. A grant that came during the look may have an MTU for which the LAN's
     /// link must be looked at first.
     fn change(&mut self, view: &LinkView, (most, asked): (Option<u32>, bool), wish: Wish, around: Around) -> Act {
-        // If an ADD that replaces this binding is clearing the interface, and fails, this goes on afterwards.
+        // An ADD that replaces this binding may be clearing the interface. If it fails, this goes on afterwards.
         if around.is_changing {
             return Act::Wait;
         }
@@ -442,8 +442,8 @@ impl Work {
         Act::Apply(steps)
     }
 
-    /// Goes on after a change, of which this many steps were taken; `None`: it was dropped. `current`: the grant of the lease
-    /// that there is now.
+    /// Goes on after a change in which this many steps were taken. `None`: the change was dropped meanwhile. `current`: the grant
+    /// of the current lease.
     pub(crate) fn on_applied(
         &mut self,
         taken: usize,
