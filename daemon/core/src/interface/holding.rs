@@ -12,7 +12,7 @@ pub(crate) struct Holding<'a> {
     pub(crate) policy: &'a Policy,
     /// What its lease gives the interface; `None`: there is no lease.
     pub(crate) grant: Option<Grant>,
-    /// What the last lease that was used gives: usually the same.
+    /// What the last lease in use gives: usually the same.
     pub(crate) last: Grant,
     /// Whether the store certainly has that grant.
     pub(crate) is_durable: bool,

@@ -194,14 +194,14 @@ impl Registry {
         }
     }
 
-    /// Returns whether what a binding has on its interface is being taken off for an ADD in its place.
+    /// Returns whether a binding's interface is being cleared for an ADD that replaces it.
     pub(super) fn is_being_cleared(&self, id: BindingId) -> bool {
         let binding = self.bindings.get(id);
         let operation = binding.and_then(|binding| self.slots.operation(&binding.attachment));
         matches!(operation, Some(Operation::Adding(admission)) if admission.cleared)
     }
 
-    /// Has a binding put on again what was taken off for an ADD in its place that failed.
+    /// Has a binding put back what was taken off for an ADD that was to replace it and failed.
     pub(super) fn restore(&mut self, now: Now, attachment: &Attachment, admission: &Admission) {
         let holder = self.slots.holder(attachment);
         if let Some(holder) = holder.filter(|_| admission.cleared) {
@@ -218,8 +218,8 @@ impl Registry {
         }
     }
 
-    /// Takes the identity: from here on its binding carries on the ADD. A lease that is being given back under the same
-    /// identity stops, and if the server does not know yet, it is requested again.
+    /// Takes the identity: from here on its binding carries on the ADD. Leases that were being given back under the same identity
+    /// no longer are; if a server may have heard of that, the address is requested again.
     pub(super) fn claim(&mut self, now: Now, attachment: &Attachment, view: &LinkView, link: Link, identity: Identity) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);
@@ -247,7 +247,7 @@ impl Registry {
         let lease =
             lease.filter(|lease| self.bindings.holders().tenant(lan, lease.ip(), BindingId(0), now.boot).is_none());
         let lease = lease.filter(|lease| unfit(lease.ip()).is_none());
-        // An address that its server may believe to be free is requested, and never used without that.
+        // An address that its server may believe to be free is not used before the server confirms it.
         let lives = replaces.iter().filter_map(|id| Some(&self.bindings.get(*id)?.life));
         let is_out = lives.into_iter().any(|life| matches!(life, Life::Releasing(release) if release.may_be_out()));
         let last = self.past.of(&holder.identity.key());
@@ -284,7 +284,7 @@ impl Registry {
         }
     }
 
-    /// Gives the permit of an acquisition that no server answers to the next in line, and gives it another in turn.
+    /// Passes the permit of an acquisition that no server answers to the next in line, and asks for another one.
     pub(super) fn ask_again(&mut self, now: Now, id: BindingId, waited_for: bool) {
         let Some(lan) = self.lan(id) else { return };
         self.give_permit_back(now, id);
@@ -343,7 +343,7 @@ impl Registry {
         let patience = self.bindings.get(id).and_then(|binding| binding.profile.wants.patience);
         if let (Failure::NoOffer { lan, waited, queued, tally, cut, .. }, Some(patience)) = (&mut failure, patience) {
             *cut = *waited + *queued <= patience && self.is_silent(lan, now.boot);
-            // A server whose answers are refused is nevertheless there.
+            // A server whose answers are refused is there nonetheless.
             if tally.answers == 0 {
                 self.silent.begins(lan, now.boot);
             }
@@ -375,7 +375,7 @@ impl Registry {
         self.answer_add(now, attachment, Answer::Failed(failure));
     }
 
-    /// An adoption that fails has its own message.
+    /// Logs that an ADD failed; an adoption has its own message.
     fn log_failed(&self, request: RequestId, attachment: &Attachment, failure: &Failure) {
         if matches!(self.jobs.caller(request), None | Some(Caller::Door)) {
             tracing::warn!(%attachment, %failure, "ADD failed");

@@ -42,7 +42,7 @@ impl Adoptions {
         self.failures.clone().into_iter().collect()
     }
 
-    /// Returns all that an operator still sees, some twice.
+    /// Returns all attachments that an operator still sees, some twice.
     fn known(&self) -> impl Iterator<Item = &Attachment> {
         self.failures.keys().chain(self.pending.keys())
     }
@@ -102,7 +102,7 @@ impl Registry {
         Some(adoptee.address)
     }
 
-    /// Leaves to their runtime all attachments that it has called gone.
+    /// Leaves all attachments that their runtime called gone to it.
     pub(super) fn forget_adoptions(&mut self, gone: impl Fn(&Attachment) -> bool) {
         let known: Vec<_> = self.adoptions.known().filter(|attachment| gone(attachment)).cloned().collect();
         known.iter().for_each(|attachment| _ = self.forget_adoption(attachment));
@@ -141,8 +141,8 @@ impl Registry {
         self.adoptions.pending.insert(attachment, adoption);
     }
 
-    /// Returns whether a container may still run after its adoption failed like this. If its namespace is not seen, it is gone
-    /// if the next look does not find it either, and another namespace with a lease is seen in the same directory.
+    /// Returns whether a container may still run after its adoption failed like this. A namespace that is not seen is gone if the
+    /// next look does not find it either, and another namespace with a lease is seen in the same directory.
     fn may_live(&self, adoption: &Adoption, failure: &Failure) -> bool {
         let Failure::Link { cause, .. } = failure else { return true };
         let netns = adoption.adoptee.add.place.netns();

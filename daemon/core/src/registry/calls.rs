@@ -1,4 +1,4 @@
-//! Calls about an attachment, whichever door they come through: their turn and their end. Their callers are in `jobs`.
+//! Gives calls about an attachment their turn, and ends them, whichever door they came through. Their callers are in `jobs`.
 //!
 //! An attachment has one operation at a time; further calls wait in its slot, in order. A DEL goes before them and ends
 //! an ADD that is under way (invariant 2). What an ADD does is in `add`, a CHECK in `check`, a DEL in `delete`.
@@ -16,7 +16,7 @@ use crate::outbox::Look;
 use crate::time::Now;
 
 impl Registry {
-    /// An ADD.
+    /// Takes an ADD.
     pub(super) fn add(&mut self, now: Now, id: RequestId, mut add: Box<Add>) {
         let ran_with = self.forget_adoption(&add.attachment);
         add.timeout = self.time_for(&add, now.boot);
@@ -24,14 +24,14 @@ impl Registry {
         self.queue(now, &attachment, id, Asked::Add(add, ran_with), limit);
     }
 
-    /// A DEL.
+    /// Takes a DEL.
     pub(super) fn del(&mut self, now: Now, id: RequestId, attachment: Attachment, grace: Option<u32>) {
         self.forget_adoption(&attachment);
         grace.into_iter().for_each(|grace| self.keep_for(now, &attachment, grace));
         self.delete(now, attachment, id);
     }
 
-    /// A CHECK.
+    /// Takes a CHECK.
     pub(super) fn check(&mut self, now: Now, id: RequestId, attachment: &Attachment, expected: Vec<IpNet>) {
         self.queue(now, attachment, id, Asked::Check(expected), CHECK_LIMIT);
     }
@@ -55,7 +55,7 @@ impl Registry {
         self.slots.forget_idle(attachment);
     }
 
-    /// Begins a call; false if one is under way or none waits.
+    /// Begins a call. Returns false if one is under way or none waits.
     fn begin_next(&mut self, now: Now, attachment: &Attachment) -> bool {
         let Some(slot) = self.slots.get_mut(attachment).filter(|slot| slot.operation.is_none()) else { return false };
         let Some(Waiting { id, asked, since }) = slot.waiting.pop_front() else { return false };

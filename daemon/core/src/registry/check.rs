@@ -97,7 +97,7 @@ impl Registry {
         self.end(now, attachment);
     }
 
-    /// Lets the CHECKs look whose interface is no longer being changed. Returns whether there were any.
+    /// Resumes the CHECKs whose interface is no longer being changed. Returns whether there were any.
     pub(super) fn resume_checks(&mut self, now: Now) -> bool {
         let waiting = self.interfaces.take_checks();
         let before = waiting.len();
@@ -111,7 +111,7 @@ impl Registry {
         self.interfaces.checks() < before
     }
 
-    /// Returns whether a CHECK waits for what the binding does at its interface. It does not while another call waits for it.
+    /// Returns whether a CHECK waits for what the binding does at its interface. With another call behind it, it does not wait.
     fn is_worth_waiting(&self, now: Now, attachment: &Attachment, binding: &Binding) -> bool {
         let is_last = self.slots.get(attachment).is_none_or(|slot| slot.waiting.is_empty());
         is_last && binding.is_changing(&self.interfaces, now.boot)

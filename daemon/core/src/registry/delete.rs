@@ -1,4 +1,4 @@
-//! DEL: what an attachment holds is given back, before all that waits there.
+//! DEL: gives back what an attachment holds, before any other call that waits there.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::record::BindingId;
 use crate::time::Now;
 
 impl Registry {
-    /// A DEL ends ADDs that wait or are under way, then goes before all that waits.
+    /// Takes a DEL: it ends ADDs that wait or are under way, then goes before any other call that waits.
     pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
         self.time_call(id, now.boot + DEL_LIMIT);
         self.orphans.claim(&attachment);
@@ -95,7 +95,7 @@ impl Registry {
         });
     }
 
-    /// A binding is done with its attachment.
+    /// Records that a binding is done with its attachment.
     pub(super) fn given_back(&mut self, now: Now, id: BindingId, attachment: &Attachment) {
         self.lease_left(id, Ok(()));
         self.slots.vacate(attachment, id);
@@ -122,7 +122,7 @@ impl Registry {
             for other in self.bindings.holders().leaving(&key) {
                 self.with(now, other, |binding, cx| binding.gives_back(cx, Release::pause));
             }
-            // The kernel's reports meanwhile did not reach a held binding.
+            // While the binding was not held, the kernel's reports did not reach it.
             self.audit_one(id);
         }
         let requests = match self.operation(&attachment) {

@@ -19,7 +19,7 @@ use crate::range::{Allocator, Fallback, Given, Holding, NoAddress};
 use crate::record::BindingId;
 use crate::time::{Instant, Now, WallTime};
 
-/// From one question to the next.
+/// The pause between two questions.
 const PAUSE: Duration = Duration::from_secs(20);
 
 /// What is known about LANs whose servers were silent.
@@ -49,8 +49,8 @@ impl Registry {
         }
     }
 
-    /// Gives an acquisition an address of a local range: one that nobody on this host has or is about to get, and that no other
-    /// station is known to use. If that goes, it is the last one of its identity.
+    /// Gives an acquisition an address of a local range that nobody on this host has or is about to get, and that no other station
+    /// is known to use. The last address of its identity comes first.
     pub(super) fn fall_back(
         &mut self,
         now: Now,
@@ -87,7 +87,7 @@ impl Registry {
         Ok(given)
     }
 
-    /// Returns the ranges of a fallback with all that is taken of them on a LAN, but for one binding.
+    /// Returns the ranges of a fallback with all addresses taken on a LAN, except by the binding `but`.
     fn allocator_of(&self, now: Now, lan: &Lan, fallback: &Fallback, but: Option<BindingId>) -> Allocator {
         let mut allocator = fallback.allocator(self.fallbacks.last.get(lan).copied());
         let since = |binding: &Binding| {
@@ -106,7 +106,7 @@ impl Registry {
         allocator
     }
 
-    /// Returns all ranges: of networks that have no others, then of fallbacks, with what is taken of each on its LAN.
+    /// Returns all ranges, with what is taken of each on its LAN: networks that have only ranges, then fallbacks.
     pub(super) fn range_rows(&self, now: Now) -> Vec<RangeRow> {
         let of_fallback = |(network, (lan, fallback)): (&String, &(Lan, Fallback))| {
             let allocator = self.allocator_of(now, lan, fallback, None);

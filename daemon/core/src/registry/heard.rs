@@ -1,5 +1,5 @@
-//! What servers said last, and how soon, for `show`. Kept for the leases that were last acquired or extended, however many there
-//! are: a lease at rest costs nothing.
+//! What servers said last, and how soon, for `show`. Kept only for the leases that were acquired or extended last, however many
+//! there are: a lease at rest costs nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 

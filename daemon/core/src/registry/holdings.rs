@@ -19,8 +19,7 @@ pub const OTHER_NETWORKS: &str = "(others)";
 pub struct Holdings {
     /// How many leases there are of each kind, including those being acquired or given back.
     pub leases: BTreeMap<Kind, u64>,
-    /// The time until the end of the first lease that no server has extended, or confirmed, although one was asked; `None` if
-    /// there is none.
+    /// The time until the first lease ends that a server was asked to extend or confirm, but that none has; `None`: there is none.
     pub next_end: Option<Duration>,
     /// How many addresses the local ranges of each network have, or of [`OTHER_NETWORKS`], and how many of them are taken.
     pub ranges: BTreeMap<String, (u64, u64)>,

@@ -131,7 +131,7 @@ impl Index {
         self.holders.next_stirred()
     }
 
-    /// Returns, for the next binding that got its address during the current input, those of its LAN that leave with the same
+    /// Returns, for the next binding that got its address during the current input, those of its LAN that are leaving with the same
     /// address.
     pub(super) fn next_settled(&mut self) -> Option<Vec<BindingId>> {
         let id = self.holders.next_settled()?;
@@ -144,7 +144,7 @@ impl Index {
         std::mem::take(&mut self.touched)
     }
 
-    /// Returns how many bindings there are, and how many were touched, and are sought.
+    /// Returns how many bindings there are, how many were touched, and how many are sought.
     pub(super) fn sizes(&self) -> [usize; 3] {
         [self.bindings.len(), self.touched.len(), self.sought.len()]
     }

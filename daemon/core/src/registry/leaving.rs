@@ -41,7 +41,7 @@ impl Registry {
         }
     }
 
-    /// The interface of such a lease carries nothing of it any more, or is gone. Returns whether it is one.
+    /// The interface of such a lease carries nothing of it any more, or is gone. Returns whether the lease is such a one.
     pub(super) fn left_inside(&mut self, now: Now, id: BindingId) -> bool {
         let leaves = self.leavings.0.contains_key(&id);
         if leaves {

@@ -62,7 +62,7 @@ pub(super) struct Admission {
     pub(super) cleared: bool,
     /// The address that the interface has already, when the container is being adopted.
     pub(super) adopts: Option<Ipv4Net>,
-    /// The Ethernet address that its server then knows, if that is known.
+    /// The Ethernet address under which its server knows that container, if that is known.
     pub(super) known_by: Option<Mac>,
     /// The address that the interface may have already, of a container that could not be adopted.
     pub(super) ran_with: Option<Ipv4Net>,
@@ -108,7 +108,7 @@ impl Admission {
         target(&self.add.place, self.known_by)
     }
 
-    /// Returns whether frames sent over the link leave, as it was found.
+    /// Returns whether frames sent over the link, as it was found, get out.
     pub(super) fn has_carrier(&self, view: &LinkView) -> bool {
         self.add.place.has_carrier(view)
     }
@@ -144,7 +144,7 @@ impl Admission {
         self.add.place.link(view, &self.add.lan)
     }
 
-    /// Returns the steps that take an address that its container already ran with off the interface, if nobody holds it.
+    /// Returns the steps that remove from the interface an address that its container already ran with, if nobody holds it.
     pub(super) fn leavings(&self, view: &LinkView) -> Vec<Step> {
         let there = self.ran_with.filter(|_| !self.cleared);
         there.map(|address| without(address.into(), &view.addresses, &self.add.profile.policy)).unwrap_or_default()
@@ -168,7 +168,7 @@ pub(super) fn target(place: &Place, known_by: Option<Mac>) -> Target {
 #[derive(Debug)]
 pub(super) struct Check {
     pub(super) request: RequestId,
-    /// The addresses that the caller believes in; empty: it did not say.
+    /// The addresses that the caller expects; empty: it did not say.
     pub(super) expected: Vec<IpNet>,
     /// The look at the interface, and the address to look for; `None`: it waits for the daemon to finish there.
     pub(super) look: Option<(OpId, Ipv4Net)>,

@@ -17,7 +17,7 @@ use crate::time::{Instant, Now};
 /// How long a DEL may take to come. A kubelet retries for longer than a minute, but begins within seconds.
 pub(super) const DEL_WAIT: Duration = Duration::from_secs(60);
 
-/// How many wait. Beyond that the oldest are reported early.
+/// How many may wait. Beyond that the oldest are reported early.
 const MOST: usize = 1024;
 
 /// A link that disappeared, and the event that says so if no DEL comes.

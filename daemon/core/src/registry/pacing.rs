@@ -19,7 +19,7 @@ use crate::time::Instant;
 /// works on each for 20 ms has processed half of 500 when the last one arrives.
 const RELEASES: Pace = Pace { at_once: 128, apart: Duration::from_millis(10) };
 
-/// How many due leases of one LAN are extended: after a suspend, all are due. A server that works on an answer for 30 ms has
+/// How the due leases of one LAN are extended: after a suspend, all are due. A server that works on an answer for 30 ms has
 /// answered each a second later, and 10,000 leases have been requested after five minutes.
 const EXTENSIONS: Pace = Pace { at_once: 32, apart: Duration::from_millis(30) };
 
@@ -99,7 +99,7 @@ impl Queue {
         }
     }
 
-    /// Gives a permit that came back to whoever is next, if anybody is.
+    /// Passes a returned permit to the next in line, if there is one.
     fn next(&mut self, permits: usize) -> Option<BindingId> {
         let urgency = *self.waiting.keys().find(|urgency| self.has_room(permits, **urgency))?;
         let next = self.waiting.get_mut(&urgency)?.pop_front()?;
@@ -122,7 +122,7 @@ struct Pace {
 #[derive(Debug)]
 pub(super) struct Turns {
     pace: Pace,
-    /// Until when those that have left, or wait, fill the pace.
+    /// Until when the messages that have left or wait use up the pace.
     filled: BTreeMap<Lan, Instant>,
 }
 
@@ -132,12 +132,12 @@ impl Turns {
         Self { pace: RELEASES, filled: BTreeMap::new() }
     }
 
-    /// Returns the turns of what extends a lease.
+    /// Returns the turns of extensions.
     pub(super) fn of_extensions() -> Self {
         Self { pace: EXTENSIONS, filled: BTreeMap::new() }
     }
 
-    /// Returns how long this many of one LAN take.
+    /// Returns how long this many messages of one LAN take.
     pub(super) fn all(&self, count: usize) -> Duration {
         self.pace.apart * u32::try_from(count).unwrap_or(u32::MAX)
     }

@@ -102,7 +102,7 @@ impl Registry {
     }
 }
 
-/// Returns how long to keep the lease of a record from a daemon without such a time. Before its DEL, nobody knows whether an
+/// Returns how long to keep a lease whose record, from an earlier daemon, does not say so. Before its DEL, nobody knows whether an
 /// identity made from an Ethernet address can return.
 fn grace_unsaid(attachment: &Attachment, identity: &Identity) -> Option<u32> {
     let is_cnis = attachment.container().is_some();

@@ -200,7 +200,7 @@ impl Registry {
         is_own && admission.add.place.netns().is_none()
     }
 
-    /// Takes off the interface what is left from before, then looks at it once more.
+    /// Removes what is left on the interface from before, then looks at it once more.
     fn clear(&mut self, attachment: &Attachment, link: Link, steps: Vec<Step>) {
         let waiter = Waiter::Operation(attachment.clone(), Look::Prepare);
         let op = change(&mut self.out, &mut self.interfaces, waiter, &link, steps);

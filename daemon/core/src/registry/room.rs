@@ -15,7 +15,7 @@ impl Registry {
     pub(super) fn make_room(&mut self, now: Now, id: BindingId) {
         let Some(lan) = self.lan(id) else { return };
         let others = || self.bindings.iter().filter(|binding| binding.identity.lan == lan);
-        // Starts before the boot are cut to it.
+        // A start before the boot is recorded as the boot.
         let is_fresh = |binding: &Binding| binding.lease(now.boot).is_some_and(|lease| lease.start > Instant::BOOT);
         if self.is_silent(&lan, now.boot) || !others().any(is_fresh) {
             return;

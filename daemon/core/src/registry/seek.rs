@@ -56,7 +56,7 @@ struct Search {
 struct Awaited {
     /// When it is looked for in all namespaces.
     next: Instant,
-    /// From when on a look that sees everything is the last.
+    /// After this time, a look that sees everything is the last.
     until: Instant,
     /// By now it should have come.
     is_late: bool,
@@ -188,7 +188,7 @@ impl Registry {
     /// Looks for the interfaces with this Ethernet address, or for all, in the namespace of this number, or in all.
     fn seek(&mut self, mac: Option<Mac>, number: Option<i32>) {
         if let Some(search) = self.seeking.searches.get_mut(&mac) {
-            // Numbers of two namespaces: both are among all.
+            // Two different namespaces: a search through all covers both.
             let both = search.again.is_some_and(|other| other != number);
             search.again = Some(number.filter(|_| !both));
             return;
@@ -265,7 +265,7 @@ impl Registry {
         self.with(now, id, |binding, cx| binding.holds(cx, |hold, common, cx| hold.move_in(common, (link, &view), cx)));
         self.interfaces.on_carrier(view.at(), view.carrier, now.boot);
         self.saw(id);
-        // What has happened there since the search was already reported, to nobody.
+        // What has happened there since the search was reported before anybody listened.
         self.audit_one(id);
     }
 

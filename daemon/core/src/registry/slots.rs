@@ -43,7 +43,7 @@ pub(super) enum Asked {
     Add(Box<Add>, Option<Ipv4Net>),
     /// A DEL.
     Del,
-    /// A CHECK, with the addresses that the caller believes in.
+    /// A CHECK, with the addresses that the caller expects.
     Check(Vec<IpNet>),
 }
 

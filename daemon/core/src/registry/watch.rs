@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     waiting: VecDeque<At>,
-    /// The looks under way, one an interface, each with when it was asked for; `None`: it is to be repeated.
+    /// The looks under way, one for each interface, with the time of asking; `None`: it is to be repeated.
     under_way: BTreeMap<At, Option<Asked>>,
     /// How often the look at an interface failed, for those that are tried again.
     failures: BTreeMap<At, Backoff>,

@@ -10,7 +10,7 @@ use crate::identity::Attachment;
 use crate::registry::Registry;
 use crate::time::Now;
 
-/// How long a GC waits for the DELs that it began. They go on after it.
+/// How long a GC waits for the DELs that it began. They continue after that.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A GC under way.

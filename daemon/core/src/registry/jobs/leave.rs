@@ -11,7 +11,7 @@ use crate::time::Now;
 /// How long a call may wait for the store.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A call that waits until it is durable that this binding's lease is given back.
+/// A call that waits until it is durable that this binding gives its lease back.
 #[derive(Debug)]
 pub(in crate::registry) struct Leaving(BindingId);
 

@@ -152,7 +152,7 @@ impl Jobs {
     }
 }
 
-/// Answers an order: it waits for nothing any more.
+/// Answers an order that waits for nothing any more.
 fn obeyed(mut done: Vec<Obeyed>) -> Next {
     done.sort_by(|a, b| a.attachment.cmp(&b.attachment));
     Next::Answers(Answer::Obeyed(done))
@@ -209,7 +209,7 @@ impl Registry {
         self.call_goes_on(id, next);
     }
 
-    /// A call has waited for as long as it may.
+    /// Ends a call that has waited for as long as it may.
     pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
         self.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {
@@ -228,7 +228,7 @@ impl Registry {
         self.call_goes_on(id, next);
     }
 
-    /// A caller hung up. False if it is not known here.
+    /// Drops a call whose caller hung up. Returns false if it is not known here.
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
         self.timers.set(Key::Call(id), None);
         let next = match self.jobs.by_id.remove(&id) {

@@ -1,5 +1,4 @@
-//! An ADD of a network with local ranges: whether namespaces live, then the probes, if any are wanted, then the store, then the
-//! files, which follow it.
+//! An ADD of a network with local ranges: looks at namespaces, then the probes, if any are wanted, then the store, then the files.
 
 mod probing;
 
@@ -25,11 +24,11 @@ use crate::wire::frame::Arp;
 /// How long a call waits for its files once the store has the change: a directory may be slow.
 const FILES: Duration = Duration::from_millis(250);
 
-/// How old an address from an earlier daemon may be if its caller may not have had the answer: a shim asks the next daemon
+/// The greatest age of an address from an earlier daemon whose caller may not have had the answer: a shim asks the next daemon
 /// again.
 const UNHEARD: Duration = Duration::from_secs(60);
 
-/// How many addresses that stations use are tried.
+/// How many addresses are tried that turn out to be in use by stations.
 const MOST: usize = 10;
 
 /// An ADD under way.
@@ -38,7 +37,7 @@ pub(in crate::registry) struct Ranging {
     add: Box<RangeAdd>,
     began: Instant,
     stage: Stage,
-    /// How many addresses that stations use were tried.
+    /// How many tried addresses turned out to be in use by stations.
     tried: usize,
     /// Its namespace, if the attachment has addresses in it already.
     known: Option<Cookie>,
@@ -50,7 +49,7 @@ pub(in crate::registry) struct Ranging {
 enum Stage {
     /// Whether the namespace lives in which the attachment has addresses already.
     LooksAtFormer,
-    /// Whether its own is there; what was seen of the former, if that was another.
+    /// Whether its own is there; what was seen of the former one, if that is another.
     Looks(Option<Result<Cookie, LinkCause>>),
     /// Whether stations use its addresses.
     Probes(Box<(Probing, Candidate)>),
@@ -75,7 +74,7 @@ struct Recording {
     is_written: bool,
     /// The addresses whose files are not there yet.
     files: BTreeSet<IpAddr>,
-    /// The addresses that others' files have.
+    /// The addresses that others' files claim.
     taken: Vec<(IpAddr, String)>,
 }
 
@@ -88,8 +87,8 @@ pub(in crate::registry) struct Parting {
 }
 
 impl Parting {
-    /// Goes on when the store has forgotten it, and when a file is gone: the next daemon would take a file that is left for
-    /// another's.
+    /// Goes on when the store has forgotten it, and when a file is gone: the next daemon would take a leftover file for somebody
+    /// else's.
     pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
         match outcome {
             // A full store does not keep a container from being removed: at its next start the daemon finds the namespace gone.
@@ -110,12 +109,12 @@ impl Ranging {
             (Stage::LooksAtFormer, Outcome::Watched(seen)) => self.look(core, id, Some(seen)),
             (Stage::Looks(former), Outcome::Watched(seen)) => {
                 let former = former.take();
-                // What is there now may be another.
+                // The namespace that is there now may be another.
                 let is_dead = |cookie| self.died.contains(&cookie);
                 if seen.as_ref().ok().copied().or(self.known).is_some_and(is_dead) {
                     return Next::Answers(Answer::Failed(self.lacks_netns()));
                 }
-                // Where its own namespace is not seen, it may be that none is.
+                // If its own namespace is not seen, perhaps none can be.
                 if seen.is_ok() {
                     core.end_if_dead(now, &self.add.attachment, former.as_ref().unwrap_or(&seen));
                 }
@@ -179,7 +178,7 @@ impl Ranging {
             let by_file = |given: &Given| core.ranges.by_file(&self.add.attachment, given.address.addr());
             return match given.iter().find_map(by_file) {
                 None => Next::Answers(Answer::Ranges(RangeAnswer::Given(given.clone()))),
-                // That daemon may have answered before it could change the file, so that the container has it.
+                // That daemon may have answered before it could change the file: then the container has the address.
                 Some(none) => self.has_none(core, none),
             };
         }
@@ -249,7 +248,7 @@ impl Ranging {
         }
     }
 
-    /// Remembers that a station uses an address. Returns that, with what goes with it.
+    /// Records that a station uses an address. Returns the address with its gateway.
     fn passes_over(&self, core: &mut Registry, now: Now, address: Ipv4Addr, by: Mac) -> Given {
         tracing::warn!(attachment = %self.add.attachment, %address, %by, "a station uses this address of a local range: taking another");
         core.conflicts.passes_over(&self.add.lan, (address, by), now.boot);
@@ -296,7 +295,7 @@ impl Ranging {
         }
     }
 
-    /// Goes on when the store has the record: answers once the files are there, or takes others for addresses that are taken.
+    /// Goes on when the store has the record: answers once the files are there, or replaces the addresses that others' files claim.
     fn goes_on(mut self, core: &mut Registry, now: Now, id: RequestId) -> Next {
         let Stage::Records(recording) = &mut self.stage else { return Next::Waits(Job::Range(self)) };
         if !recording.is_written || !recording.files.is_empty() {
@@ -420,7 +419,7 @@ fn v4(address: IpAddr) -> Option<Ipv4Addr> {
 }
 
 impl Registry {
-    /// A frame has come in on sockets that a call has.
+    /// Passes a frame to the call whose sockets it came in on.
     pub(in crate::registry) fn call_hears(&mut self, now: Now, exchange: ExchangeId, arp: &Arp) {
         let is_its = |job: &Job| matches!(job, Job::Range(job) if job.hears(exchange));
         if let Some((id, Job::Range(job))) = self.jobs.take(is_its) {
@@ -440,7 +439,7 @@ impl Registry {
         }
     }
 
-    /// An ADD of a network with local ranges.
+    /// Begins an ADD of a network with local ranges.
     pub(super) fn add_from_ranges(&mut self, now: Now, id: RequestId, add: Box<RangeAdd>) -> Next {
         let attachment = add.attachment.clone();
         if self.jobs.ranging(&attachment).is_some() {
@@ -460,7 +459,7 @@ impl Registry {
         }
     }
 
-    /// Gives back what an attachment has, if its namespace is gone without a DEL.
+    /// Gives back what an attachment has, if its namespace went without a DEL.
     fn end_if_dead(&mut self, now: Now, attachment: &Attachment, seen: &Result<Cookie, LinkCause>) {
         let Some(held) = self.ranges.held(attachment) else { return };
         if Life::of(seen, held.record.cookie) == Life::Missing && held.record.cookie.is_some() {
@@ -479,13 +478,13 @@ impl Registry {
         self.fail_ranging(now, |job| is_one(&job.add.attachment), cancelled);
     }
 
-    /// A namespace died: it gets no address, and an ADD that is about to hear that it lives does not believe it.
+    /// A namespace died: it gets no address, and an ADD whose look is about to show it alive does not believe that.
     pub(in crate::registry) fn ranging_died(&mut self, now: Now, cookie: Cookie) {
         self.fail_ranging(now, |job| job.cookie() == Some(cookie), Ranging::lacks_netns);
         self.jobs.rangings().for_each(|job| job.died.push(cookie));
     }
 
-    /// The namespace is gone in which an attachment has its addresses: the ADD that recorded them fails, if it is under way.
+    /// The namespace of an attachment's addresses is gone: an ADD under way that recorded them fails.
     pub(in crate::registry) fn fail_recording(&mut self, now: Now, attachment: &Attachment) {
         let records = |job: &Ranging| job.is_of(attachment) && matches!(job.stage, Stage::Records(_));
         self.fail_ranging(now, records, Ranging::lacks_netns);
@@ -500,7 +499,7 @@ impl Registry {
         }
     }
 
-    /// A DEL of an attachment that has addresses from local ranges.
+    /// Begins a DEL of an attachment that has addresses from local ranges.
     pub(super) fn del_from_ranges(&mut self, now: Now, id: RequestId, attachment: Attachment) -> Next {
         self.cancel_ranging(now, |add| *add == attachment);
         self.remove_files(&attachment);

@@ -121,8 +121,8 @@ impl Registry {
         }
     }
 
-    /// Goes on with such a DEL: the interface of the lease carries nothing of it any more, or is gone. Returns whether there is
-    /// one.
+    /// Goes on with such a DEL: the lease's interface carries nothing of it any more, or is gone. Returns whether there is such a
+    /// DEL.
     pub(in crate::registry) fn vacated(&mut self, now: Now, of: BindingId) -> bool {
         let Some(attachment) = self.attachment(of) else { return false };
         let is_its = matches!(self.operation(&attachment), Some(Operation::Deleting(_, holder)) if *holder == of);

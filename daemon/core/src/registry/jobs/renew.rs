@@ -15,7 +15,7 @@ use crate::registry::fallback::is_of_range;
 use crate::registry::pacing::Turns;
 use crate::time::{Instant, Now};
 
-/// How long the last lease has from its turn on. A client has listened for the answer to its last try after 28 s.
+/// How long the last lease has after its turn. Within 28 s a client has made its last try and listened for the answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Leases that are being extended.
@@ -29,14 +29,14 @@ pub(in crate::registry) struct Renewal {
 #[derive(Debug)]
 struct Asked {
     attachment: Arc<Attachment>,
-    /// When the lease that it had began.
+    /// When its previous lease began.
     start: Instant,
     /// Why it was not extended so far, if that is known.
     cause: Option<String>,
 }
 
 impl Renewal {
-    /// Concludes what is known about a lease by now.
+    /// Decides what became of a lease, if that is known by now.
     fn judge(&mut self, core: &Registry, now: Now, id: BindingId) {
         let Some(asked) = self.left.get(&id) else { return };
         let binding = core.bindings.get(id);
@@ -64,7 +64,7 @@ impl Renewal {
         if self.left.is_empty() { obeyed(self.done) } else { Next::Waits(Job::Renewal(self)) }
     }
 
-    /// Concludes what is known about the leases that no server has extended so far. They keep asking.
+    /// Reports the leases that no server has extended so far as unanswered. They keep asking.
     pub(super) fn time_out(mut self, core: &Registry, now: Now) -> Next {
         for (id, asked) in std::mem::take(&mut self.left) {
             let lease = core.bindings.get(id).and_then(|binding| binding.lease(now.boot));
@@ -122,7 +122,7 @@ impl Registry {
         asked.for_each(|asked| asked.cause = Some(cause.to_owned()));
     }
 
-    /// Reports the leases that have advanced during the current input to operators.
+    /// Tells operators which leases have advanced during the current input.
     pub(in crate::registry) fn renewals_go_on(&mut self, now: Now, touched: &BTreeSet<BindingId>) {
         if !self.jobs.may_renew {
             return;

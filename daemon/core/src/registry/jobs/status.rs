@@ -1,4 +1,4 @@
-//! STATUS: could an ADD be served now? The store is written to, the network's host link looked at, a socket opened.
+//! STATUS: could an ADD be served now? Writes to the store, looks at the network's host link, and opens a socket.
 
 use std::time::Duration;
 

@@ -75,7 +75,7 @@ impl Registry {
         self.ranges.hold(record, is_recovered);
     }
 
-    /// Lets bindings take what an attachment has had.
+    /// Lets bindings take the addresses that an attachment had.
     pub(super) fn free_for_bindings(&mut self, attachment: &Attachment) {
         let Some(Held { record, .. }) = self.ranges.held(attachment) else { return };
         for given in &record.given {
@@ -95,7 +95,7 @@ impl Registry {
     pub(super) fn end_of_range(&mut self, now: Now, attachment: &Attachment, cause: &str) -> Vec<Change> {
         let record = self.ranges.held(attachment).map(|held| held.record.clone());
         let given = record.as_ref().map(|record| record.given.clone()).unwrap_or_default();
-        // Who returns gets the same again, after a restart too.
+        // An identity that returns gets the same again, after a restart too.
         let past = record.filter(|record| record.returns_as.is_some());
         let change = match past {
             Some(record) => RangeChange::Put(Box::new(RangeRecord { past: true, ..record })),
@@ -104,7 +104,7 @@ impl Registry {
         vec![Change::Range(change), range_event(now, attachment, EventKind::Released, &given, cause)]
     }
 
-    /// Has the store delete what it could not delete before, once it is time; that is repeated until it succeeds.
+    /// Has the store delete what it could not delete before, and repeats that until it succeeds.
     pub(super) fn pay_debts(&mut self, now: Now) {
         let owed = std::mem::take(&mut self.ranges.owed);
         if !owed.is_empty() {
@@ -155,7 +155,7 @@ impl Registry {
         }
     }
 
-    /// Gives back what a network's attachments have that a GC does not name.
+    /// Gives back what those attachments of a network have that a GC does not name.
     pub(super) fn collect_ranges(&mut self, now: Now, network: &str, keep: &[(String, String)]) {
         let is_kept = |attachment: &Attachment| {
             keep.iter().any(|(container, ifname)| is_interface(attachment, container, ifname))
@@ -202,7 +202,7 @@ impl Registry {
         }
     }
 
-    /// An effect for local ranges is over that no call waits for.
+    /// Ends an effect for local ranges that no call waits for.
     pub(super) fn range_done(&mut self, now: Now, wait: RangeWait, outcome: Outcome) {
         match (wait, outcome) {
             (RangeWait::Gone(attachment), Outcome::Persisted(result)) => {

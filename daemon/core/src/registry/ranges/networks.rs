@@ -24,7 +24,7 @@ const MAX_RETURNING: usize = 1024;
 pub(in crate::registry) struct Ranges {
     networks: BTreeMap<SmolStr, Network>,
     held: BTreeMap<Arc<Attachment>, Held>,
-    /// What identities had last, the latest at the end, and whose record says so.
+    /// What identities had last, and whose record says so; the latest at the end.
     returning: VecDeque<Last>,
     /// What the store has not been able to delete.
     pub(super) owed: BTreeSet<Attachment>,
@@ -45,7 +45,7 @@ struct Last {
 pub(super) struct Compared {
     /// Those of containers that are gone.
     pub(super) gone: Vec<(IpAddr, Attachment)>,
-    /// The addresses of ours that lack theirs, each with the index of its set.
+    /// Our addresses that lack a file, each with the index of its set.
     pub(super) lacking: Vec<(IpAddr, Arc<Attachment>, usize)>,
 }
 
@@ -73,7 +73,7 @@ struct Network {
 }
 
 impl Network {
-    /// Returns whether its ADDs named this LAN last.
+    /// Returns whether its last ADD named this LAN.
     fn is_on(&self, lan: &Lan) -> bool {
         self.lan.as_ref() == Some(lan)
     }
@@ -150,7 +150,7 @@ impl Ranges {
                 network.allocator = Some(allocator);
             }
         }
-        // What is being probed for is in the others' tables alone.
+        // Addresses that are being probed are in the others' tables alone.
         let taken: Vec<_> = self.taken_on(&add.lan, name).chain(self.taken_beside(&add.lan, name)).collect();
         let network = self.networks.get_mut(name).expect("it was just entered");
         let allocator = network.allocator.as_mut().expect("it was just made");
@@ -210,12 +210,12 @@ impl Ranges {
             .held
             .get_key_value(&add.attachment)
             .map_or_else(|| Arc::new(add.attachment.clone()), |(by, _)| by.clone());
-        // Who has addresses already is refused others.
+        // An attachment that has addresses already is refused others.
         let returns_as = add.returns_as.as_ref().filter(|_| !self.held.contains_key(&add.attachment));
         let remembered = returns_as.and_then(|id| self.last_of(name, id)).unwrap_or_default();
         let allocator = self.networks.get_mut(name).and_then(|network| network.allocator.as_mut());
         let allocator = allocator.expect("the ADD has entered its network");
-        // What an identity had last is a wish, what its caller asks for is not.
+        // An identity's last addresses are a wish; those that its caller asks for are not.
         let is_free = |address: &IpAddr| allocator.is_free(*address) && others(*address).is_none();
         let returns: Vec<_> =
             remembered.into_iter().filter(|address| add.asked.is_empty() && is_free(address)).collect();
@@ -265,7 +265,7 @@ impl Ranges {
         Some(record)
     }
 
-    /// Remembers what an identity had, if it returns. A record that says what it had before is of no use any more.
+    /// Remembers what an identity had, if it may return. An earlier record that says what it had is of no use any more.
     pub(in crate::registry) fn remember(&mut self, record: &RangeRecord) {
         let Some(id) = &record.returns_as else { return };
         let network = record.attachment.network();
@@ -297,7 +297,7 @@ impl Ranges {
         }
     }
 
-    /// Somebody else's file has an address.
+    /// Records that somebody else's file claims an address.
     pub(in crate::registry) fn found_file(&mut self, network: &str, address: IpAddr, by: Attachment) {
         let by = Arc::new(by);
         self.forget_file(network, address);
@@ -319,7 +319,7 @@ impl Ranges {
         found: Vec<FoundFile>,
         last: Vec<(usize, IpAddr)>,
     ) -> Compared {
-        // After a restart two may have one address: a full store could not forget that the first had it.
+        // After a restart, two attachments may have one address: a full store could not forget that the first had it.
         let mut ours: BTreeMap<IpAddr, Vec<(Arc<Attachment>, usize)>> = BTreeMap::new();
         for (by, held) in self.held.iter().filter(|(by, _)| is_of(by, name)) {
             for (set, given) in held.record.given.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The probes for the IPv4 addresses of an ADD from local ranges, if its container has an interface by then (RFC 5227 §2.1.1).
 //!
-//! Some main plugins ask for addresses before they make the interface. Then there is nothing to send from, and nothing is probed for.
+//! Some main plugins ask for addresses before they make the interface. Then there is nothing to send from, and there are no probes.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::time::{Instant, Now};
 use crate::wire::Mac;
 use crate::wire::frame::Arp;
 
-/// How long an answer to the first probe is waited for, where an ADD does not wait for all of them. A station of the LAN answers
-/// within milliseconds.
+/// How long to wait for an answer to the first probe, if an ADD does not wait for all probes. A station on the LAN answers within
+/// milliseconds.
 const ANSWER: Duration = Duration::from_millis(250);
 
 /// When such a first probe is repeated: the port of a bridge forwards a moment after its link has carrier, so the interface's
@@ -38,10 +38,10 @@ enum Probe {
     Raising,
     /// It has no carrier yet.
     AwaitingCarrier(LinkView),
-    /// Its sockets are on the way.
+    /// Its sockets are being opened.
     Opening(ExchangeId, Link),
-    /// The addresses are watched, those that are not known to be free. Unless the ADD waits for all probes, the first is repeated
-    /// at `again`.
+    /// The addresses that are not known to be free are watched. Unless the ADD waits for all probes, the first is repeated at
+    /// `again`.
     Watching { exchange: ExchangeId, since: Instant, again: Option<Instant>, windows: Vec<Window> },
 }
 
@@ -59,7 +59,7 @@ pub(super) enum Probed {
 }
 
 impl Probing {
-    /// Begins to probe for the addresses of an ADD; `None` if its network wants none probed for, or none is of IPv4.
+    /// Begins to probe for the addresses of an ADD; `None` if its network wants no probes, or no address is IPv4.
     pub(super) fn begin(core: &mut Registry, id: RequestId, add: &RangeAdd, addresses: Vec<Ipv4Addr>) -> Option<Self> {
         if add.detection == Detection::Off || addresses.is_empty() {
             return None;
