@@ -1,4 +1,4 @@
-//! What all lives of a binding share: who it is for, where, its sockets and its record.
+//! What all lives of a binding share: who it is for, where it lives, its sockets and its record.
 
 pub(super) mod change;
 pub(super) mod exchange;
@@ -31,7 +31,7 @@ use crate::record::{BindingId, Record, RecordState};
 use crate::time::{Instant, WallTime};
 use crate::wire::Mac;
 
-/// Who a binding is for, and where.
+/// Who a binding is for, and where it lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub(crate) attachment: Arc<Attachment>,
@@ -91,7 +91,7 @@ pub(crate) enum Leave {
     Deleted,
     /// The ADD that got it was abandoned.
     Aborted,
-    /// An earlier daemon had begun.
+    /// An earlier daemon had begun to give it back.
     Resumed,
     /// The ADD that got it failed at the store, and has sent its RELEASE. Nobody waits for the record to go.
     Undone,
@@ -173,8 +173,8 @@ impl Common {
         cx.holders.of(&self.identity.key()).is_some_and(|holder| holder != self.id)
     }
 
-    /// Returns whether another live binding has the identity, and with it `own`, the address that this one has or will have, or
-    /// may yet get that address. If it has another address, that is no reason to keep this one.
+    /// Returns whether another live binding has the identity, and has or may yet get `own`, the address that this one has or will
+    /// have. A holder with another address is no reason to keep this one.
     pub(super) fn is_held_over(&self, own: Option<Ipv4Addr>, cx: &Cx<'_>) -> bool {
         let Some(holder) = cx.holders.of(&self.identity.key()).filter(|holder| *holder != self.id) else {
             return false;
@@ -252,7 +252,7 @@ impl Common {
         !by_port(&self.link) && self.is_on_host() && self.parent.as_deref().is_some_and(by_port)
     }
 
-    /// Records the LAN's link, which was looked for.
+    /// Records the LAN's link, as found.
     pub(super) fn found_line(&mut self, view: &LinkView) {
         let mac = if self.is_outside() { self.link.mac() } else { view.mac };
         let found = Link::parent_of(&self.identity.lan, view, mac);

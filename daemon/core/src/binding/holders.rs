@@ -92,8 +92,8 @@ struct Known {
     chaddr: Mac,
 }
 
-/// All holders. Only [`Holders::note`] and [`Holders::remove`] change it, in step with the bindings; what local ranges give without
-/// a binding, and what the host has, it is told.
+/// All holders. [`Holders::note`] and [`Holders::remove`] keep it in step with the bindings. It is told about addresses without a
+/// binding: those of local ranges, and the host's own.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
     known: BTreeMap<BindingId, Known>,
@@ -169,7 +169,7 @@ impl Holders {
         self.known.get(&id).map(|known| known.standing)
     }
 
-    /// Records the host's own addresses on a LAN's link. If the LAN is tagged there, it is another wire.
+    /// Records the host's own addresses on a LAN's link. A LAN that is tagged there is another wire.
     pub(crate) fn note_host(&mut self, lan: &Lan, view: &LinkView) {
         match view.addresses.is_empty() || lan.vlan() != 0 {
             true => _ = self.hosts.remove(lan),
@@ -230,8 +230,8 @@ impl Holders {
         })
     }
 
-    /// Returns who else than one binding has an address of a LAN: the host, or the first live binding that was granted it, or
-    /// uses it.
+    /// Returns who has an address of a LAN, besides one binding: the host, an attachment with a local range, or the first live
+    /// binding that was granted it, or uses it.
     pub(crate) fn tenant(&self, lan: &Lan, address: Ipv4Addr, but: BindingId, now: Instant) -> Option<Tenant> {
         self.host(lan, address).or_else(|| self.of_range(lan, address)).or_else(|| {
             self.claims(lan, address).find_map(|(id, known, claim)| {
@@ -247,7 +247,7 @@ impl Holders {
         })
     }
 
-    /// Returns whether a live binding with this chaddr, other than one, is asking a server for an address right now.
+    /// Returns whether a live binding with this chaddr, except `but`, is asking a server for an address right now.
     pub(crate) fn is_asked_for(&self, lan: &Lan, address: Ipv4Addr, chaddr: Mac, but: BindingId) -> bool {
         self.claims(lan, address).any(|(id, known, claim)| {
             id != but && !claim.is_granted() && known.chaddr == chaddr && known.standing.stage.is_live()

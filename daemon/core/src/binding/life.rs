@@ -98,7 +98,7 @@ pub(super) trait Living {
         true
     }
 
-    /// Returns whether the link that could not be used is gone for good, as far as this binding can say.
+    /// Returns whether the link that could not be used no longer exists, as far as this binding can say.
     fn is_lost(&self, _common: &Common, cause: &LinkCause, _cx: &mut Cx<'_>) -> bool {
         cause.is_gone()
     }

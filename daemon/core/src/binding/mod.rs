@@ -83,7 +83,7 @@ impl Binding {
         Self { common, life: Life::Held(Box::new(hold)) }
     }
 
-    /// Returns a binding that goes on looking for a lease after it lost the last one.
+    /// Returns a binding that goes on looking for a lease after the loss of the previous one.
     pub(crate) fn seeking(
         id: BindingId,
         holder: Holder,
@@ -403,7 +403,7 @@ impl Binding {
         seat.leavings(&hold.holding(&self.common), is_held, addresses)
     }
 
-    /// Returns the Ethernet address by which to look for the lease's interface, if that is not known.
+    /// Returns the Ethernet address by which to look for the lease's interface, if the interface is not known.
     pub(crate) fn sought(&self) -> Option<Mac> {
         let is_sought = self.is_on_host() && !self.profile.on_parent && self.profile.wants.is_found_later();
         self.held_now().filter(|_| is_sought).map(|_| self.link.mac())

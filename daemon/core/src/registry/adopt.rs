@@ -58,7 +58,7 @@ pub(super) struct Adoption {
     last: Option<Discriminant<Failure>>,
     /// The request of the try under way, or of the next one.
     errand: RequestId,
-    /// The next one waits for its time.
+    /// Whether the next try waits for its time.
     waits: bool,
 }
 

@@ -156,7 +156,7 @@ impl Admission {
     }
 }
 
-/// Returns the link of a place, by the address that its server knows if that is known.
+/// Returns the link of a place, named by the Ethernet address that its server knows, if that is known.
 pub(super) fn target(place: &Place, known_by: Option<Mac>) -> Target {
     match (place, known_by) {
         (Place::InNetns(at), Some(mac)) => Target::OfServer(at.clone(), mac),

@@ -51,7 +51,7 @@ impl Common {
         self.seat_mut(cx).into_iter().for_each(Seat::has_done);
     }
 
-    /// Returns what the binding holds, for its interface. `last`: the last lease that was used.
+    /// Returns what the interface must know of what the binding holds. `last`: the last lease in use.
     pub(in crate::binding) fn holding(&self, client: &Client, last: &Lease) -> Holding<'_> {
         let grant = client.lease().map(|lease| self.grant(lease));
         let is_same = |held: &Lease| grant.as_ref().is_some_and(|next| plan::same(&self.grant(held), next));

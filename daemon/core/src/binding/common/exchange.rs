@@ -8,14 +8,14 @@ use crate::record::BindingId;
 /// A binding's sockets.
 #[derive(Debug, Default)]
 pub(in crate::binding) enum Exchange {
-    /// None.
+    /// There are none.
     #[default]
     Closed,
     /// The host's link for them is being looked for.
     Finding(OpId),
-    /// Asked for.
+    /// They are being opened.
     Opening(OpId, ExchangeId),
-    /// There.
+    /// They are open.
     Open(ExchangeId),
 }
 

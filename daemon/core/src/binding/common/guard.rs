@@ -153,7 +153,7 @@ impl Common {
         self.guard.as_ref().is_some_and(|guard| !matches!(guard.waits, Waits::Nothing))
     }
 
-    /// Returns whether a lease waits for its probes after the last one was lost.
+    /// Returns whether a lease waits for its probes after the loss of the previous one.
     pub(in crate::binding) fn probes_after_loss(&self) -> bool {
         self.probing().is_some_and(|before| before.used.is_none())
     }
@@ -240,8 +240,8 @@ impl Common {
         }
     }
 
-    /// Watches the leased address over the binding's next link, from the beginning. A lease that waits for its probes waits for
-    /// the rest of them.
+    /// Watches the leased address over the binding's next link, from the start. A lease that waits for its probes waits for the
+    /// rest of them.
     pub(in crate::binding) fn guard_moved(&mut self, leased: Option<Ipv4Addr>, cx: &mut Cx<'_>) {
         if self.is_probing() {
             let Some(guard) = &mut self.guard else { return };
@@ -267,8 +267,8 @@ impl Common {
         self.guard = Some(guard);
     }
 
-    /// Records that an address appeared on the binding's interface. Returns whether it is the one under watch: to be followed by
-    /// a watch.
+    /// Records that an address appeared on the binding's interface. Returns whether it is the one under watch: then a watch must
+    /// follow.
     pub(in crate::binding) fn guard_on_address(&mut self, address: Ipv4Addr, cx: &mut Cx<'_>) -> bool {
         let guard = self.guard.as_mut().filter(|guard| guard.window.address() == address);
         guard.map(|guard| guard.window.appeared(cx.now.boot)).is_some()

@@ -14,7 +14,7 @@ use crate::wire::message::BadMessage;
 /// How many different warnings there are per lease.
 const MOST: usize = 16;
 
-/// What was reported for a lease so far, by hash. Boxed: hardly any has something to report.
+/// What was reported for a lease so far, by hash. Boxed: few leases have anything to report.
 #[derive(Debug, Default)]
 pub(in crate::binding) struct Warnings(Option<Box<Seen>>);
 
@@ -22,7 +22,7 @@ pub(in crate::binding) struct Warnings(Option<Box<Seen>>);
 type Seen = ([u64; MOST], usize);
 
 impl Warnings {
-    /// Records that something is reported; false if it was reported before, or if there was too much.
+    /// Records that something is reported; false if it was reported before, or if too much was.
     pub(in crate::binding) fn is_new(&mut self, what: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);

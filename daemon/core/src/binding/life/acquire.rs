@@ -55,9 +55,9 @@ const ROOM_AGAIN: Duration = Duration::from_secs(8);
 /// How often to check whether the only acceptable address has been given back.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// How long after the last check that found the address kept a DISCOVER leaves: the RELEASE left later, and a server that
-/// counts in seconds (udhcpd) frees the address within the next second. An address that it offers before that, it keeps
-/// offering for a minute.
+/// How long after the last check that found the address kept a DISCOVER leaves: the RELEASE left after that check, and a server
+/// that counts in seconds (udhcpd) frees the address within the next second. What it offers before that, it keeps offering for a
+/// minute.
 const SETTLES: Duration = Duration::from_millis(1250);
 
 /// An ADD that waits for its lease.
@@ -83,13 +83,13 @@ pub(crate) struct Acquire {
     mtu: u32,
     /// The bindings whose identity this one has taken over: gone once its lease is durable.
     replaces: Vec<BindingId>,
-    /// Whether the container already ran, with this very address: whatever happens, the address is not given back under it.
+    /// Whether the container already ran, with this very address: whatever happens, the address is not given back from under it.
     adopts: bool,
     /// Whether somebody has taken that address off its interface since.
     taken_off: bool,
     /// The only acceptable address.
     insists: Option<Ipv4Addr>,
-    /// When another lease is given back for it if it has no offer by then.
+    /// When a kept lease is given back for it, if it has no offer by then.
     room_at: Option<Instant>,
     /// Since when the only acceptable address has been seen in a kept lease, and when it was last seen there.
     blocked: Option<(Instant, Instant)>,
@@ -326,7 +326,7 @@ impl Acquire {
     pub(in crate::binding) fn abort(&mut self, common: &mut Common, abort: Abort, cx: &mut Cx<'_>) -> Next {
         let link_gone = matches!(&abort, Abort::Because(Failure::Link { cause, .. }) if cause.is_gone());
         let cancelled = matches!(abort, Abort::Because(Failure::Cancelled(_)));
-        // Only the address that the container has.
+        // Nothing is owed, or only the address that the container has.
         let only_its_own = self.client.owed(cx.now.boot).is_none_or(|lease| self.insists == Some(lease.ip()));
         let runs_on = self.adopts && !link_gone && !cancelled && only_its_own;
         if let Abort::Because(failure) = abort {

@@ -41,14 +41,14 @@ const REMOVALS: Duration = Duration::from_secs(60);
 pub(crate) struct Hold {
     /// The client, in BOUND and beyond.
     pub(crate) client: Client,
-    /// The last lease there was.
+    /// The last lease.
     pub(crate) last: Arc<Lease>,
-    /// What hardly any lease has; boxed for that reason.
+    /// What few leases have; boxed for that reason.
     rare: Option<Box<Rare>>,
     after: After,
 }
 
-/// What hardly any lease has.
+/// What few leases have.
 #[derive(Debug, Default)]
 struct Rare {
     /// When the removal of the leased address was last reported.
@@ -168,8 +168,8 @@ impl Hold {
         self.on_output(common, before, output, cx)
     }
 
-    /// Refuses an address from a server that another holder has. `used`: the binding's own address. Returns the loss, if the
-    /// server has replaced the lease with that.
+    /// Refuses an address that a server gives although another holder has it. `used`: the binding's own address. Returns the loss,
+    /// if the server has replaced the lease with that address.
     fn refuses(
         &mut self,
         common: &mut Common,

@@ -169,7 +169,7 @@ impl Release {
         }
     }
 
-    /// Keeps the lease for its identity until then, if at all.
+    /// Keeps the lease for its identity until this instant, if at all.
     pub(in crate::binding) fn kept(self, kept: Option<Instant>) -> Self {
         Self { kept, ..self }
     }
@@ -541,7 +541,7 @@ impl Living for Release {
         }
     }
 
-    /// It begins anew if the lease is held again.
+    /// Drops the work, which begins again if the lease is held again.
     fn on_worked(&mut self, common: &mut Common, _outcome: Outcome, cx: &mut Cx<'_>) -> Next {
         common.seat_mut(cx).and_then(Seat::work_mut).into_iter().for_each(Work::drop_stage);
         SAME

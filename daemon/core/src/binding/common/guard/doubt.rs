@@ -22,7 +22,7 @@ impl Common {
         self.guard.as_ref().is_some_and(|guard| guard.control.is_some())
     }
 
-    /// Returns whether that applies to this address.
+    /// Returns whether the claim in doubt is to this address.
     pub(in crate::binding) fn doubts(&self, address: Ipv4Addr) -> bool {
         self.is_in_doubt() && self.guards(address)
     }
@@ -34,8 +34,8 @@ impl Common {
         Some((guard.window.address(), by))
     }
 
-    /// Holds back what waits until that is known. If nobody waits for the lease, its sockets are about to close: to be
-    /// followed by a watch.
+    /// Holds back what waits until it is known whether the claim counts. If nobody waits for the lease, its sockets are about to
+    /// close: a watch must follow.
     pub(in crate::binding) fn await_control(&mut self, waits: Waits, cx: &Cx<'_>) {
         let Some(guard) = &mut self.guard else { return };
         guard.waits = waits;

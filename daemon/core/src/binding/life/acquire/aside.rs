@@ -13,7 +13,7 @@ use crate::dhcpv4::Signal;
 use crate::link::LinkCause;
 
 impl Acquire {
-    /// Continues from there with the first message that would be sent again.
+    /// Continues from beside the link with the first message that must be sent again.
     pub(super) fn go_aside(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let asks = self.stage == Stage::Exchanging && self.client.asked_in_vain(cx.now.boot) > 0;
         if asks && self.beside.go() {

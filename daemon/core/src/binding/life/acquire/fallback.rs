@@ -56,8 +56,8 @@ enum Awaits {
 }
 
 impl Resort {
-    /// Returns the last resort of an ADD that waits for its turn from now on. `last`: the last address of its identity, if it has
-    /// come back.
+    /// Returns the last resort of an ADD that waits for its turn from now on. `last`: the last address of its identity, if that has
+    /// returned.
     pub(super) fn new(fallback: Fallback, last: Option<Ipv4Addr>, now: Instant) -> Self {
         let last = last.map(IpAddr::V4).filter(|last| fallback.take_over(*last).is_some());
         Self { fallback, awaits: Awaits::Permit(now), heard: false, used: BTreeSet::new(), last }
@@ -89,8 +89,8 @@ impl Acquire {
         }
     }
 
-    /// Returns when it asks once more, or falls back, if nobody answers until then. An ADD that insists on an address gets that
-    /// or none.
+    /// Returns when it asks once more, or falls back, if nobody answers by then. An ADD that insists on an address gets that or
+    /// none.
     pub(super) fn falls_back_at(&self) -> Option<Instant> {
         let resort = self.resort.as_ref().filter(|resort| !resort.heard)?;
         let after = resort.fallback.after;

@@ -7,7 +7,7 @@
 //! | an address that another attachment has | refused, and the holder renews; nine times, or once if both share an Ethernet address |
 //! | the same, from a server that cannot learn about the holder | requested, and declined after its ACK |
 //! | an address that a station was heard using before it could be declined | the same |
-//! | anything, while new addresses on the LAN are paused | refused until then, or the ADD fails |
+//! | anything, while new addresses on the LAN are paused | refused during the pause, or the ADD fails |
 //! | the offer of a server that has failed this ADD | the client waits a moment for another's |
 //!
 //! An offer is refused silently: another server may have a better one, and its offer to the same DISCOVER counts during the
@@ -31,17 +31,17 @@ use crate::limits::{Limits, Unfit};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// How many offers of an address that another attachment has fail the ADD.
+/// How many offers of addresses that other attachments have make the ADD fail.
 const MOST_HELD: u32 = MAX_CONFLICTS as u32;
 
 /// The same for one address, if its holder has the same Ethernet address. The first refusal makes the holder renew: if the
 /// server still offers the address after that, it recognises clients by nothing else.
 const MOST_SHARED: u32 = 2;
 
-/// How many offers outside the pool fail the ADD.
+/// How many offers outside the pool make the ADD fail.
 const MOST_UNFIT: u32 = 3;
 
-/// How many DECLINEs of one server's address fail the ADD: that server will not learn about the conflict.
+/// How many DECLINEs of one server's address make the ADD fail: that server will not learn about the conflict.
 const MOST_OF_ONE: u32 = 3;
 
 /// The pause after an offer of an address that another attachment has, doubled each time for the same address.
@@ -81,7 +81,7 @@ struct Entry {
     times: u32,
 }
 
-/// All of them, once per reason, the latest last.
+/// All such addresses, once per reason, the latest last.
 #[derive(Debug, Default)]
 pub(super) struct Misses(Vec<Entry>);
 
@@ -137,7 +137,7 @@ impl Misses {
         self.0.push(entry);
     }
 
-    /// Returns the failure that others use the offered addresses, each named once, if any was declined.
+    /// Returns the failure that names the addresses that others use, each once, if any was declined.
     pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
         let mut declined: Vec<(Ipv4Addr, Mac)> = Vec::new();
         for entry in self.0.iter().filter(|entry| entry.times > 0) {

@@ -12,7 +12,7 @@ use crate::time::Instant;
 const SETTLING: Duration = Duration::from_secs(3);
 
 impl Acquire {
-    /// Returns when to use the existing lease, if no server answers until then.
+    /// Returns when to use the existing lease, if no server answers by then.
     pub(super) fn trusts_at(&self) -> Option<Instant> {
         let waits = matches!(self.stage, Stage::AwaitingPermit | Stage::Exchanging);
         let heard = self.client.tally().requested.is_some() || !self.misses.is_empty();

@@ -1,4 +1,4 @@
-//! How a lease comes to be held other than by an ADD, and how it ceases to be held.
+//! How a lease comes to be held without an ADD, and how its holding ends.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Hold {
         hold
     }
 
-    /// Goes on looking for a lease after the last one was lost.
+    /// Goes on looking for a lease after the loss of the previous one.
     pub(in crate::binding) fn seeking(
         common: &Common,
         last: Lease,

@@ -26,7 +26,7 @@ use crate::time::Instant;
 const CARRIER_LOSS: Duration = Duration::from_secs(3);
 
 impl Hold {
-    /// Returns what the binding holds, for its interface.
+    /// Returns what the interface must know of what the binding holds.
     pub(in crate::binding) fn holding<'a>(&self, common: &'a Common) -> Holding<'a> {
         common.holding(&self.client, &self.last)
     }
@@ -61,7 +61,7 @@ impl Hold {
         seat.is_some_and(|seat| seat.leaves_lost(&common.profile.policy, common.grant(lost), taken))
     }
 
-    /// Puts the leased address, which was taken off for an ADD that failed, on again.
+    /// Has the leased address put back, which was taken off for an ADD that failed.
     pub(crate) fn put_back(&mut self, common: &Common, cx: &mut Cx<'_>) {
         // The last look was for the ADD.
         self.go_on_seen(common, cx);
@@ -154,7 +154,7 @@ impl Hold {
         if self.is_lost(common, &cause, cx) {
             return self.on_gone(common, cause, cx);
         }
-        // If it is not seen, what the caller that ended it says counts.
+        // If it is not seen, the word of the caller that ended it counts.
         match cause.is_unseen() && common.seat(cx.interfaces).is_some_and(Seat::vacates) {
             true => cx.out.report(common.id, Report::Vacated),
             false => common.work_later(&cause, None, cx),
@@ -169,7 +169,7 @@ impl Hold {
         let follows = has_lease && common.profile.policy.on_change == OnChange::Apply;
         let Some(seat) = common.seat_mut(cx) else { return };
         if seat.end_setup(now) {
-            // What the lease has changed since the interface was last known, or the runtime last told, is changed there too.
+            // What changed in the lease since the interface was last known, or the runtime last told, is changed there too.
             let rare = self.rare.as_mut().filter(|_| follows);
             if let Some(carried) = rare.and_then(|rare| rare.carried.take()) {
                 seat.due().leave_behind(carried, false);
@@ -186,7 +186,7 @@ impl Hold {
 
 // What is seen and heard there.
 impl Hold {
-    /// Goes on after the interface was found gone for good. A lease that is older than its interface outlives it.
+    /// Goes on after the interface was found to be gone. A lease that is older than its interface outlives it.
     pub(super) fn on_gone(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) -> Next {
         let stays = common.profile.wants.is_found_later();
         let what = if stays { "waiting for the lease to be released" } else { "giving the lease back" };
@@ -345,7 +345,7 @@ impl Hold {
         common.guard_off_address(address.addr());
     }
 
-    /// Replaces an outdated address that the runtime has put on the interface, if it is there, by the lease's, or by none.
+    /// Replaces an outdated address that the runtime has put on the interface, if it is there, with the lease's, or with none.
     pub(super) fn replaces(&mut self, common: &Common, outdated: Option<IpNet>, cx: &mut Cx<'_>) {
         let router = self.rare.as_ref().and_then(|rare| rare.carried.as_ref()?.router);
         let left = outdated.map(|outdated| Grant { addresses: vec![outdated], router, ..Grant::default() });

@@ -288,7 +288,7 @@ impl Release {
         self.forget(common, cx);
     }
 
-    /// After a failure inside it tries from the host; after that it pauses.
+    /// Tries from the host after a failure inside, and pauses after a failure there.
     pub(super) fn no_way(&mut self, common: &mut Common, cause: LinkCause, cx: &mut Cx<'_>) {
         match self.stage {
             Stage::Opening | Stage::Asking(_) | Stage::Sending(_) => {}
