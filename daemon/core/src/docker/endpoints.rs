@@ -50,7 +50,7 @@ pub(super) struct Leasing {
 pub(super) struct Endpoint {
     /// What is known about it once it has an address.
     record: Option<Box<EndpointRecord>>,
-    /// The store has that.
+    /// Whether the store has that.
     written: bool,
     /// Docker's name for its container's namespace, since it joined; empty while that is not known.
     sandbox: String,
@@ -59,9 +59,9 @@ pub(super) struct Endpoint {
     creating: Vec<RequestId>,
     /// Who waits for it to be gone.
     deleting: Vec<RequestId>,
-    /// It is deleted as soon as what is under way is over.
+    /// Whether it is deleted as soon as what is under way is over.
     ends: bool,
-    /// Since when its link is in the host's namespace, or was last tried to be deleted.
+    /// Since when its link is in the host's namespace, or when its deletion was last tried.
     pub(super) stray: Option<Instant>,
     /// If its link is in the host's namespace, no container will get it: it has come back from one, or dockerd has restarted
     /// since.
@@ -79,7 +79,7 @@ enum Stage {
     Making,
     /// It is being written.
     Writing,
-    /// All is there.
+    /// Everything is there.
     There,
     /// Its record is being deleted.
     Forgetting,
@@ -88,7 +88,7 @@ enum Stage {
 }
 
 impl Endpoints {
-    /// Adds one that the store holds.
+    /// Adds an endpoint that the store holds.
     pub(super) fn recover(&mut self, record: EndpointRecord) {
         let id = record.id.clone();
         let endpoint = self.by_id.entry(id).or_insert_with(|| Endpoint::new(Stage::There));
@@ -366,7 +366,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Answers whoever waits for an endpoint's deletion that it failed. It is tried again after a while.
+    /// Tells the callers that wait for an endpoint's deletion that it failed. It is tried again after a while.
     fn stays(&mut self, now: Now, id: &DoorId, failure: &Failure) {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(id) else { return };
         endpoint.stays(now.boot);
@@ -503,8 +503,8 @@ impl Desk<'_> {
         Some((holder.grant(now)?, holder))
     }
 
-    /// Handles the end of an attachment's lease: its endpoint, if without a link in the host's namespace, is gone. A dockerd
-    /// that was killed never says so.
+    /// Handles the end of an attachment's lease: its endpoint is gone, unless its link is in the host's namespace. A dockerd that
+    /// was killed never says so.
     pub(crate) fn endpoint_without_lease(&mut self, attachment: &Attachment) {
         // That was an earlier container's lease: its own is held.
         if self.registry.is_held(attachment) {

@@ -55,7 +55,7 @@ impl Pools {
         self.iter().find(|record| record.automatic && record.id.definition == definition)
     }
 
-    /// Adds a pool. Returns the one that is forgotten in exchange, if there are too many.
+    /// Adds a pool. Returns the one that is forgotten instead, if there are too many.
     pub(super) fn add(&mut self, record: PoolRecord) -> Option<PoolId> {
         let added = record.id.clone();
         self.by_id.insert(added.clone(), record);

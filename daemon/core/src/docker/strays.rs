@@ -1,10 +1,10 @@
 //! The links that were made for Docker and are in the host's namespace.
 //!
-//! No link is left behind. A link in the host's namespace without an endpoint is deleted at once. One that stays there too long
-//! is deleted with its endpoint: dockerd was killed between two calls, and forgot it. How long that is depends on what is known:
-//! a container may take minutes to start; a link that has come back from a container was moved because that ended; a dockerd
-//! that has just started plans no container for the links that it finds; and if a new endpoint has the link's Ethernet address,
-//! the link is deleted at once. Links that another store's daemon made are not ours.
+//! No link is left behind. A link in the host's namespace without an endpoint is deleted at once. One that stays there too long is
+//! deleted with its endpoint: dockerd was killed between two calls, and forgot it. How long that is depends on what is known: a
+//! container may take minutes to start; a link comes back from a container because that container ended; a dockerd that has just
+//! started plans no container for the links that it finds; and if a new endpoint has the link's Ethernet address, the link is
+//! deleted at once. Links that another store's daemon made are not ours.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) struct Strays {
 #[derive(Debug, Default)]
 struct Listing {
     under_way: bool,
-    /// It is asked for again.
+    /// Whether it is asked for again.
     again: bool,
     /// When somebody last asked what is left behind.
     asked: Option<Instant>,
@@ -184,7 +184,7 @@ impl Desk<'_> {
     pub(super) fn forget_unread(&mut self, now: Now, key: DockerKey) {
         let was_unread = self.docker.networks.unread.remove(&key);
         if was_unread || matches!(key, DockerKey::Endpoint(_)) {
-            // Docker has moved its link back, which may belong to another store.
+            // Docker has moved back its link, which may belong to another store.
             self.list_own_links();
         }
         // The store may have refused to delete a network that was not kept.
@@ -289,7 +289,7 @@ impl Desk<'_> {
     /// Gives back the leases of unknown endpoints: the previous daemon was killed before it had recorded them, so that Docker never
     /// heard about them, or after it had deleted them.
     pub(crate) fn give_back_those_without_endpoint(&mut self, now: Now) {
-        // It may belong to an endpoint that could not be read.
+        // Such a lease may belong to an endpoint that could not be read.
         if self.docker.networks.has_unread_endpoints() {
             return;
         }

@@ -34,7 +34,7 @@ pub(in crate::docker) struct LanInquiry {
     limit: Instant,
     began: Instant,
     stage: Stage,
-    /// What is asked, from the moment when the first sockets are open.
+    /// The inquiry, once the first sockets are open.
     inquiry: Option<Box<Inquiry>>,
     /// The LAN's link, once it is found.
     link: Option<Link>,

@@ -100,7 +100,7 @@ impl Desk<'_> {
         self.call_goes_on(id, next);
     }
 
-    /// A caller hung up. False if it is not known here.
+    /// Drops a call whose caller hung up. Returns false if it is not known here.
     pub(crate) fn hung_up(&mut self, now: Now, id: RequestId) -> bool {
         self.registry.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.0.remove(&id) {
