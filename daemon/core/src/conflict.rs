@@ -48,7 +48,7 @@ pub const PROBE_MIN: Duration = Duration::from_secs(1);
 /// The longest time from one probe to the next (RFC 5227 §1.1).
 pub const PROBE_MAX: Duration = Duration::from_secs(2);
 
-/// From the last probe until the address counts as free (RFC 5227 §1.1).
+/// The time from the last probe until the address counts as free (RFC 5227 §1.1).
 pub const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 
 /// The longest time from the start of a strict window until the address counts as free.
@@ -58,10 +58,10 @@ pub const PROBING: Duration =
 /// Announcements of an address (RFC 5227 §1.1).
 pub const ANNOUNCE_NUM: u32 = 2;
 
-/// From one announcement to the next (RFC 5227 §1.1). The window stays open as long after the last one.
+/// The time from one announcement to the next (RFC 5227 §1.1). The window stays open as long after the last one.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often an address is defended at most (RFC 5227 §1.1).
+/// The shortest time from one defence of an address to the next (RFC 5227 §1.1).
 pub const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a strict window waits, after its probes, for the address to appear on the interface.
@@ -207,7 +207,7 @@ impl Window {
         self.announce_at = None;
     }
 
-    /// Has frames bear another Ethernet address from here on. `own` is as at the beginning.
+    /// Has frames bear another Ethernet address from here on. `own` is as in [`Window::optimistic`].
     pub fn bear(&mut self, own: Box<[Mac]>) {
         self.own = own;
     }

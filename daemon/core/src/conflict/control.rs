@@ -20,7 +20,7 @@ pub const CONTROL: Duration = Duration::from_secs(1);
 /// How often the control is asked for.
 const TRIES: u32 = 3;
 
-/// From one question to the next.
+/// The time from one question to the next.
 const INTERVAL: Duration = Duration::from_millis(300);
 
 /// How many stations are examined at most. Any further one that claims the address is believed.

@@ -224,7 +224,7 @@ impl Lans {
         self.seen(lan, now).used.push(Used { address, by, until: now + PASSED_OVER });
     }
 
-    /// Returns the station that was found to use an address of a local range a while ago.
+    /// Returns the station that was recently found to use an address of a local range.
     pub fn user(&self, lan: &Lan, address: Ipv4Addr, now: Instant) -> Option<Mac> {
         let mut used = self.0.get(lan)?.used.iter();
         used.find(|used| used.address == address && now < used.until).map(|used| used.by)

@@ -15,7 +15,7 @@ use crate::wire::frame::Arp;
 /// How many stations are remembered at most.
 const MOST: usize = 8;
 
-/// The question who has one address.
+/// The question of who has one address.
 #[derive(Clone, Debug)]
 pub struct Question {
     asking: Asking,

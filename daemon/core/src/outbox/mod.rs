@@ -62,18 +62,18 @@ pub(crate) enum RangeWait {
     Look(Attachment),
     /// That the store has deleted it.
     Gone(Attachment),
-    /// That the store has forgotten these, at last.
+    /// That the store has forgotten these, which it could not before.
     Owed(BTreeSet<Attachment>),
 }
 
 /// Who owns an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A binding's.
+    /// A binding.
     Binding(BindingId),
-    /// A call's.
+    /// A call.
     Call,
-    /// A door above the registry's.
+    /// A door above the registry.
     Above,
 }
 
@@ -355,7 +355,7 @@ impl Outbox {
         self.exchanges.insert(exchange, Owner::Binding(owner));
     }
 
-    /// Opens sockets for somebody who closes them.
+    /// Opens sockets for an owner that closes them.
     pub(crate) fn open_for(&mut self, owner: Owner, waiter: Waiter, link: Link, want: Sockets) -> (OpId, ExchangeId) {
         self.last_exchange += 1;
         let exchange = ExchangeId(self.last_exchange);

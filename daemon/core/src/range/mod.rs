@@ -149,8 +149,8 @@ impl Fallback {
 }
 
 impl Allocator {
-    /// Returns the allocator of a network without any address taken. The first search in each set begins `offset`
-    /// addresses after the set's first one, counted around.
+    /// Returns the allocator of a network without any address taken. The first search in each set begins `offset` addresses after
+    /// the set's first one, wrapping around at its end.
     pub fn new(sets: Sets, offset: u128) -> Self {
         let (last, taken) = (BTreeMap::new(), Taken::default());
         let free = free_of(&sets, &taken);
@@ -181,8 +181,8 @@ impl Allocator {
         self.last.insert(set, address);
     }
 
-    /// Gives an attachment an address of each set, in the order of the sets: the one among `asked` that the set contains,
-    /// else the next free one. None is given that one of the `others` has.
+    /// Gives an attachment an address of each set, in the order of the sets: the one among `asked` that the set contains, else the
+    /// next free one. An address that one of the `others` has is not given.
     ///
     /// # Errors
     /// The first set that cannot give its address, or an address of `asked` that is left over. Nothing is taken then, but
@@ -280,7 +280,7 @@ impl Allocator {
         std::iter::successors(free(from), |address| free(after(*address))).find(|address| others(*address).is_none())
     }
 
-    /// Looks at every taken address of the set.
+    /// Returns that the set is full. Looks at every taken address of it.
     fn full(&self, set: usize) -> NoAddress {
         let of_set: Vec<_> = self.usage().filter(|usage| usage.set == set).collect();
         let taken = of_set.iter().flat_map(|usage| &usage.taken);

@@ -1,4 +1,4 @@
-//! The ranges of a network: what a configuration says, completed and checked as host-local does it.
+//! The ranges of a network: what a configuration says, completed and checked as host-local does.
 //!
 //! host-local gives out the network's and the broadcast address if a range names them as its start or end, and one
 //! range's gateway if another range contains it. None of these is an address for a container: such ranges are
@@ -11,7 +11,7 @@ use ipnet::IpNet;
 
 use super::free::{after, before, plus};
 
-/// A range as its configuration says it.
+/// A range as its configuration states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
     /// The subnet, whose prefix each address gets.
@@ -218,7 +218,7 @@ impl Sets {
         self.ranges().map(|(_, range)| range.gateway).collect()
     }
 
-    /// Returns the address of a set that is `n` after its first one, counted around, and the index of its range.
+    /// Returns the address of a set that is `n` after its first one, wrapping around, and the index of its range.
     pub(super) fn nth(&self, set: usize, n: u128) -> (usize, IpAddr) {
         let ranges = self.set(set);
         let mut n = n % ranges.iter().map(Range::length).sum::<u128>();

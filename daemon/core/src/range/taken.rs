@@ -16,8 +16,8 @@ pub struct Holding {
     pub since: WallTime,
 }
 
-/// The taken addresses of a network, by address and by holder. An address may have more than one: what others' files say is not
-/// always so.
+/// The taken addresses of a network, by address and by holder. An address may have more than one holder: others' files are not
+/// always right.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
     by_address: BTreeMap<IpAddr, Vec<Holding>>,
