@@ -49,7 +49,7 @@ pub enum Miss {
 const MOST_SHUNNED: usize = 8;
 
 impl Client {
-    /// Asks for an offer, or keeps it for a moment.
+    /// Requests an offer, or keeps it for a moment.
     pub(super) fn on_offer(&mut self, now: Instant, offer: Lease, out: &mut Output) {
         let State::Selecting { tx, wanted, second } = &self.state else { return };
         if let Some(wanted) = self.insists.filter(|wanted| *wanted != offer.ip()) {

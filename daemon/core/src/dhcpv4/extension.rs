@@ -34,7 +34,7 @@ pub(crate) struct Extension {
     sent: u32,
     /// Whether the next try has its turn.
     pub(super) turn: bool,
-    /// Whether the lease is still to be confirmed. That goes on if no server answers before T1.
+    /// Whether the lease is still to be confirmed, which goes on if no server answers before T1.
     pub(super) unconfirmed: bool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Attempt {
         until: Instant,
         /// When the next try begins.
         next: Instant,
-        /// In REBINDING: a NAK from a server other than the lease's, kept until then.
+        /// In REBINDING: a NAK from a server other than the lease's, kept until the lease's own has had its time.
         nak: Option<Box<Nak>>,
     },
 }

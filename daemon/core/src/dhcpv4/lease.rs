@@ -153,12 +153,13 @@ impl Lease {
         timeless(self) == timeless(other)
     }
 
-    /// Returns when to begin renewing, at T2 or the end if a record has a later time; `None` when the lease never ends.
+    /// Returns when to begin renewing: at T1, but no later than T2 or the end, whatever a record says. `None`: the lease never
+    /// ends.
     pub fn t1(&self) -> Option<Instant> {
         self.times.map(|t| self.start + t.t1.min(t.t2).min(t.end))
     }
 
-    /// Returns when to begin rebinding, at the end if a record has a later time; `None` when the lease never ends.
+    /// Returns when to begin rebinding: at T2, but no later than the end, whatever a record says. `None`: the lease never ends.
     pub fn t2(&self) -> Option<Instant> {
         self.times.map(|t| self.start + t.t2.min(t.end))
     }

@@ -189,14 +189,14 @@ impl Sender {
         self.broadcast(Ipv4Addr::UNSPECIFIED, &message)
     }
 
-    /// A DISCOVER or REQUEST, which lists the options that the client wants.
+    /// Returns a DISCOVER or REQUEST, which lists the options that the client wants.
     fn asking<'a>(&'a self, kind: MessageType, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
         let request_list = self.profile.request.as_deref().unwrap_or(&REQUEST_LIST);
         let (broadcast, max_size) = (self.is_flagged() || self.wants_broadcast(), Some(self.max_size));
         ClientMessage { secs, broadcast, request_list, max_size, extra: said, ..self.plain(kind, xid) }
     }
 
-    /// A REQUEST from the leased address; its answer comes there by unicast whatever the flag says (RFC 2131 §4.1).
+    /// Returns a REQUEST from the leased address; its answer comes there by unicast whatever the flag says (RFC 2131 §4.1).
     fn extending<'a>(&'a self, leased: Ipv4Addr, xid: u32, secs: u16, said: &'a [(u8, Vec<u8>)]) -> ClientMessage<'a> {
         let broadcast = self.wants_broadcast();
         ClientMessage { ciaddr: leased, broadcast, ..self.asking(MessageType::Request, xid, secs, said) }

@@ -97,7 +97,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Replaces this output by that of a later signal.
+    /// Replaces this output with that of a later signal.
     pub(crate) fn replace(&mut self, later: Self) {
         (self.frames, self.verdict, self.listen) = (later.frames, later.verdict, later.listen);
     }
@@ -213,7 +213,7 @@ impl Client {
         Self::new(sender, state, true, rng)
     }
 
-    /// Returns a client that goes on with a lease where it was. What is overdue waits a little: a restart has many.
+    /// Returns a client that goes on with a lease where it was. What is overdue waits a little, because a restart has many clients.
     pub fn resume(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
         let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
         let state = match timing::phase(&lease, now) {

@@ -12,12 +12,12 @@ use super::timing::{self, Timer};
 use crate::time::Instant;
 use crate::wire::Mac;
 
-/// A state of the client. What hardly any lease has is boxed.
+/// A state of the client. What few leases have is boxed.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     /// No lease; discovery begins at `at`, asking for `wanted`.
     Init { at: Instant, wanted: Option<Ipv4Addr> },
-    /// DISCOVER is out. `second`: an offer that is not the best, which waits until then for a better one.
+    /// DISCOVER is out. `second`: an offer that is not the best, and until when it waits for a better one.
     Selecting { tx: Transaction, wanted: Option<Ipv4Addr>, second: Option<(Box<Lease>, Instant)> },
     /// An offer was taken, REQUEST is out. `taken`: another station uses the address, so an ACK is declined. `beside`: what else
     /// came.
@@ -121,7 +121,7 @@ pub(crate) struct Transaction {
     pub(crate) began: Instant,
     /// How many seconds earlier the client began to ask, under earlier transactions.
     pub(crate) late: u16,
-    /// The next DISCOVER has another xid, so that a lease counts from then.
+    /// Whether the next DISCOVER has another xid, so that a lease counts from then.
     pub(crate) over: bool,
     /// The secs field of its last message.
     pub(crate) secs: u16,
@@ -282,7 +282,7 @@ impl State {
         }
     }
 
-    /// Begins discovery again at `at`, unless something else is going on. `declined`: it waits for good reason.
+    /// Begins discovery again at `at`, unless something else is going on. `declined`: it waits for a good reason.
     pub(crate) fn seek_anew(&mut self, at: Instant, declined: bool) -> bool {
         let wanted = match self {
             Self::Init { wanted, .. } if !declined => *wanted,

@@ -165,7 +165,7 @@ pub(crate) fn times(lease_time: u32, t1: Option<u32>, t2: Option<u32>) -> Option
     }
 }
 
-/// Returns the times with T1 and T2 earlier by chance, by up to a sixteenth: leases that were granted together must not be
+/// Returns the times with T1 and T2 earlier by a random amount, up to a sixteenth: leases that were granted together must not be
 /// renewed together for ever (RFC 2131 §4.4.5).
 ///
 /// Never later than their server wants. ISC dhcpd gives clients that renew early only the remaining time, but only in the first
@@ -179,7 +179,7 @@ pub(crate) fn spread(times: Times, rng: &mut Rng) -> Times {
     Times { t1, t2: earlier(times.t2, times.t1), end: times.end }
 }
 
-/// After how long work that no caller waits for begins, so that not all hosts of a building ask at once (RFC 2131 §4.4.1).
+/// How long work that no caller waits for is put off, so that not all hosts of a building ask at once (RFC 2131 §4.4.1).
 const DESYNCHRONIZED: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(10);
 
 /// Returns how long to put off work that is overdue after a restart, so that many leases do not ask at once: a random
@@ -204,7 +204,7 @@ pub(crate) fn phase(lease: &Lease, now: Instant) -> Phase {
     }
 }
 
-/// Returns from when until when a lease is in RENEWING, if it has come to that by `now`. A lease without end never does.
+/// Returns when a lease's RENEWING begins and ends, if it has begun by `now`. A lease without end never comes to it.
 pub(crate) fn renewing(lease: &Lease, now: Instant) -> Option<(Instant, Instant)> {
     lease.t1().zip(lease.t2()).filter(|(t1, _)| now >= *t1)
 }
