@@ -66,10 +66,10 @@ pub enum Upshot {
     Extended {
         /// By this server.
         server: IpAddr,
-        /// Until then from now; `None` for ever.
+        /// For this long from now; `None`: for ever.
         ends: Option<Duration>,
     },
-    /// It was extended a moment ago, as long as this: nobody was asked.
+    /// It was extended only this long ago: nobody was asked.
     Fresh(Duration),
     /// It could not be extended, and is held as before. For a person: why, if that is known.
     Unanswered(Option<String>),

@@ -31,7 +31,7 @@ impl Shown {
 /// How a lease was last acquired or extended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchanged {
-    /// From the first DISCOVER to the offer that was taken, and how many DISCOVERs that took; `None`: there was none.
+    /// The time from the first DISCOVER to the offer that was taken, and how many DISCOVERs that took; `None`: there was none.
     pub offer: Option<(Duration, u32)>,
     /// The ACK; `None`: it has not come yet.
     pub ack: Option<Acknowledged>,
@@ -44,7 +44,7 @@ pub struct Acknowledged {
     pub at: WallTime,
     /// The state in which its client asked.
     pub state: StateName,
-    /// From the first REQUEST, or DISCOVER, to it.
+    /// The time from the first REQUEST, or DISCOVER, to the ACK.
     pub took: Duration,
     /// How many of these there were.
     pub requests: u32,
