@@ -47,7 +47,7 @@ impl<'a> Fields<'a> {
         Self::default().with(options, file, sname)
     }
 
-    /// Returns every option as it was sent, those that this client does not know too, but none that says how the others are sent.
+    /// Returns every option as it was sent, known to this client or not, except those that say how the others are sent.
     pub(in crate::wire) fn as_sent(options: &'a [u8], file: &'a [u8], sname: &'a [u8]) -> BTreeMap<u8, Vec<u8>> {
         let fields = Self { whole: true, ..Self::default() }.with(options, file, sname);
         fields.values.into_iter().map(|(code, value)| (code, value.bytes.into_owned())).collect()
