@@ -291,7 +291,7 @@ impl Kernel {
         Some(KernelMessage::Carrier { cookie: at.0, ifindex: at.1, up: carrier })
     }
 
-    /// Makes a link's port forward nothing until then.
+    /// Makes a link's port forward nothing until this time.
     pub fn block(&mut self, at: At, until: u64) {
         self.link_mut(at).into_iter().for_each(|wire| wire.blocked = until);
     }

@@ -1,4 +1,4 @@
-//! What is heard on a LAN. Who says what there is a test's own.
+//! What is heard on a LAN. Each test decides who says what there.
 
 use std::net::Ipv4Addr;
 

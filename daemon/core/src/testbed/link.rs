@@ -1,7 +1,7 @@
 //! A link as the kernel has it, for IPv4 only, with the rules by which addresses and routes go when others go.
 //!
-//! * An address whose subnet and prefix length another one on the link has is its secondary (`__inet_insert_ifa`), and goes with
-//!   it (`inet_del_ifa`, `promote_secondaries` is 0).
+//! An address with the subnet and prefix length of an earlier one on the link is that one's secondary (`__inet_insert_ifa`), and
+//! goes with it (`inet_del_ifa`, `promote_secondaries` is 0).
 //! * A route needs its next hop on the link: in the subnet of an address, or behind a route without a next hop.
 //! * With the last address of a link all its routes go, and also when it is set down (`fib_disable_ip`).
 
