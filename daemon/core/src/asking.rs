@@ -55,7 +55,7 @@ impl Asking {
         }
     }
 
-    /// Returns the Ethernet address of who has the address, if this is the answer.
+    /// Returns the Ethernet address of the station that has the address, if this is the answer.
     pub(crate) fn on_arp(&self, arp: &Arp) -> Option<Mac> {
         self.answer(arp, self.target)
     }

@@ -13,7 +13,7 @@ use crate::identity::Attachment;
 use crate::registry::{Config, Holdings, Kept, Notice, Registry};
 use crate::time::{Instant, Now};
 
-/// How late the clock is served by a host that slept. A busy one is late by less.
+/// A host that serves the clock this late has slept. A busy one is late by less.
 const SLEPT: Duration = Duration::from_secs(30);
 
 /// All that leasehold knows and decides.

@@ -290,11 +290,12 @@ fn held(server: Option<Ipv4Addr>, address: Ipv4Addr, holder: &AddressHolder, sha
     }
 }
 
-/// A wait of less than a second is not why an ADD failed.
+/// Returns the declined addresses, each with its user.
 fn users(declined: &[(Ipv4Addr, Mac)]) -> String {
     declined.iter().map(|(address, by)| format!("{address} by {by}")).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns how long the ADD waited for its turn. A wait of less than a second is not why it failed.
 fn turn(queued: Duration) -> String {
     match queued.as_secs() {
         0 => String::new(),

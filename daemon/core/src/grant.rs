@@ -104,7 +104,7 @@ impl Grant {
 }
 
 impl Dns {
-    /// Returns whether there is nothing of all this.
+    /// Returns whether there are neither name servers nor domains.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -115,7 +115,7 @@ impl Route {
         Self { destination, via, metric: None, mtu: None, advmss: None, table: None, scope: None, late: false }
     }
 
-    /// Returns whether it is one of the main routing table.
+    /// Returns whether the route is in the main routing table.
     pub fn is_main(&self) -> bool {
         self.table.is_none_or(|table| table == MAIN_TABLE)
     }

@@ -99,7 +99,7 @@ pub struct DoorId(String);
 pub struct BadDoorId;
 
 impl DoorId {
-    /// How much of it people see, and a link's name has.
+    /// How many of its characters people see, and a link's name has.
     pub const SHORT: usize = 12;
 
     /// Returns the part of it that people see.

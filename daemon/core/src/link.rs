@@ -402,9 +402,9 @@ pub enum KernelMessage {
         /// The Ethernet address.
         mac: Mac,
     },
-    /// A link was seen in a namespace that has not been looked at, which may be one of an engine's.
+    /// A link was seen in a namespace that the daemon has not looked at, perhaps an engine's.
     Appeared {
-        /// The number of that namespace in the host's (nsid), which another may have by now.
+        /// The number of that namespace as the host's has it (nsid); by now another namespace may have the number.
         number: i32,
         /// The link's Ethernet address.
         mac: Mac,

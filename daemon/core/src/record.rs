@@ -51,8 +51,8 @@ pub struct Record {
     /// nothing of it if `Seeking`, as far as the profile wants the interface changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<Box<Former>>,
-    /// Whether somebody took the leased address off the interface. It stays off until the next ADD, and so do those of later
-    /// leases.
+    /// Whether somebody took the leased address off the interface. It stays off until the next ADD, and so do the addresses of
+    /// later leases.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_off: bool,
     /// Whether the lease is used unconfirmed: its link may have moved to another network, or servers were silent when its
@@ -63,8 +63,8 @@ pub struct Record {
     /// the next ADD.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub elsewhere: bool,
-    /// The address that was given to a caller that cannot be told about a later one, and that names this one when it gives it
-    /// back.
+    /// The address that was given to a caller that cannot be told about a later one, and that names this one when it gives the
+    /// lease back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Ipv4Net>,
 }

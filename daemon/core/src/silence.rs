@@ -70,7 +70,7 @@ impl Silence {
         lost.then(|| format!("interface {} has lost its carrier: is its parent link up?", self.ifname))
     }
 
-    /// What any other frame says about the wire. A link without carrier hears none.
+    /// Returns what other frames say about the wire. A link without carrier hears none.
     fn frames(&self) -> Option<String> {
         let heard = self.survey.received.filter(|_| self.survey.carrier != Some(false))?.saturating_sub(self.before);
         Some(match heard {

@@ -18,7 +18,7 @@ pub struct Tenure {
     pub start: Instant,
     /// Its times; `None`: it never ends.
     pub times: Option<Times>,
-    /// What an interface gets of it.
+    /// What of it an interface gets.
     pub grant: Grant,
 }
 

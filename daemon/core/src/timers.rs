@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::effect::Why;
 use crate::time::Instant;
 
-/// Deadlines, by whose they are.
+/// Deadlines, each with its key.
 #[derive(Debug)]
 pub(crate) struct Timers<K> {
     by_time: BTreeSet<(Instant, K, Why)>,

@@ -35,7 +35,7 @@ impl Beside {
         goes
     }
 
-    /// Goes back to the LAN's link for good: no such macvlan is possible. Returns whether it was there.
+    /// Goes back to the LAN's link and stays there: no such macvlan is possible. Returns whether it was beside the link.
     pub fn come_back(&mut self) -> bool {
         let was_there = *self == Self::Now;
         if was_there {

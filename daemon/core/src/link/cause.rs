@@ -74,8 +74,8 @@ impl LinkCause {
         Self::Refused { doing, reason: reason.to_string() }
     }
 
-    /// Returns whether the link is gone for good, so that nothing tried there again can succeed. If its namespace is missing,
-    /// that holds only if the daemon sees the rest of the directory.
+    /// Returns whether the link no longer exists, so that nothing tried there again can succeed. If its namespace is missing, that
+    /// holds only if the daemon sees the rest of the directory.
     pub fn is_gone(&self) -> bool {
         self.is_missing() || matches!(self, Self::NoLink(_))
     }

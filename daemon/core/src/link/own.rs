@@ -30,7 +30,7 @@ pub enum MacvlanMode {
 /// The owner of a link that the daemon made, as its alias says.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkOwner {
-    /// An endpoint's.
+    /// An endpoint.
     Endpoint(DoorId),
     /// All networks in a VLAN of a parent.
     Vlan {
