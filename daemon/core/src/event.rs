@@ -42,7 +42,7 @@ pub struct Event {
 pub struct Run {
     /// How often, this time included.
     pub times: u64,
-    /// When it was the first time, by the wall clock.
+    /// When it first happened, by the wall clock.
     pub since: WallTime,
 }
 

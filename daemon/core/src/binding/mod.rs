@@ -455,7 +455,7 @@ impl Binding {
         self.gives_back(cx, |release, common, cx| _ = release.give_way(common, cx));
     }
 
-    /// Ends: a successor's write removed this record. Returns whether that is all; a later write of its own is undone.
+    /// Ends, because a successor's write removed this record. Returns whether that is all; a later write of its own is undone.
     pub(crate) fn replaced(&mut self, cx: &mut Cx<'_>) -> bool {
         let Life::Releasing(release) = &mut self.life else { return true };
         release.replaced(&mut self.common, cx)

@@ -17,7 +17,7 @@ pub(crate) struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// An effect is over.
+    /// Handles the end of an effect.
     pub(crate) fn done(&mut self, now: Now, waiter: DoorWaiter, outcome: Outcome) {
         match waiter {
             DoorWaiter::Call(id) => self.call_done(now, id, outcome),

@@ -162,7 +162,7 @@ impl Endpoint {
 }
 
 impl Desk<'_> {
-    /// CreateEndpoint: an existing endpoint is answered again.
+    /// Handles CreateEndpoint: an existing endpoint is answered again.
     pub(super) fn create_endpoint(&mut self, now: Now, id: RequestId, request: EndpointRequest) -> Next {
         if let Err(fault) = self.docker.networks.get(&request.network) {
             return Err(fault).into();
@@ -383,7 +383,7 @@ impl Desk<'_> {
         }
     }
 
-    /// DeleteEndpoint: answered when its link is gone.
+    /// Handles DeleteEndpoint, which is answered when the endpoint's link is gone.
     pub(super) fn delete_endpoint(&mut self, now: Now, id: RequestId, name: &DoorId) -> Next {
         let Some(endpoint) = self.docker.endpoints.by_id.get_mut(name) else {
             self.forget_unread(now, DockerKey::Endpoint(name.clone()));
@@ -459,8 +459,8 @@ impl Desk<'_> {
         }
     }
 
-    /// Join: Docker is about to move the endpoint's link. Returns what it should do with the link. It gets only the routes that
-    /// the default route needs: a route that is already there, or contains the subnet of another network, would keep the
+    /// Handles Join: Docker is about to move the endpoint's link. Returns what it should do with the link. It gets only the routes
+    /// that the default route needs: a route that is already there, or contains the subnet of another network, would keep the
     /// container from starting.
     pub(super) fn join(
         &mut self,

@@ -65,7 +65,7 @@ impl Networks {
 }
 
 impl Desk<'_> {
-    /// A call about a network or an endpoint.
+    /// Begins a call about a network or an endpoint.
     pub(super) fn network_call(&mut self, now: Now, id: RequestId, call: NetworkCall) -> Next {
         match call {
             NetworkCall::Started => {
@@ -156,7 +156,7 @@ impl Desk<'_> {
         known.any(|network| is_in(&network.wiring)) || self.docker.jobs.networks().any(comes) || unread
     }
 
-    /// A VLAN's link is there: it is deleted if it has no network.
+    /// Deletes a VLAN's link, which is there, if it has no network.
     pub(super) fn vlan_is_there(&mut self, on: &str, vlan: u16) {
         if !self.has_vlan(on, vlan) {
             self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Vlan { on: on.to_owned(), vlan });

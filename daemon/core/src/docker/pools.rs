@@ -95,7 +95,7 @@ impl Pools {
 }
 
 impl Desk<'_> {
-    /// RequestPool: a known pool is answered as before.
+    /// Handles RequestPool: a known pool is answered as before.
     pub(super) fn request_pool(&mut self, now: Now, id: RequestId, request: Box<PoolRequest>) -> Next {
         let PoolRequest { definition, subnet, range, .. } = &*request;
         let fail = |fault| Answer::Failed(Failure::Pool(fault));
@@ -148,8 +148,8 @@ impl Desk<'_> {
         PoolChange::begin(self, now, id, changes, (Answer::Pool { id: pool, gateway }, undo))
     }
 
-    /// ReleasePool: the pool is forgotten, unless it belongs to another network too. In that case an endpoint may have a lease in
-    /// it, or an address may be reserved: Docker gives a network's own addresses back before its pool.
+    /// Handles ReleasePool: forgets the pool, unless it belongs to another network too. In that case an endpoint may have a lease
+    /// in it, or an address may be reserved: Docker gives a network's own addresses back before its pool.
     pub(super) fn release_pool(&mut self, pool: &PoolId) -> Next {
         self.docker.pools.answered.remove(pool);
         let is_reserved = self.docker.pools.get(pool).is_some_and(|record| !record.reserved.is_empty());
@@ -231,8 +231,8 @@ impl Desk<'_> {
         }
     }
 
-    /// ReleaseAddress: drops a reservation, or gives back the lease of the endpoint that got this address from Docker. Answered
-    /// when that is durable: otherwise the next daemon would hold it again.
+    /// Handles ReleaseAddress: drops a reservation, or gives back the lease of the endpoint that got this address from Docker. It
+    /// is answered when that is durable: otherwise the next daemon would hold the lease again.
     pub(super) fn release_address(&mut self, now: Now, id: RequestId, pool: &PoolId, address: Ipv4Addr) -> Next {
         if let Some(change) = self.unreserve(now, pool, address) {
             return PoolChange::begin(self, now, id, vec![change], (Answer::Released, Undo::Nothing));

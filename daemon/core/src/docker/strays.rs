@@ -156,7 +156,7 @@ impl Desk<'_> {
         self.docker.strays.strangers.clone()
     }
 
-    /// A link of ours is in the host's namespace, or has left it.
+    /// Records that a link of ours is in the host's namespace, or has left it.
     pub(crate) fn own_link(&mut self, now: Now, owner: LinkOwner, there: bool) {
         self.docker.strays.hear(owner.clone());
         match &owner {

@@ -32,7 +32,7 @@ pub enum Call {
     Check {
         /// The attachment.
         attachment: Attachment,
-        /// The addresses that the caller believes in (`prevResult`); empty: it did not say.
+        /// The addresses that the caller expects (`prevResult`); empty: it did not say.
         expected: Vec<IpNet>,
     },
     /// Give back what a network's attachments hold if the caller no longer knows them (CNI GC).

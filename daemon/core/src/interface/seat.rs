@@ -208,8 +208,8 @@ impl Seat {
 
 // What happened to the lease.
 impl Seat {
-    /// Takes over what a record says: if it keeps an earlier address, the last one was never there. The work waits for a look at
-    /// the interface.
+    /// Takes over what a record says. If the policy keeps an earlier address on the interface, the last one was never there. The
+    /// work waits for a look at the interface.
     pub(crate) fn recall(
         &mut self,
         (policy, last): (&Policy, &Grant),
@@ -337,7 +337,7 @@ impl Seat {
         work.is_seen();
     }
 
-    /// Records that the lease's address, or none, must replace what the runtime has put there, if that is `left` there.
+    /// Records that the lease's address, or none, must replace `left`, which the runtime has put there; `None`: it has not yet.
     pub(crate) fn replaces(&mut self, has_lease: bool, left: Option<Grant>) {
         match left {
             Some(left) => {

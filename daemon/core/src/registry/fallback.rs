@@ -154,7 +154,7 @@ impl Registry {
         self.time_questions();
     }
 
-    /// A server has answered such a question.
+    /// Reports the server that answered such a question, and stops asking.
     pub(super) fn server_is_back(&mut self, now: Now, id: BindingId, server: Ipv4Addr) {
         let Some(binding) = self.bindings.get(id) else { return };
         let (lan, attachment) = (binding.identity.lan.clone(), (*binding.attachment).clone());

@@ -41,7 +41,7 @@ impl Registry {
         }
     }
 
-    /// The interface of such a lease carries nothing of it any more, or is gone. Returns whether the lease is such a one.
+    /// Goes on when the interface carries nothing of such a lease any more, or is gone. Returns whether anybody waited for that.
     pub(super) fn left_inside(&mut self, now: Now, id: BindingId) -> bool {
         let leaves = self.leavings.0.contains_key(&id);
         if leaves {
@@ -56,7 +56,7 @@ impl Registry {
         self.bindings.get(id).is_some_and(|binding| binding.is_held() && !binding.is_on_host())
     }
 
-    /// The store has recorded that a lease is given back, or has refused to; then it is tried again.
+    /// Answers the calls that wait for the store to record that a lease is given back. If the store refused, that is tried again.
     pub(super) fn lease_left(&mut self, id: BindingId, result: Result<(), StoreCause>) {
         let calls = match &result {
             Ok(()) => self.leavings.0.remove(&id),

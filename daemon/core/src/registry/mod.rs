@@ -263,7 +263,7 @@ impl Registry {
         Answer::Bindings { rows, pools, not_adopted, strangers, refused }
     }
 
-    /// An effect is over.
+    /// Handles the end of an effect.
     pub(crate) fn done(&mut self, now: Now, op: OpId, outcome: Outcome) {
         if let Outcome::Persisted(result) = &outcome {
             self.out.written(op, result.is_ok());
@@ -313,7 +313,7 @@ impl Registry {
         self.bindings.get(*id).is_some_and(|binding| !matches!(binding.life, Life::Releasing(_)))
     }
 
-    /// A frame has come in.
+    /// Handles a frame that came in.
     pub(crate) fn frame(&mut self, now: Now, exchange: ExchangeId, bytes: &[u8], meta: FrameMeta) {
         let id = match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => id,
@@ -351,7 +351,7 @@ impl Registry {
         }
     }
 
-    /// Sockets have failed.
+    /// Handles the failure of sockets.
     pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
         match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => self.with(now, id, |binding, cx| binding.on_broken(exchange, cause, cx)),
@@ -360,7 +360,7 @@ impl Registry {
         }
     }
 
-    /// A link has not accepted a frame.
+    /// Records that a link did not accept a frame.
     pub(crate) fn unsent(&mut self, now: Now, exchange: ExchangeId, cause: &LinkCause) {
         match self.out.exchange(exchange) {
             Some(Owner::Binding(id)) => self.with(now, id, |binding, _| binding.on_unsent(exchange, cause)),

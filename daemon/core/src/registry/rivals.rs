@@ -158,8 +158,8 @@ impl Registry {
         }
     }
 
-    /// The namespaces were searched for the interface of an ADD's rival; `whole`: every one of them. If it is nowhere, the rival
-    /// yields.
+    /// Goes on after a search of the namespaces for the interface of an ADD's rival; `whole`: of every one. If it is nowhere, the
+    /// rival yields.
     pub(super) fn rival_sought(&mut self, now: Now, attachment: &Attachment, whole: bool) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let Ready::AwaitingSearch(rival, view) = &admission.ready else { return };

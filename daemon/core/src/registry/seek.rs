@@ -104,8 +104,8 @@ impl Registry {
         self.time_seeking();
     }
 
-    /// A binding's link is gone. If the binding lives on without it, the link may have appeared elsewhere unnoticed; else
-    /// its lease is released soon.
+    /// Goes on after a binding's link is gone. If the binding lives on without it, the link may have appeared elsewhere unnoticed;
+    /// else its lease is released soon.
     pub(super) fn link_went(&mut self, now: Now, id: BindingId, event: Box<Event>) {
         let Some(mac) = self.bindings.get(id).and_then(Binding::sought) else {
             return self.orphans.add(id, event, now.boot);
@@ -167,7 +167,7 @@ impl Registry {
         self.seek(None, None);
     }
 
-    /// A link with this Ethernet address was seen in a namespace with this number, or in a known one.
+    /// Looks where a link with this Ethernet address was seen: in a namespace with this number, or in a known one.
     pub(super) fn appeared(&mut self, mac: Mac, number: Option<i32>) {
         if self.bindings.sought_by(mac).next().is_some() {
             self.seek(Some(mac), number);

@@ -28,7 +28,7 @@ pub(super) struct Audit {
     under_way: BTreeMap<At, Option<Asked>>,
     /// How often the look at an interface failed, for those that are tried again.
     failures: BTreeMap<At, Backoff>,
-    /// When messages were lost last.
+    /// When messages were last lost.
     missed: Option<Instant>,
 }
 
@@ -143,7 +143,7 @@ impl Registry {
         }
     }
 
-    /// A change of an interface by the daemon is over: whoever waited for that looks at the result.
+    /// Has those who waited for a change of an interface by the daemon look at the result.
     pub(super) fn link_changed(&mut self, now: Now, at: At) {
         for id in self.interfaces.bindings(at.0, Some(at.1)) {
             self.with(now, id, |binding, cx| binding.on_news(News::Free, cx));
@@ -151,7 +151,7 @@ impl Registry {
         self.admissions_changed(at);
     }
 
-    /// A link (or with `None` all links) of a namespace is gone.
+    /// Handles the end of a link, or with `None` of all links, of a namespace.
     fn gone(&mut self, now: Now, cookie: Cookie, ifindex: Option<u32>) {
         for id in self.interfaces.bindings(cookie, ifindex) {
             let path = self.bindings.get(id).and_then(|binding| binding.link.netns()).map(Path::to_owned);
@@ -165,7 +165,7 @@ impl Registry {
         self.admissions_gone(now, cookie, ifindex);
     }
 
-    /// No path leads to a namespace any more, but it may live on. A look at each binding's path decides.
+    /// Handles a namespace to which no path leads any more, though it may live on. A look at each binding's path decides.
     fn hidden(&mut self, now: Now, cookie: Cookie) {
         for id in self.interfaces.bindings(cookie, None) {
             let path = self.bindings.get(id).and_then(|binding| binding.link.netns()).map(Path::to_owned);

@@ -392,8 +392,8 @@ impl Living for Hold {
         Standing { stage: Stand::Held, claim: claim_of(&self.client, now) }
     }
 
-    /// Whatever is new in it, besides its times, is durable (invariant 1). Another address means that the previous lease is
-    /// lost, even while the store still has it.
+    /// Returns a lease in which everything new, besides its times, is durable (invariant 1). Another address means that the
+    /// previous lease is lost, even while the store still has it.
     fn lease<'a>(&'a self, common: &'a Common, now: Instant) -> Option<&'a Lease> {
         let (lease, durable) = (self.client.lease()?, common.persistence.durable()?);
         let told = if lease.grants_the_same(durable) { Some(lease) } else { common.persistence.still_good() };
@@ -429,7 +429,7 @@ impl Living for Hold {
         })
     }
 
-    /// The registry decides about a namespace that was not seen, because it knows whether others are seen.
+    /// Leaves a namespace that was not seen to the registry, which knows whether others are seen.
     fn is_lost(&self, common: &Common, cause: &LinkCause, cx: &mut Cx<'_>) -> bool {
         if cause.is_unseen() {
             cx.out.report(common.id, Report::WantsLook);
@@ -480,7 +480,7 @@ impl Living for Hold {
         self.signal(common, Signal::Unreadable { cause, from }, cx)
     }
 
-    /// What the store already holds does not wait for a failed write.
+    /// Goes on with what the store already holds, even after a failed write.
     fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
         if let Err(cause) = result {
             common.persist_later(&cause, cx);

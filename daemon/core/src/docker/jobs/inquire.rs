@@ -204,13 +204,13 @@ impl LanInquiry {
         self.waits()
     }
 
-    /// The sockets failed.
+    /// Ends because its sockets failed.
     pub(super) fn broken(self, desk: &mut Desk<'_>, now: Now, id: RequestId, cause: LinkCause) -> Next {
         let target = self.request.place().target().to_string();
         self.end(desk, now, id, Err(Failure::Link { target, cause }))
     }
 
-    /// The link did not take a message.
+    /// Records that the link did not take a message.
     pub(super) fn unsent(mut self, cause: &LinkCause) -> Next {
         self.inquiry.iter_mut().for_each(|inquiry| inquiry.on_unsent(cause.to_string()));
         self.waits()

@@ -87,7 +87,7 @@ impl Desk<'_> {
         self.call_goes_on(id, next);
     }
 
-    /// A call has waited for as long as it may.
+    /// Ends a call that has waited for as long as it may.
     pub(super) fn call_timed_out(&mut self, now: Now, id: RequestId) {
         self.registry.set_timer(DoorTimer::Call(id), None);
         let next = match self.docker.jobs.0.remove(&id) {
@@ -115,17 +115,17 @@ impl Desk<'_> {
         true
     }
 
-    /// A frame has come in on sockets that were opened here.
+    /// Handles a frame that came in on sockets that were opened here.
     pub(crate) fn hears(&mut self, now: Now, exchange: ExchangeId, frame: (&[u8], FrameMeta)) {
         self.at_inquiry(exchange, |desk, id, inquiry| inquiry.hears(desk, now, id, frame));
     }
 
-    /// Such sockets have failed.
+    /// Handles the failure of such sockets.
     pub(crate) fn broken(&mut self, now: Now, exchange: ExchangeId, cause: LinkCause) {
         self.at_inquiry(exchange, |desk, id, inquiry| inquiry.broken(desk, now, id, cause));
     }
 
-    /// The link of such sockets has not taken a message.
+    /// Records that the link of such sockets did not take a message.
     pub(crate) fn unsent(&mut self, exchange: ExchangeId, cause: &LinkCause) {
         self.at_inquiry(exchange, |_, _, inquiry| inquiry.unsent(cause));
     }

@@ -127,7 +127,7 @@ impl NetworkChange {
         self.waits()
     }
 
-    /// The store has forgotten a network, or refused to.
+    /// Goes on once the store has forgotten a network, or refused to.
     fn forgotten(mut self, desk: &mut Desk<'_>, id: RequestId, result: Result<(), StoreCause>) -> Next {
         let is_forgotten = result.is_ok();
         let answer = if self.unheard {

@@ -70,7 +70,7 @@ impl Registry {
         Next::Nothing
     }
 
-    /// A DEL of a GC is over.
+    /// Handles the end of a GC's DEL.
     pub(super) fn collected(&mut self, id: RequestId, attachment: &Attachment, answer: Answer) {
         let Some(Job::Collect(mut collection)) = self.jobs.by_id.remove(&id) else { return };
         let next = match collection.collected(attachment, answer) {

@@ -379,7 +379,7 @@ impl Ranging {
         self.probed(core, now, id, probed)
     }
 
-    /// Its interface may have carrier now.
+    /// Goes on if its interface now has carrier.
     pub(super) fn on_carrier(&mut self, core: &mut Registry, id: RequestId, at: (Cookie, u32)) {
         if let Stage::Probes(probes) = &mut self.stage {
             probes.0.on_carrier(core, id, at);
@@ -428,7 +428,7 @@ impl Registry {
         }
     }
 
-    /// An interface has carrier: an ADD may wait for that.
+    /// Goes on with the ADDs that wait for an interface's carrier, which has come.
     pub(in crate::registry) fn ranges_have_carrier(&mut self, at: (Cookie, u32)) {
         let waiting = self.jobs.ids_of(|job| matches!(job, Job::Range(job) if job.is_probing()));
         for id in waiting {
@@ -478,13 +478,13 @@ impl Registry {
         self.fail_ranging(now, |job| is_one(&job.add.attachment), cancelled);
     }
 
-    /// A namespace died: it gets no address, and an ADD whose look is about to show it alive does not believe that.
+    /// Fails the ADDs that give a dead namespace addresses. A look that is about to show it alive is not believed.
     pub(in crate::registry) fn ranging_died(&mut self, now: Now, cookie: Cookie) {
         self.fail_ranging(now, |job| job.cookie() == Some(cookie), Ranging::lacks_netns);
         self.jobs.rangings().for_each(|job| job.died.push(cookie));
     }
 
-    /// The namespace of an attachment's addresses is gone: an ADD under way that recorded them fails.
+    /// Fails the ADD under way that recorded an attachment's addresses, because their namespace is gone.
     pub(in crate::registry) fn fail_recording(&mut self, now: Now, attachment: &Attachment) {
         let records = |job: &Ranging| job.is_of(attachment) && matches!(job.stage, Stage::Records(_));
         self.fail_ranging(now, records, Ranging::lacks_netns);

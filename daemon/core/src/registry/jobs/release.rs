@@ -103,7 +103,7 @@ impl Registry {
         Upshot::Leaves
     }
 
-    /// The DEL of an operator's release is over.
+    /// Handles the end of a DEL of an operator's release.
     pub(super) fn returned(&mut self, id: RequestId, attachment: &Attachment, answer: Answer) {
         let Some(Job::Returning(mut job)) = self.jobs.by_id.remove(&id) else { return };
         job.over(

@@ -119,8 +119,8 @@ impl Registry {
         self.timers.set(Key::Debts, is_due.then(|| (now.boot + PAUSE, Why::Store)));
     }
 
-    /// The store has deleted what an attachment has, or will do so with the next successful write. Returns the addresses whose
-    /// files are being removed; `call` waits for that.
+    /// Frees what an attachment has: the store has deleted it, or will do so with the next successful write. Returns the addresses
+    /// whose files are being removed; `call` waits for that.
     pub(super) fn range_ended(
         &mut self,
         now: Now,
@@ -167,7 +167,7 @@ impl Registry {
         }
     }
 
-    /// The shell has looked at a network's directory.
+    /// Takes over what the shell found in a network's directory.
     pub(crate) fn files_found(
         &mut self,
         network: &str,
@@ -185,7 +185,7 @@ impl Registry {
         }
     }
 
-    /// A namespace died: what its attachments have is free again.
+    /// Frees what the attachments of a dead namespace have.
     pub(super) fn ranges_died(&mut self, now: Now, cookie: Cookie) {
         self.ranging_died(now, cookie);
         let dead = self.ranges.all_held().filter(|(_, held)| held.record.cookie == Some(cookie));

@@ -83,8 +83,8 @@ impl Release {
         is_anothers
     }
 
-    /// Ends: a successor's write removed this record. Returns whether that is all; a later write of its own brings the record
-    /// back, and is undone. The outcome of either write may come first.
+    /// Ends, because a successor's write removed this record. Returns whether that is all; a later write of its own brings the
+    /// record back, and is undone. The outcome of either write may come first.
     pub(in crate::binding) fn replaced(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> bool {
         let waits = matches!(self.stage, Stage::Paused { .. } | Stage::Marking);
         if waits && !common.persistence.busy() {
