@@ -43,7 +43,7 @@ impl Asking {
         Self { from, target, asked: 0, next: now }
     }
 
-    /// Goes on as the clock says.
+    /// Does what is due by the clock.
     pub(crate) fn on_clock(&mut self, now: Instant) -> Action {
         match () {
             () if now < self.next => Action::Wait,

@@ -178,7 +178,7 @@ impl Window {
         by.0[0] & 1 == 0 && by != Mac::default() && !self.own.contains(&by)
     }
 
-    /// Goes on as the clock says, one thing at a time.
+    /// Does what is due by the clock, one thing at a time.
     pub fn on_clock(&mut self, now: Instant, rng: &mut Rng) -> Action {
         if self.probe_at.is_some_and(|at| now >= at) {
             return self.probe(now, rng);

@@ -70,8 +70,8 @@ impl Core {
         self.settle(now);
     }
 
-    /// Goes on as the clock says. To be called when the time of [`Core::poll_timeout`] has come, and now and then in between, so
-    /// that a wall clock that was set is soon noticed.
+    /// Does what is due by the clock. Call it when the time of [`Core::poll_timeout`] has come, and now and then in between, so
+    /// that a changed wall clock is soon noticed.
     pub fn handle_timeout(&mut self, now: Now) {
         self.read_clocks(now);
         for key in self.registry.due(now.boot) {

@@ -69,7 +69,7 @@ pub struct Route {
     /// The scope, by the kernel's numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<u8>,
-    /// The main plugin does not get it: the daemon puts it on once the address is there.
+    /// Whether the main plugin does not get it: then the daemon puts it on once the address is there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
 }

@@ -20,8 +20,8 @@ pub struct Profile {
     /// What its client says, and whom it believes.
     #[serde(flatten)]
     pub client: Arc<ClientProfile>,
-    /// Broadcasts leave and arrive over the LAN's parent link: ipvlan interfaces have its hardware address, and a frame
-    /// to that address is the parent's.
+    /// Whether broadcasts leave and arrive over the LAN's parent link: ipvlan interfaces have its hardware address, and a frame to
+    /// that address is the parent's.
     pub on_parent: bool,
     /// Whether the lease is given back when its attachment goes. If not, it is left to expire.
     pub release: bool,

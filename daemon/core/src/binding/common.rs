@@ -59,7 +59,7 @@ pub(crate) struct Common {
     pub(crate) link: Link,
     /// The address that its caller was given, or is about to be given, if the caller cannot be told about a later one.
     pub(crate) told: Option<Ipv4Net>,
-    /// Its interface's namespace lives, but no path leads there any more: the binding speaks from the LAN's link.
+    /// Whether its interface's namespace lives, but no path leads there any more: then the binding speaks from the LAN's link.
     pub(crate) is_hidden: bool,
     /// The host's link over which broadcasts, or all messages, go; set once it is found.
     pub(super) parent: Option<Box<Link>>,

@@ -103,7 +103,7 @@ pub(super) trait Living {
         cause.is_gone()
     }
 
-    /// Goes on as the clock says.
+    /// Does what is due by the clock.
     fn on_clock(&mut self, common: &mut Common, cx: &mut Cx<'_>) -> Next;
 
     /// Goes on when its sockets are open.

@@ -160,7 +160,7 @@ impl Binding {
         all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// Goes on as the clock says.
+    /// Does what is due by the clock.
     pub(crate) fn on_clock(&mut self, cx: &mut Cx<'_>) {
         if self.common.persistence.take_retry(cx.now.boot) {
             self.life.get_mut().write(&mut self.common, cx);

@@ -87,7 +87,7 @@ impl Control {
         }
     }
 
-    /// Goes on as the clock says. `can_send`: whether frames reach the wire now.
+    /// Does what is due by the clock. `can_send`: whether frames reach the wire now.
     pub fn on_clock(&mut self, now: Instant, can_send: bool) -> Action {
         if now >= self.until {
             return Action::Over(match self.claimant() {

@@ -113,7 +113,7 @@ pub struct Proxy {
 /// No new address may be tried yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooSoon {
-    /// When one may be.
+    /// When one may be tried.
     pub at: Instant,
     /// How many addresses in a row were in use.
     pub conflicts: usize,

@@ -47,7 +47,7 @@ impl Question {
         Self { asking, control: control(address), but, has_it: Vec::new(), has_all: Vec::new() }
     }
 
-    /// Goes on as the clock says.
+    /// Does what is due by the clock.
     pub fn on_clock(&mut self, now: Instant) -> Action {
         match self.asking.on_clock(now) {
             asking::Action::Ask(frame) => Action::Ask(vec![frame, self.asking.question(self.control)]),

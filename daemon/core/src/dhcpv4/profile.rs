@@ -26,9 +26,9 @@ pub struct ClientProfile {
     /// The parameter request list (55), in place of the default one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<Vec<u8>>,
-    /// Asks servers to answer by broadcast.
+    /// Whether servers are asked to answer by broadcast.
     pub broadcast: bool,
-    /// Offers to take a lease in two messages (80, RFC 4039).
+    /// Whether it offers to take a lease in two messages (80, RFC 4039).
     pub rapid_commit: bool,
     /// Whose answers it believes.
     #[serde(flatten)]

@@ -48,7 +48,7 @@ impl ReleaseExchange {
         Self { resolver: None, asks: false, ..self }
     }
 
-    /// Goes on as the clock says. A server that ARP does not find gets its RELEASE in an Ethernet broadcast. For a server behind
+    /// Does what is due by the clock. A server that ARP does not find gets its RELEASE in an Ethernet broadcast. For a server behind
     /// a router, the RELEASE goes to where the last ACK came from, since no router forwards what it received in a broadcast.
     pub fn on_clock(&mut self, now: Instant) -> ReleaseAction {
         match self.resolver.as_mut().map(|resolver| resolver.on_clock(now)) {

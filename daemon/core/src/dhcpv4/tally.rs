@@ -31,7 +31,7 @@ pub struct Tally {
     pub requested: Option<(Ipv4Addr, Ipv4Addr, u32)>,
     /// The last address that was declined, and who uses it.
     pub declined: Option<(Ipv4Addr, Mac)>,
-    /// Another client on the same wire got an answer only once it set the broadcast flag.
+    /// Whether another client on the same wire got an answer only once it set the broadcast flag.
     pub flag_helped_elsewhere: bool,
     /// How long an answer takes on this LAN, if it takes long.
     pub(super) takes: Duration,

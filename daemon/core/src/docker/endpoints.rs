@@ -63,10 +63,10 @@ pub(super) struct Endpoint {
     ends: bool,
     /// Since when its link is in the host's namespace, or when its deletion was last tried.
     pub(super) stray: Option<Instant>,
-    /// If its link is in the host's namespace, no container will get it: it has come back from one, or dockerd has restarted
-    /// since.
+    /// Whether no container will get its link while that is in the host's namespace: the link has come back from one, or dockerd
+    /// has restarted since.
     pub(super) abandoned: bool,
-    /// Its deletion failed: that is tried again, whatever is heard about its link.
+    /// Whether its deletion failed: then that is tried again, whatever is heard about its link.
     pub(super) left: bool,
 }
 

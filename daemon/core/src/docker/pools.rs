@@ -23,7 +23,7 @@ use crate::time::{Instant, Now};
 /// answer overlaps a route of the host; several networks on one LAN may be made at once.
 const OFTEN: u32 = 10;
 
-/// For how long that is counted.
+/// The time within which such requests are counted.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// The pools that are known, and how often they were asked for.

@@ -25,7 +25,7 @@ pub enum Verb {
     Renew,
     /// They are given back.
     Release {
-        /// Also leases of living containers.
+        /// Whether leases of living containers are too.
         force: bool,
     },
 }

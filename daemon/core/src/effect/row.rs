@@ -63,7 +63,7 @@ pub struct Row {
     pub ends: Option<Duration>,
     /// The time until a lease that is kept for its container is given back.
     pub kept: Option<Duration>,
-    /// Its interface's namespace lives, but no path leads there any more.
+    /// Whether its interface's namespace lives, but no path leads there any more.
     pub pathless: bool,
     /// What delays the RELEASE of a RELEASING binding, and for how long.
     pub held_up: Option<(Duration, String)>,

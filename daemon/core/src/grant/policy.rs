@@ -33,20 +33,20 @@ pub struct Policy {
     /// Routes besides the server's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<ExtraRoute>,
-    /// The server's default route and gateway are left out.
+    /// Whether the server's default route and gateway are left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub suppress_default_route: bool,
-    /// A default route over the interface, which somebody else put there, is pointed at the server's router.
+    /// Whether a default route over the interface, which somebody else put there, is pointed at the server's router.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub follow_router: bool,
     /// The MTU of the interface in bytes, whatever the lease says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// The main plugin cannot add a route onto the link, or through a router outside the subnet. It does not get such
+    /// Whether the main plugin cannot add a route onto the link, or through a router outside the subnet. It does not get such
     /// routes: the daemon adds them once the address is there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub late_routes: bool,
-    /// The main plugin gets only a route's destination and next hop: the daemon adds routes that have more.
+    /// Whether the main plugin gets only a route's destination and next hop: then the daemon adds routes that have more.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub plain_routes: bool,
     /// Routes that somebody else removed when the container was set up, by destination and table: they are not put back.
@@ -175,9 +175,9 @@ impl Policy {
 
     /// Returns whether the daemon puts a route on itself.
     ///
-    /// Main plugins without `scope` give a route onto the link the global one, and the kernel accepts no next hop behind such a
-    /// route. They also do not find it again at CHECK, where they look for the next hop 0.0.0.0 that they were given. And a
-    /// result below CNI 1.1.0 has only a route's destination and next hop. The link's own MTU need not be repeated.
+    /// Main plugins without `scope` give a route onto the link the global scope, and the kernel accepts no next hop behind such a
+    /// route. Nor do they find it again at CHECK, where they look for the next hop 0.0.0.0 that they were given. A result below CNI
+    /// 1.1.0 has only a route's destination and next hop. The link's own MTU need not be repeated.
     fn is_late(&self, route: &Route, given: &Grant) -> bool {
         let is_v4 = matches!(route.destination, IpNet::V4(_)) && route.via.is_none_or(|via| via.is_ipv4());
         let is_beyond = || route.via.is_none_or(|via| given.route_to(via).is_some());

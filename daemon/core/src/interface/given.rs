@@ -1,4 +1,4 @@
-//! When a runtime puts on an interface what it was given, and what others do with that.
+//! When a runtime puts on an interface what it was given, and what others then do with it.
 //!
 //! A CNI runtime was given a grant with the answer to its ADD, and puts it on within moments; after a time the daemon checks
 //! what its caller, or a later plugin, did with it. Docker moves the interface in, sets it up with the address and its own

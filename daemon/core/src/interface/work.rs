@@ -431,7 +431,7 @@ impl Work {
         let (put_off, routed) = (steps.len() < routes, view.up && (is_on || next.is_none()));
         let steps = resize.into_iter().chain(steps);
         let steps: Vec<_> = steps.filter(|step| !self.refused.contains(step)).collect();
-        // It waits for an event, not for a look.
+        // What is missing waits for an event, not for a look.
         if steps.is_empty() && !differs && !routed && !self.former.mtu_due {
             return Act::Wait;
         }

@@ -319,7 +319,7 @@ impl Registry {
                 None => {}
             }
         }
-        // The lease became durable before the attachment had it: its link had to be prepared first.
+        // The lease became durable before the attachment had it, because its link had to be prepared first.
         if lease.resolver().is_some() {
             self.out.resolvers.insert(attachment.clone());
         }

@@ -118,7 +118,7 @@ impl Registry {
                 self.forget_adoption(&attachment);
             }
             Answer::Failed(failure) => self.adoption_failed(now, attachment, &failure),
-            // No ADD gets another.
+            // An ADD gets no other answer.
             _ => {}
         }
     }

@@ -6,11 +6,11 @@ use super::timers::Key;
 /// How much there is of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Of what.
+    /// The name of the kind.
     pub what: &'static str,
-    /// How many.
+    /// How many there are.
     pub count: usize,
-    /// Each binding may have one of these. All other kinds are empty when nothing is under way.
+    /// Whether each binding may have one of these. All other kinds are empty when nothing is under way.
     pub of_bindings: bool,
 }
 

@@ -58,7 +58,7 @@ pub(super) struct Admission {
     /// The last binding that was there when it began.
     pub(super) latest: BindingId,
     pub(super) ready: Ready,
-    /// What the attachment had on the interface before has been taken off.
+    /// Whether what the attachment had on the interface before has been taken off.
     pub(super) cleared: bool,
     /// The address that the interface has already, when the container is being adopted.
     pub(super) adopts: Option<Ipv4Net>,
@@ -83,7 +83,7 @@ pub(super) enum Ready {
         view: LinkView,
         /// The look at it under way.
         look: Option<OpId>,
-        /// The kernel has reported something since that look was asked for: another must follow.
+        /// Whether the kernel has reported something since that look was asked for: then another must follow.
         news: bool,
     },
     /// A rival's link is looked at: does it live?

@@ -20,7 +20,7 @@ pub(super) struct Last {
     pub(super) record: BindingId,
     /// The address.
     pub(super) address: Ipv4Addr,
-    /// The identity may return with another container.
+    /// Whether the identity may return with another container.
     pub(super) returns: bool,
 }
 

@@ -58,9 +58,9 @@ struct Awaited {
     next: Instant,
     /// After this time, a look that sees everything is the last.
     until: Instant,
-    /// By now it should have come.
+    /// Whether it should have come by now.
     is_late: bool,
-    /// The next search through all is its last.
+    /// Whether the next search through all is its last.
     is_last: bool,
     /// The event that says that it disappeared.
     went: Option<Box<Event>>,
@@ -167,7 +167,8 @@ impl Registry {
         self.seek(None, None);
     }
 
-    /// Looks where a link with this Ethernet address was seen: in a namespace with this number, or in a known one.
+    /// Looks for the sought interfaces with this Ethernet address: one was seen in the namespace with this number, or in a known
+    /// one.
     pub(super) fn appeared(&mut self, mac: Mac, number: Option<i32>) {
         if self.bindings.sought_by(mac).next().is_some() {
             self.seek(Some(mac), number);

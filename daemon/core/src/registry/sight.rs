@@ -7,9 +7,9 @@
 //! and a lease whose namespace is seen again goes on where it was. A namespace without a path that the kernel still knows is
 //! not missing ([`LinkCause::NoPath`](crate::link::LinkCause::NoPath)).
 //!
-//! That goes for a single namespace too. So if a host's last container ended without a DEL while no daemon ran, it may keep its
-//! address until the lease's end, or until the next ADD, which shows that this daemon can see: that hurts nobody. An address
-//! that is given away under a running container costs two of them their network.
+//! This holds for a single namespace too. So if a host's last container ended without a DEL while no daemon ran, it may keep its
+//! address until the lease's end, or until the next ADD, which shows that this daemon can see: that hurts nobody. An address that
+//! is given away under a running container costs two containers their network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -24,7 +24,7 @@ pub(super) struct Slots {
 pub(super) struct Slot {
     pub(super) operation: Option<Operation>,
     pub(super) waiting: VecDeque<Waiting>,
-    /// Waiting calls are being begun, one after the other.
+    /// Whether waiting calls are being begun, one after the other.
     pub(super) beginning: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Whose deadlines there are.
+//! Who in the registry has a deadline.
 
 use crate::effect::RequestId;
 use crate::interface::At;

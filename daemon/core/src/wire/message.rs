@@ -141,7 +141,7 @@ const ETHERNET: u8 = 1;
 const ETHERNET_LENGTH: u8 = 6;
 const BROADCAST: u16 = 0x8000;
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
-/// From op to the cookie.
+/// The length from op to the cookie, in bytes.
 const HEADER: usize = 240;
 
 impl Message {
@@ -242,7 +242,7 @@ pub struct ClientMessage<'a> {
     pub xid: u32,
     /// Seconds since the client began.
     pub secs: u16,
-    /// Asks for replies to 255.255.255.255.
+    /// Whether replies should go to 255.255.255.255.
     pub broadcast: bool,
     /// The client's address, when it can answer ARP for it; else 0.0.0.0.
     pub ciaddr: Ipv4Addr,

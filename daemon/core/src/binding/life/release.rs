@@ -72,7 +72,7 @@ pub(crate) struct Release {
     backoff: Backoff,
     /// Whether a waiting DEL was answered.
     del_answered: bool,
-    /// When a DEL is answered at the latest.
+    /// When a DEL must be answered.
     answer_by: Option<Instant>,
     /// How it was held, until the store has recorded the DEL.
     held: Option<Life>,
@@ -313,7 +313,7 @@ impl Release {
         self.persist(common, Want::Releasing, cx);
     }
 
-    /// Goes on as the clock says.
+    /// Does what is due by the clock.
     fn go_on(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         let over = self.lease.expired(cx.now.boot);
         if self.answer_by.is_some_and(|at| cx.now.boot >= at) {

@@ -12,7 +12,7 @@ use crate::time::Now;
 #[derive(Debug)]
 pub(in crate::docker) struct EndpointCall {
     endpoint: DoorId,
-    /// For how long.
+    /// How long it may wait.
     limit: Duration,
 }
 

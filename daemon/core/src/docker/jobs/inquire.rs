@@ -158,7 +158,7 @@ impl LanInquiry {
         self.waits()
     }
 
-    /// Goes on as the clock says.
+    /// Does what is due by the clock.
     pub(super) fn time_out(mut self, desk: &mut Desk<'_>, now: Now, id: RequestId) -> Next {
         if now.boot >= self.limit {
             let failure = self.failure(now.boot);

@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(in crate::docker) struct NetworkChange {
     record: Box<NetworkRecord>,
     stage: Stage,
-    /// Its caller has hung up.
+    /// Whether its caller has hung up.
     unheard: bool,
 }
 

@@ -53,9 +53,9 @@ pub(super) struct Compared {
 #[derive(Debug)]
 pub(in crate::registry) struct Held {
     pub(in crate::registry) record: RangeRecord,
-    /// An earlier daemon gave it, and its caller may not have heard the answer.
+    /// Whether an earlier daemon gave it, and its caller may not have heard the answer.
     pub(in crate::registry) is_recovered: bool,
-    /// It is being given back.
+    /// Whether it is being given back.
     pub(in crate::registry) is_leaving: bool,
 }
 

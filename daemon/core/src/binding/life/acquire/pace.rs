@@ -13,7 +13,7 @@ pub(super) struct Pace {
     offered: Option<Instant>,
     /// A server granted the lease.
     won: Option<Instant>,
-    /// When the record was given to the store, and when it was there.
+    /// When the store was given the record, and when it had it.
     stored: (Option<Instant>, Option<Instant>),
 }
 

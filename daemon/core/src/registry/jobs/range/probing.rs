@@ -123,7 +123,7 @@ impl Probing {
         }
     }
 
-    /// Goes on as the clock says.
+    /// Does what is due by the clock.
     pub(super) fn on_clock(&mut self, core: &mut Registry, now: Now) -> Probed {
         let is_hasty = !self.is_strict();
         let Probe::Watching { exchange, since, again, windows } = &mut self.stage else { return Probed::Waits };
