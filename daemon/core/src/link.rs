@@ -404,7 +404,7 @@ pub enum KernelMessage {
     },
     /// A link was seen in a namespace that the daemon has not looked at, perhaps an engine's.
     Appeared {
-        /// The number of that namespace as the host's has it (nsid); by now another namespace may have the number.
+        /// The number that the host's namespace has for that one (nsid); by now it may be another's.
         number: i32,
         /// The link's Ethernet address.
         mac: Mac,

@@ -230,8 +230,8 @@ impl Holders {
         })
     }
 
-    /// Returns who has an address of a LAN, besides one binding: the host, an attachment with a local range, or the first live
-    /// binding that was granted it, or uses it.
+    /// Returns who has an address of a LAN, besides one binding: the host, an attachment that a local range gave it, or the first
+    /// live binding that was granted it, or uses it.
     pub(crate) fn tenant(&self, lan: &Lan, address: Ipv4Addr, but: BindingId, now: Instant) -> Option<Tenant> {
         self.host(lan, address).or_else(|| self.of_range(lan, address)).or_else(|| {
             self.claims(lan, address).find_map(|(id, known, claim)| {

@@ -51,7 +51,7 @@ pub(crate) enum Attempt {
         until: Instant,
         /// When the next try begins.
         next: Instant,
-        /// In REBINDING: a NAK from a server other than the lease's, kept until the lease's own has had its time.
+        /// In REBINDING: a NAK from a server other than the lease's, kept until the lease's own server has had its time.
         nak: Option<Box<Nak>>,
     },
 }

@@ -153,8 +153,7 @@ impl Lease {
         timeless(self) == timeless(other)
     }
 
-    /// Returns when to begin renewing: at T1, but no later than T2 or the end, whatever a record says. `None`: the lease never
-    /// ends.
+    /// Returns when to begin renewing: at T1, but no later than T2 or the end, whatever a record says. `None`: it never ends.
     pub fn t1(&self) -> Option<Instant> {
         self.times.map(|t| self.start + t.t1.min(t.t2).min(t.end))
     }

@@ -213,7 +213,7 @@ impl Client {
         Self::new(sender, state, true, rng)
     }
 
-    /// Returns a client that goes on with a lease where it was. What is overdue waits a little, because a restart has many clients.
+    /// Returns a client that goes on with a lease where it was. What is overdue waits a little: a restart resumes many clients.
     pub fn resume(sender: Sender, lease: Arc<Lease>, now: Instant, mut rng: Rng) -> Self {
         let due = |limit, rng: &mut Rng| now + timing::overdue_delay(now, limit, rng);
         let state = match timing::phase(&lease, now) {

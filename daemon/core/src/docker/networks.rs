@@ -156,7 +156,7 @@ impl Desk<'_> {
         known.any(|network| is_in(&network.wiring)) || self.docker.jobs.networks().any(comes) || unread
     }
 
-    /// Deletes a VLAN's link, which is there, if it has no network.
+    /// Deletes a VLAN's link that has no network, now that it is there.
     pub(super) fn vlan_is_there(&mut self, on: &str, vlan: u16) {
         if !self.has_vlan(on, vlan) {
             self.registry.out.unmake(DoorWaiter::Nobody, LinkOwner::Vlan { on: on.to_owned(), vlan });

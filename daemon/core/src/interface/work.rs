@@ -442,8 +442,8 @@ impl Work {
         Act::Apply(steps)
     }
 
-    /// Goes on after a change in which this many steps were taken. `None`: the change was dropped meanwhile. `current`: the grant
-    /// of the current lease.
+    /// Goes on after a change in which this many steps were taken. `current`: the grant of the current lease. Returns `None` if the
+    /// change was dropped meanwhile.
     pub(crate) fn on_applied(
         &mut self,
         taken: usize,

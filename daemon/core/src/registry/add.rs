@@ -218,8 +218,8 @@ impl Registry {
         }
     }
 
-    /// Takes the identity: from here on its binding carries on the ADD. Leases that were being given back under the same identity
-    /// no longer are; if a server may have heard of that, the address is requested again.
+    /// Takes the identity: from here on its binding carries on the ADD. No lease is given back under the same identity any more;
+    /// one of whose end the server does not know yet is requested again.
     pub(super) fn claim(&mut self, now: Now, attachment: &Attachment, view: &LinkView, link: Link, identity: Identity) {
         let Some(Operation::Adding(admission)) = self.operation(attachment) else { return };
         let (request, began, limit) = (admission.request, admission.began, admission.began + admission.add.timeout);

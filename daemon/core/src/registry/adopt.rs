@@ -102,7 +102,7 @@ impl Registry {
         Some(adoptee.address)
     }
 
-    /// Leaves all attachments that their runtime called gone to it.
+    /// Forgets the adoptions of all attachments that their runtime has called gone.
     pub(super) fn forget_adoptions(&mut self, gone: impl Fn(&Attachment) -> bool) {
         let known: Vec<_> = self.adoptions.known().filter(|attachment| gone(attachment)).cloned().collect();
         known.iter().for_each(|attachment| _ = self.forget_adoption(attachment));

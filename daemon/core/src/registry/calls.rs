@@ -16,7 +16,7 @@ use crate::outbox::Look;
 use crate::time::Now;
 
 impl Registry {
-    /// Takes an ADD.
+    /// Handles an ADD.
     pub(super) fn add(&mut self, now: Now, id: RequestId, mut add: Box<Add>) {
         let ran_with = self.forget_adoption(&add.attachment);
         add.timeout = self.time_for(&add, now.boot);
@@ -24,14 +24,14 @@ impl Registry {
         self.queue(now, &attachment, id, Asked::Add(add, ran_with), limit);
     }
 
-    /// Takes a DEL.
+    /// Handles a DEL.
     pub(super) fn del(&mut self, now: Now, id: RequestId, attachment: Attachment, grace: Option<u32>) {
         self.forget_adoption(&attachment);
         grace.into_iter().for_each(|grace| self.keep_for(now, &attachment, grace));
         self.delete(now, attachment, id);
     }
 
-    /// Takes a CHECK.
+    /// Handles a CHECK.
     pub(super) fn check(&mut self, now: Now, id: RequestId, attachment: &Attachment, expected: Vec<IpNet>) {
         self.queue(now, attachment, id, Asked::Check(expected), CHECK_LIMIT);
     }

@@ -14,7 +14,7 @@ use crate::record::BindingId;
 use crate::time::Now;
 
 impl Registry {
-    /// Takes a DEL: it ends ADDs that wait or are under way, then goes before any other call that waits.
+    /// Handles a DEL: it ends ADDs that wait or are under way, then goes before any other call that waits.
     pub(super) fn delete(&mut self, now: Now, attachment: Attachment, id: RequestId) {
         self.time_call(id, now.boot + DEL_LIMIT);
         self.orphans.claim(&attachment);

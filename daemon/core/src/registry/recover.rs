@@ -102,8 +102,8 @@ impl Registry {
     }
 }
 
-/// Returns how long to keep a lease whose record, from an earlier daemon, does not say so. Before its DEL, nobody knows whether an
-/// identity made from an Ethernet address can return.
+/// Returns how long to keep a lease whose record, written by an earlier daemon, does not say. Before its DEL, nobody knows whether
+/// an identity made from an Ethernet address can return.
 fn grace_unsaid(attachment: &Attachment, identity: &Identity) -> Option<u32> {
     let is_cnis = attachment.container().is_some();
     let ends = attachment.is_named_by(&identity.client_id) || identity.client_id == ClientId::ethernet(identity.chaddr);

@@ -55,9 +55,9 @@ const ROOM_AGAIN: Duration = Duration::from_secs(8);
 /// How often to check whether the only acceptable address has been given back.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// How long after the last check that found the address kept a DISCOVER leaves: the RELEASE left after that check, and a server
-/// that counts in seconds (udhcpd) frees the address within the next second. What it offers before that, it keeps offering for a
-/// minute.
+/// DISCOVER leaves this long after the last check that found the address still kept: the RELEASE left after that check, and a
+/// server that counts in seconds (udhcpd) frees the address within the next second. If it offers another before that, it keeps
+/// offering that one for a minute.
 const SETTLES: Duration = Duration::from_millis(1250);
 
 /// An ADD that waits for its lease.

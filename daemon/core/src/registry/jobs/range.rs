@@ -1,4 +1,4 @@
-//! An ADD of a network with local ranges: looks at namespaces, then the probes, if any are wanted, then the store, then the files.
+//! An ADD of a network with local ranges: a look at namespaces, then the probes, if any are wanted, then the store, then the files.
 
 mod probing;
 
@@ -478,7 +478,7 @@ impl Registry {
         self.fail_ranging(now, |job| is_one(&job.add.attachment), cancelled);
     }
 
-    /// Fails the ADDs that give a dead namespace addresses. A look that is about to show it alive is not believed.
+    /// Fails the ADDs that are giving a dead namespace addresses. A look that is about to show it alive is not believed.
     pub(in crate::registry) fn ranging_died(&mut self, now: Now, cookie: Cookie) {
         self.fail_ranging(now, |job| job.cookie() == Some(cookie), Ranging::lacks_netns);
         self.jobs.rangings().for_each(|job| job.died.push(cookie));

@@ -64,7 +64,7 @@ impl Renewal {
         if self.left.is_empty() { obeyed(self.done) } else { Next::Waits(Job::Renewal(self)) }
     }
 
-    /// Reports the leases that no server has extended so far as unanswered. They keep asking.
+    /// Reports as unanswered the leases that no server has extended. They keep asking.
     pub(super) fn time_out(mut self, core: &Registry, now: Now) -> Next {
         for (id, asked) in std::mem::take(&mut self.left) {
             let lease = core.bindings.get(id).and_then(|binding| binding.lease(now.boot));

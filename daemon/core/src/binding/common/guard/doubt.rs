@@ -44,7 +44,7 @@ impl Common {
         }
     }
 
-    /// Goes on with the control by the clock. `Break` if it waits, or has found something out.
+    /// Goes on with the control when it is time. `Break` if it waits, or has found something out.
     pub(super) fn control_on_clock(
         &mut self,
         can_send: bool,
