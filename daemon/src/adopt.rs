@@ -1,5 +1,5 @@
-//! Finds running containers that the store does not know: it is new, was set aside, or has records that do not parse, or an
-//! earlier daemon could not adopt them all.
+//! Finds running containers that the store does not know, because it is new, was set aside or has records that do not parse, or
+//! because an earlier daemon could not adopt them all.
 //!
 //! libcni keeps a file for each attachment: the network's configuration, what the runtime passed and what the plugins
 //! answered. From it the daemon builds the ADD that the runtime would send now, so that the lease's client identifier,
@@ -143,7 +143,7 @@ impl Cached {
         let bytes = BASE64.decode(self.config.as_bytes()).map_err(|error| Unusable::Config(error.to_string()))?;
         let mut config: Map<String, Value> =
             serde_json::from_slice(&bytes).map_err(|error| Unusable::Config(error.to_string()))?;
-        // Plugins in a list have the list's name and version; a single configuration has its own.
+        // The plugins of a list have its name and version; a single configuration has its own.
         let version = config.get("cniVersion").unwrap_or(&self.result["cniVersion"]).clone();
         let plugins = match config.remove("plugins") {
             Some(Value::Array(plugins)) => plugins,

@@ -1,7 +1,7 @@
 //! Recent DHCP and ARP frames, as the daemon sent and received them, for whoever asks.
 //!
-//! Nothing is kept unless somebody asked a moment ago. The frames kept are bounded, and belong to no reader: one that is too
-//! slow misses frames, and is told how many.
+//! Nothing is kept unless somebody asked a moment ago. The room for frames is bounded, and no reader owns them: a reader that is
+//! too slow misses frames, and is told how many.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,11 +15,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Clock;
 
-/// The most bytes that are kept, including each frame's overhead.
+/// The most bytes that are kept, including the overhead of each frame.
 const ROOM: usize = 4 << 20;
 /// A frame's overhead.
 const BESIDES: usize = 128;
-/// For how long frames are kept after somebody asked: longer than a question may wait.
+/// How long frames are kept after somebody asked: longer than a question may wait.
 const INTEREST: Duration = Duration::from_secs(90);
 
 /// A frame, from its Ethernet header on.
@@ -51,7 +51,7 @@ struct Kept {
     bytes: usize,
     /// The number of the last frame.
     last: u64,
-    /// Until when frames are kept.
+    /// Frames are kept until then.
     until: Option<Instant>,
 }
 
@@ -90,8 +90,8 @@ impl Frames {
         self.0.news.notify_waiters();
     }
 
-    /// Returns frames after number `after`, or those from now on without one, at most `limit` of those that `wanted` lets
-    /// through; waits for one until `until`.
+    /// Returns the frames after number `after`, or without one the frames from now on: those that `wanted` lets through, at most
+    /// `limit`. Waits until `until` for the first.
     pub(crate) async fn read(
         &self,
         after: Option<u64>,
@@ -123,7 +123,7 @@ impl Frames {
 impl Kept {
     fn read(&mut self, after: Option<u64>, limit: usize, wanted: impl Fn(&Seen) -> bool) -> Read {
         self.until = Some(Instant::now() + INTEREST);
-        // A daemon that has started since then has counted less far.
+        // A daemon that has started since then has not counted that far.
         let after = after.unwrap_or(self.last).min(self.last);
         let oldest = self.frames.front().map_or(self.last + 1, |frame| frame.number);
         let missed = (oldest - 1).saturating_sub(after);
@@ -139,11 +139,11 @@ impl Kept {
     }
 }
 
-/// The driver's end: which exchange is about whose lease, and what goes through it.
+/// The driver's end: which exchange is about whose lease, and which frames pass through it.
 #[derive(Debug, Default)]
 pub(crate) struct Tap {
     frames: Frames,
-    /// The open exchanges whose lease is known. The core forgets whose it was before the last frame leaves.
+    /// The open exchanges whose lease is known. The core forgets the lease before the last frame leaves.
     whose: HashMap<ExchangeId, Arc<Attachment>>,
 }
 
@@ -153,7 +153,7 @@ impl Tap {
         self.frames.clone()
     }
 
-    /// Records whose lease an exchange is about, if that is known.
+    /// Records whose lease an exchange is for, if that is known.
     pub(crate) fn learn(&mut self, exchange: ExchangeId, whose: Option<Arc<Attachment>>) {
         self.whose.extend(whose.map(|whose| (exchange, whose)));
     }

@@ -1,7 +1,7 @@
 //! The only reader of `CLOCK_BOOTTIME` and of the wall clock, and the one timer that waits on the boot clock.
 //!
-//! Lease deadlines count suspend (RFC 2131 §4.4.5 knows no clock that stops), so tokio's timers, which use `CLOCK_MONOTONIC`,
-//! only serve the shell's own short limits.
+//! Lease deadlines count time in suspend (RFC 2131 §4.4.5 knows no clock that stops). So tokio's timers, which use
+//! `CLOCK_MONOTONIC`, only serve the shell's own short limits.
 
 use std::fs;
 use std::io;

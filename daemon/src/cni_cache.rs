@@ -1,4 +1,4 @@
-//! libcni's cache: a file for each of a runtime's attachments, which shows what runs.
+//! libcni's cache: a file for each attachment of a runtime, which shows what is running.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -30,7 +30,7 @@ pub(crate) enum Unread {
     TooLong,
 }
 
-/// An attachment that a runtime's cache has.
+/// An attachment in a runtime's cache.
 #[derive(Debug)]
 pub(crate) struct Attached {
     /// Its container.
@@ -41,7 +41,7 @@ pub(crate) struct Attached {
     pub(crate) netns: Option<PathBuf>,
 }
 
-/// A file of the cache, as far as it is read here.
+/// A file of the cache, as much of it as is read here.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Cached {
@@ -54,8 +54,8 @@ struct Cached {
     result: Value,
 }
 
-/// Returns the attachments of a network that the caches have, whatever plugin gave them their addresses. A file that cannot be
-/// read names none.
+/// Returns the attachments of a network in the caches, whichever plugin gave them their addresses. A file that cannot be read
+/// names none.
 pub(crate) fn attached(caches: &[PathBuf], host_prefix: &Path, network: &str) -> impl Iterator<Item = Attached> {
     let directories = caches.iter().filter(|cache| !cache.as_os_str().is_empty());
     let paths = directories.flat_map(move |cache| files(&on_host(host_prefix, cache)));
@@ -67,8 +67,8 @@ pub(crate) fn attached(caches: &[PathBuf], host_prefix: &Path, network: &str) ->
     })
 }
 
-/// Returns the path of an attachment's namespace. An older libcni does not keep it, but main plugins return it as the `sandbox` of
-/// their interface.
+/// Returns the path of an attachment's namespace. An older libcni does not record it, but main plugins return it as the `sandbox`
+/// of their interface.
 pub(crate) fn netns<'a>(said: &'a str, result: &'a Value, ifname: &str) -> Option<&'a str> {
     let interfaces = result["interfaces"].as_array().into_iter().flatten();
     let ours = interfaces.filter(|interface| interface["name"] == ifname);
@@ -76,7 +76,7 @@ pub(crate) fn netns<'a>(said: &'a str, result: &'a Value, ifname: &str) -> Optio
     Some(said).filter(|path| !path.is_empty()).or_else(|| sandboxes.find(|path| !path.is_empty()))
 }
 
-/// Returns where this process sees a path of the host.
+/// Returns the path by which this process sees a path of the host.
 pub(crate) fn on_host(host_prefix: &Path, path: &Path) -> PathBuf {
     host_prefix.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -102,7 +102,7 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
 
 /// Reads a file of a cache.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unread> {
-    // Without blocking, or a FIFO would hold up the start.
+    // Without blocking, because a FIFO would hold up the start.
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {

@@ -61,7 +61,7 @@ const WORKERS: usize = 4;
 /// so that shims wait in the backlog, and accepts last, when the core knows every lease; only then does dockerd find its
 /// sockets. At the end the sockets go first, and the state directory last.
 pub(crate) fn run(settings: &Settings) -> Result<(), StartError> {
-    // Nothing of the host can be seen through it: neither its containers, nor that they are gone.
+    // Through it, nothing of the host could be seen: neither its containers, nor that they are gone.
     if !settings.host_prefix.is_dir() {
         return Err(StartError::HostPrefix(settings.host_prefix.clone()));
     }
@@ -97,7 +97,7 @@ async fn hold(settings: &Settings, shares: Shares, signals: Signals, _state: Dir
         }
         written => written?,
     };
-    // Whether the store is new or was set aside: without a record nothing is known about what is running. The same goes for a
+    // Whether the store is new or was set aside: without a record nothing is known about what is running. The same is true of a
     // record that does not parse.
     let adopting = Unfinished::of(&settings.state_dir);
     let adoptees = match records.is_empty() || !store.is_whole() || adopting.is_left() {
@@ -123,7 +123,7 @@ struct Known {
 /// A call that is not answered yet.
 struct Open {
     asker: Asker,
-    /// What is asked, and since when.
+    /// What it asks, and since when.
     name: &'static str,
     since: Instant,
 }
@@ -149,7 +149,7 @@ impl Asker {
 /// The progress of stopping.
 enum Phase {
     Running,
-    /// No new request is accepted since then; open ones may finish.
+    /// Since then no new request is accepted; open ones may finish.
     Stopping(tokio::time::Instant),
     Stopped,
 }
@@ -167,7 +167,7 @@ struct Driver {
     /// The channel of listeners. Closing it ends the accepting.
     listeners: UnboundedSender<Listening>,
     open: HashMap<RequestId, Open>,
-    /// Callers that came while stopping: they are cut off without an answer, and ask the next daemon.
+    /// Callers that arrive during the stop: they are cut off without an answer, and ask the next daemon.
     late: Vec<Reply>,
     phase: Phase,
     /// Shows frames to those who ask for them.
@@ -331,7 +331,7 @@ impl Driver {
                 }
                 self.feed(Input::HungUp(id));
             }
-            // The caller may be gone.
+            // The caller may have gone.
             Wake::Door(DoorReport::Measured(to)) => _ = to.send(Box::new(self.measure())),
             Wake::Door(DoorReport::Pinged(to)) => _ = to.send(()),
             Wake::Files(data_dir::FileReport::Filed(filed)) => {
@@ -364,7 +364,7 @@ impl Driver {
 
     /// Begins to stop; a second signal cuts the time for open requests short.
     ///
-    /// The sockets go first where each call is answered: whoever finds none tries again with the whole request.
+    /// Where each call is answered, the sockets go first: a caller that finds none tries again with the whole request.
     fn stop(&mut self, signal: &'static str) {
         info!(signal, open = self.open.len(), "stopping");
         self.phase = match self.phase {
@@ -383,7 +383,7 @@ impl Driver {
         Some(since + longest.unwrap_or(Protocol::Control.grace()))
     }
 
-    /// Fails the open calls that are not cut off, and undoes their effects.
+    /// Fails the open calls that may not be cut off, and undoes their effects.
     fn refuse_open(&mut self) {
         let is_answered =
             |_: &RequestId, open: &mut Open| open.asker.protocol().is_some_and(Protocol::answers_to_the_end);
@@ -393,7 +393,7 @@ impl Driver {
         }
     }
 
-    /// Stops at once: without one of its tasks the daemon would be deaf, and another daemon is soon started.
+    /// Stops at once: without one of its tasks the daemon would be deaf, and the next daemon starts soon.
     fn ended(&mut self, task: &'static str) {
         error!("{task} ended: stopping");
         self.phase = Phase::Stopped;
@@ -420,7 +420,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes each spooled call a request, whose answer goes to its file.
+    /// Turns each spooled call into a request, whose answer goes to its file.
     fn take_up(&mut self) -> Vec<(RequestId, Call)> {
         let mut calls = Vec::new();
         for (file, call) in self.spool.take_up() {
@@ -436,7 +436,7 @@ impl Driver {
         self.open.insert(id, Open { asker, name: call.name(), since: Instant::now() });
     }
 
-    /// Returns all that is counted, and what is held.
+    /// Returns everything that is counted and held.
     fn measure(&self) -> Snapshot {
         Snapshot {
             counts: self.core.counts().clone(),
@@ -467,7 +467,7 @@ impl Driver {
         }
     }
 
-    /// Carries out all effects. Answers go first, and at once: no caller waits for work that need not be done first.
+    /// Carries out all effects. Answers go first, at once: no caller waits for work that can be done later.
     async fn drain(&mut self) {
         let effects: Vec<_> = iter::from_fn(|| self.core.poll_effect()).inspect(trace::effect).collect();
         let (answers, others): (Vec<_>, Vec<_>) =
@@ -533,8 +533,8 @@ impl Driver {
     }
 }
 
-/// Waits until all connections are closed. If each call is answered, callers that still come get a failure; otherwise they are
-/// cut off.
+/// Waits until all connections are closed. Where each call is answered, callers that still arrive are told of a failure;
+/// elsewhere they are cut off.
 async fn closed(accepting: &mut JoinHandle<()>, doors: &mut UnboundedReceiver<DoorReport>, late: &mut Vec<Reply>) {
     loop {
         tokio::select! {

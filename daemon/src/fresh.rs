@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// How long an answer is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The last answer to a question, and when it was given. A caller that asks while the next one is being made waits for that.
+/// The last answer to a question, and when it was given. A caller that asks while the next one is being made waits for it.
 #[derive(Debug)]
 pub(crate) struct Fresh<T>(Mutex<Option<(Instant, T)>>);
 

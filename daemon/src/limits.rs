@@ -22,9 +22,9 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Divides `limit`: half goes to callers, the same at each socket. Each needs one descriptor itself and up to three sockets
-    /// for its exchange; the daemon's own share is set apart. If none is left they wait: callers in the backlog, exchanges for
-    /// others to close.
+    /// Divides `limit`: half goes to callers, the same number at each socket. A caller needs one descriptor itself and up to
+    /// three for the sockets of its exchange; the daemon's own share is set apart. When none is left, callers wait in the
+    /// backlog, and exchanges wait for others to close.
     pub(crate) fn of(limit: u64) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let callers = (limit / 2 / Protocol::ALL.len()).clamp(1, MAX_OPEN);

@@ -4,12 +4,12 @@
 //! group. A path has at most one daemon: a live socket there is never touched, and a lock beside it, which nobody else can open,
 //! keeps two daemons apart.
 //!
-//! The control socket is there before the daemon is ready, so that shims wait in its backlog. Docker's sockets are not: if a
-//! socket accepts, dockerd waits there without a time limit, and does not start while nobody answers. If the socket is missing,
-//! it tries for 15 s. So the daemon binds them when it is ready, and never listens on one of systemd's.
+//! The control socket is there before the daemon is ready, so that shims wait in its backlog. Docker's sockets are not: dockerd
+//! waits without a time limit at a socket that accepts, and does not start while nobody answers. If the socket is missing,
+//! dockerd tries for 15 s. So the daemon binds Docker's sockets when it is ready, and never listens on one from systemd.
 //!
-//! The paths are checked every second, and bound if they are not there ([`Place::tend`]). That costs a system call each.
-//! inotify would be exact, but does not notice a directory that was replaced or mounted over.
+//! The paths are checked every second and bound if they are missing ([`Place::tend`]), which costs a system call each. inotify
+//! would be exact, but does not notice a directory that was replaced or mounted over.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
@@ -32,14 +32,13 @@ const BACKLOG: i32 = 4096;
 /// What is spoken at a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Protocol {
-    /// What CNI's shim and operators ask.
+    /// What CNI's shim and operators speak.
     Control,
     /// Requests that change nothing: for monitors and people who only look.
     Read,
     /// Docker's network driver, and its IPAM driver for networks that give an endpoint an Ethernet address: macvlan, bridge.
     Docker,
-    /// The same for ipvlan, which refuses an Ethernet address. A driver asks for one always or never, so this is a second
-    /// driver.
+    /// The same for ipvlan, which refuses an Ethernet address. A driver requires one always or never, so this is a second driver.
     DockerIpvlan,
 }
 
@@ -57,8 +56,9 @@ impl Protocol {
         }
     }
 
-    /// Returns whether each of its calls is answered before the daemon ends: a caller whose call is cut off repeats it without its
-    /// content, but one that finds no socket repeats the whole call. Otherwise callers are cut off, and ask the next daemon.
+    /// Returns whether each of its calls is answered before the daemon ends: a caller whose call is cut off repeats it without
+    /// its content, but a caller that finds no socket repeats the whole call. Otherwise callers are cut off, and ask the next
+    /// daemon.
     pub(crate) fn answers_to_the_end(self) -> bool {
         match self {
             Self::Docker | Self::DockerIpvlan => true,
@@ -80,8 +80,8 @@ impl Protocol {
         }
     }
 
-    /// Returns what is spoken at a socket that systemd gives this name (`FileDescriptorName=`). The control socket never had a
-    /// name, so any other name means that one.
+    /// Returns what is spoken at a socket to which systemd gives this name (`FileDescriptorName=`). The control socket never had
+    /// a name, so any other name means that one.
     fn of_name(name: &str) -> Self {
         match name {
             "read" => Self::Read,
@@ -91,7 +91,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the unit that an earlier leasehold had systemd listen with, if it is Docker's.
+    /// Returns the unit by which an earlier leasehold had systemd listen, if this is one of Docker's sockets.
     fn earlier_unit(self) -> Option<&'static str> {
         match self {
             Self::Control | Self::Read => None,
@@ -131,7 +131,7 @@ impl Protocol {
 pub(crate) struct ReadSocket {
     /// Its path.
     pub(crate) path: PathBuf,
-    /// The group that may connect; `None`: the daemon's own.
+    /// The group that may connect; `None`: the daemon's own group.
     pub(crate) gid: Option<u32>,
 }
 
@@ -140,8 +140,8 @@ pub(crate) struct ReadSocket {
 pub(crate) struct PluginDir {
     /// Its path.
     pub(crate) path: PathBuf,
-    /// Whether Docker gives the endpoints of the driver `leasehold` an Ethernet address. A plugin that Docker runs itself has
-    /// one socket: without this it is for ipvlan.
+    /// Whether Docker gives the endpoints of the driver `leasehold` an Ethernet address. A plugin that Docker runs itself has one
+    /// socket: without this, the socket is for ipvlan.
     pub(crate) requires_mac: bool,
 }
 
@@ -185,7 +185,7 @@ pub(crate) enum ListenError {
     Failed {
         /// What was tried: `bind`, `remove`.
         doing: &'static str,
-        /// At what.
+        /// The path.
         path: PathBuf,
         /// The kernel's reason.
         source: io::Error,
@@ -206,8 +206,8 @@ pub(crate) enum ListenError {
 /// Listening sockets, each with what is spoken there.
 pub(crate) type Listeners = Vec<(Protocol, UnixListener)>;
 
-/// Returns the sockets that listen already and do not block, the control socket first, and the places of all sockets in the same
-/// order. Nobody finds those of the others before [`Place::tend`] has bound them.
+/// Returns the sockets that already listen and do not block, the control socket first, and the places of all sockets in the same
+/// order. Callers do not find the other sockets before [`Place::tend`] has bound them.
 ///
 /// The control socket is the one that systemd passed (`inherited`, by name), or is bound at `socket`. The read-only one is
 /// systemd's or that of `read`, if either is there. Docker's sockets are in its plugin directory, if there is one, and where
@@ -258,8 +258,8 @@ pub(crate) fn listen(
     Ok((listeners, places))
 }
 
-/// Removes Docker's socket on which systemd listens because of an earlier leasehold's unit, so that this daemon can bind its
-/// own there: systemd's would accept while the daemon fails.
+/// Removes a socket of Docker's on which systemd listens because of an earlier leasehold's unit, so that this daemon can bind its
+/// own there: systemd's would accept even while the daemon cannot start.
 fn take_over(path: &Path, unit: &str) {
     tracing::warn!(
         "systemd listens at {}, and dockerd would hang there whenever this daemon fails: the daemon binds its own socket in its \

@@ -11,7 +11,7 @@ use nix::unistd::geteuid;
 
 use crate::owner::Owner;
 
-/// A lock, held as long as the value lives. Its file stays: nobody who removed it could know who else has it open.
+/// A lock, held as long as the value lives. Its file stays: whoever removed it could not know who else has it open.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -59,7 +59,7 @@ impl Lock {
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        // The number only serves the error above; a full disk must not keep the daemon from starting.
+        // The number only serves the error above; a full disk must not prevent the start.
         let note = file.set_len(0).and_then(|()| writeln!(file, "{}", process::id()));
         if let Err(error) = note {
             tracing::warn!(path = %path.display(), %error, "cannot write the process id to the lock file");

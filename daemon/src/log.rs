@@ -1,6 +1,6 @@
-//! Logging: fields on standard error, as text or JSON, or in the fields of systemd's [`journal`] if that is standard error. All of
-//! it goes through [`queue`], so that the daemon never waits for a reader. The [`filter`] can be changed while it runs; [`recent`]
-//! keeps the last warnings.
+//! Logging: fields on standard error, as text or JSON, or as fields of systemd's [`journal`] if standard error leads there.
+//! Everything goes through [`queue`], so that the daemon never waits for a reader. The [`filter`] can be changed while it runs;
+//! [`recent`] keeps the last warnings.
 
 mod filter;
 mod journal;

@@ -34,7 +34,7 @@ use clap::Parser;
 use leasehold_api::{cni, to_json};
 
 fn main() -> ExitCode {
-    // A program run with only this is meant to be a CNI plugin.
+    // A program started with no arguments but with this variable is meant to be a CNI plugin.
     if env::args_os().len() == 1 && env::var_os("CNI_COMMAND").is_some() {
         let msg =
             "CNI_COMMAND: this program is the leasehold daemon, not its CNI plugin: install the program dhcp here";

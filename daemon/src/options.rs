@@ -90,7 +90,7 @@ pub(crate) fn name(code: u8) -> Option<&'static str> {
     known(code).map(|(name, _)| name)
 }
 
-/// Returns an option's value as text; bytes that do not have the option's form in hexadecimal.
+/// Returns an option's value as text, or in hexadecimal if its bytes do not have the option's form.
 pub(crate) fn value(code: u8, bytes: &[u8]) -> String {
     let read = match known(code).map_or(Bytes, |(_, form)| form) {
         Addresses => addresses(bytes),

@@ -1,4 +1,4 @@
-//! Names the process that stands in the way: the holder of a lock, the owner of a socket.
+//! Names the process that is in the way: the holder of a lock, the owner of a socket.
 
 use std::fmt;
 use std::fs;

@@ -14,7 +14,7 @@ const LONGEST: u64 = 32;
 /// Why the process id cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PidFileError {
-    /// Whoever looks for it may be in another directory.
+    /// It means another file to whoever looks for it from another directory.
     #[error("{} is not an absolute path: the file with the process id needs one", .0.display())]
     Relative(PathBuf),
     /// The file cannot be written.
@@ -32,8 +32,7 @@ pub(crate) enum PidFileError {
 pub(crate) struct PidFile(PathBuf);
 
 impl PidFile {
-    /// Writes just the process id, without a newline, as the incumbent does. Replaces what was there; does not follow
-    /// links.
+    /// Writes only the process id, without a newline, as the incumbent does. Replaces what was there; follows no link.
     pub(crate) fn write(path: &Path) -> Result<Self, PidFileError> {
         if !path.is_absolute() {
             return Err(PidFileError::Relative(path.to_owned()));
@@ -60,7 +59,7 @@ impl PidFile {
         }
     }
 
-    /// Returns what is in the file, if it is one; does not wait for a FIFO.
+    /// Returns the contents, if it is a regular file; does not wait for a FIFO.
     fn read(&self) -> io::Result<String> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&self.0)?;
         io::read_to_string(file.take(LONGEST))

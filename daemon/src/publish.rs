@@ -1,9 +1,9 @@
 //! What programs of the host may read about leases: a file like `/etc/resolv.conf` for each attachment.
 //!
 //! Most main plugins drop the name servers that their IPAM plugin returns. They are published at
-//! `resolv/<network>/<container>/<ifname>` in the runtime directory, Docker's at `resolv/%docker/<pool>/<endpoint>`, for whoever
-//! mounts or copies the file. A file appears whole and is replaced whole. Nothing waits for it, and no lease fails because of
-//! it: what cannot be written now is tried again.
+//! `resolv/<network>/<container>/<ifname>` in the runtime directory, Docker's at `resolv/%docker/<pool>/<endpoint>`, for anyone
+//! who mounts or copies the file. A file appears whole and is replaced whole. Nothing waits for the file, and no lease fails
+//! because of it: what cannot be written now is tried again.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -71,7 +71,8 @@ impl Publisher {
         self.order(Job::Publish(attachment, dns));
     }
 
-    /// Has the files removed that an earlier daemon left and this one has not written: all that should stay have been.
+    /// Has the files removed that an earlier daemon left and this one has not written: by now it has written all that should
+    /// stay.
     pub(crate) fn sweep(&self) {
         self.order(Job::Sweep);
     }
@@ -96,7 +97,7 @@ struct Files {
     root: PathBuf,
     swept: bool,
     hasher: RandomState,
-    /// By hash: a start with ten thousand leases need not keep that many paths.
+    /// As hashes: a start with ten thousand leases need not keep that many paths.
     written: HashSet<u64>,
     /// The text of each file that could not be written; `None` if it could not be removed.
     undone: BTreeMap<PathBuf, Option<String>>,
@@ -184,7 +185,7 @@ impl Files {
         // Even if it cannot be written now: what is there is better than nothing.
         self.note(path);
         make_dirs(dir)?;
-        // A mount of it survives a restart.
+        // A file that is left alone stays mounted where it is mounted.
         if fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
             return Ok(());
         }
@@ -267,7 +268,7 @@ fn make_dirs(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns a name as a file name: one to one, whatever a caller put into it.
+/// Returns a name as a file name, one to one, whatever a caller put into it.
 ///
 /// Letters, digits, `-`, `_` and all dots but a leading one stay; any other byte becomes `%` and its two digits. If the
 /// name gets too long, its end becomes `%~` and a hash.
@@ -293,10 +294,9 @@ fn file_name(name: &str) -> String {
     safe
 }
 
-/// Returns the lines of a resolver's file (resolv.conf(5)). In such a file, the last of `domain` and `search` counts.
+/// Returns the lines of a resolver's file (resolv.conf(5)), in which the last of `domain` and `search` counts.
 ///
-/// The core has checked the names. But they come from a packet and end up in a file, so they are checked once more
-/// here.
+/// The core has checked the names, but they come from a packet and end up in a file, so they are checked again here.
 fn text(attachment: &Attachment, dns: &Dns) -> String {
     let checked = |name: &String| {
         let good = is_domain(name);

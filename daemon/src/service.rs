@@ -9,22 +9,22 @@ use sd_notify::NotifyState;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
-/// Reports that callers are served from now on. Waits for the manager to take that: it would end a daemon from which it has not
-/// heard.
+/// Reports that callers are served from now on. Waits until the manager accepts the message, because it would end a daemon that
+/// it has not heard from.
 pub(crate) fn ready() {
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
         warn!(%error, "cannot notify the service manager");
     }
 }
 
-/// Reports that the daemon begins to stop. A manager that is not listening misses it.
+/// Reports that the daemon begins to stop. A manager that does not listen misses it.
 pub(crate) fn stopping() {
     if let Err(error) = tell(NotifyState::Stopping) {
         warn!(%error, "cannot notify the service manager");
     }
 }
 
-/// Feeds the watchdog. A manager whose socket is full is behind with its own work, and reads what waits there first.
+/// Feeds the watchdog. A manager whose socket is full is behind with its own work, and will read what already waits there first.
 pub(crate) fn feed() {
     if let Err(error) = tell(NotifyState::Watchdog) {
         debug!(%error, "cannot feed the watchdog");
@@ -56,7 +56,7 @@ impl Watchdog {
         Some(Self(interval))
     }
 
-    /// Waits until it wants to be fed.
+    /// Waits until the watchdog wants to be fed.
     pub(crate) async fn hungry(&mut self) {
         self.0.tick().await;
     }

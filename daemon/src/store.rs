@@ -1,9 +1,9 @@
 //! The store: every lease on disk before anyone hears about it.
 //!
-//! One redb file in the state directory, written by one thread. The thread takes all transactions that wait and makes
-//! them durable in one commit (group commit): under load the cost of a flush is shared, and a lone record waits for
-//! nobody. The store holds no lease state and decides nothing. [`journal`] keeps the events that come with the records,
-//! [`ends`] what lets leases go while the file cannot be written, [`copy`] what nobody would remember if the file were lost.
+//! One redb file in the state directory, written by one thread. The thread takes all transactions that wait and makes them
+//! durable in one commit (group commit): under load the cost of a flush is shared, and a lone record waits for nobody. The store
+//! holds no lease state and decides nothing. [`journal`] keeps the events that come with the records, [`ends`] keeps the ends of
+//! leases while the file cannot be written, and [`copy`] keeps what nobody else would remember if the file were lost.
 
 mod commits;
 mod copy;
@@ -38,7 +38,7 @@ use crate::lock::LockError;
 pub(crate) use self::file::check_version;
 pub(crate) use self::lock::DirLock;
 
-/// The version of leasehold that this is.
+/// The version of this leasehold.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The result of one transaction.
@@ -46,7 +46,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct Persisted {
     /// The transaction.
     pub(crate) op: OpId,
-    /// All of it is durable, or none is, as far as the device can tell. The end of a binding at least outlives this daemon.
+    /// Either all of it is durable or none, as far as the device can tell. The end of a binding at least outlives this daemon.
     pub(crate) result: Result<(), StoreCause>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) enum StoreError {
         path: PathBuf,
         /// The version that wrote it, as far as the file says so.
         by: String,
-        /// Which of the two formats.
+        /// Which of the two formats is newer.
         of: FormatOf,
         /// Its format.
         found: u64,
@@ -135,7 +135,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Returns what a copy has of all this.
+    /// Returns the part of this that the copy holds.
     fn copied(&self) -> Vec<Change> {
         let leases = self.records.iter().map(|(id, record)| Change::Put(*id, Box::new(record.clone())));
         let doors = self.doors.iter().map(|record| Change::PutDoor(Box::new(record.clone())));

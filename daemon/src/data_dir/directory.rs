@@ -1,7 +1,7 @@
 //! The directory of one network, and its files.
 //!
-//! host-local locks the directory (`lock`) for as long as it reads all files of it. Here nobody must wait for that: a file is
-//! created only if there is none (`O_EXCL`), by host-local too, and that alone keeps an address from being given twice.
+//! host-local locks the directory (`lock`) while it reads all files there. Nobody may wait for that here. Both create a file only
+//! if there is none (`O_EXCL`), and that alone keeps an address from being given twice.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -41,7 +41,7 @@ impl Directory {
         &self.named
     }
 
-    /// Makes an address's file what it should be: see [`Wish::act`].
+    /// Makes an address's file what it should be (see [`Wish::act`]).
     pub(super) fn follow(&self, address: IpAddr, wish: &Wish, is_given: bool) -> Result<(), FileCause> {
         let path = self.path.join(address.to_string());
         let later = |error: io::Error| FileCause::Later(error.to_string());
@@ -62,7 +62,7 @@ impl Directory {
                     written = write(&path, &taken.contents(), OpenOptions::new().create_new(true));
                 }
                 match written {
-                    // It has come since that look.
+                    // It was created after that look.
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                         return Err(FileCause::Taken(
                             holder_of(&path).ok().flatten().flatten().map_or_else(String::new, |by| by.container),
@@ -82,7 +82,7 @@ impl Directory {
         }
     }
 
-    /// Returns the contents, each file with the time when it was written.
+    /// Returns the files, each with the time when it was written.
     pub(super) fn look(&self) -> io::Result<Vec<(File, SystemTime)>> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -99,7 +99,7 @@ impl Directory {
     }
 }
 
-/// Returns whose file it is; nothing if there is none.
+/// Returns whose file it is, or nothing if there is none.
 fn holder_of(path: &Path) -> io::Result<Option<Option<Holder>>> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some((contents, _)) = read(path)? else { return Ok(None) };
@@ -130,7 +130,7 @@ fn read(path: &Path) -> io::Result<Option<(Vec<u8>, SystemTime)>> {
     }
 }
 
-/// Writes a file, or leaves none that was not there before.
+/// Writes a file. A failure leaves no file that was not there before.
 fn write(path: &Path, contents: &str, how: &mut OpenOptions) -> io::Result<()> {
     let mut file = how.write(true).mode(0o600).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(path)?;
     file.write_all(contents.as_bytes()).inspect_err(|_| {

@@ -1,6 +1,6 @@
 //! Which containers of a network have ended, although their files are there.
 //!
-//! A container about which nothing is known counts as running: an unused address does less harm than one that is given twice.
+//! A container about which nothing is known counts as running: an unused address does less harm than one given twice.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use nix::sys::statfs::{NSFS_MAGIC, PROC_SUPER_MAGIC, statfs};
 use crate::clock::Clock;
 use crate::cni_cache::{self, Attached, on_host};
 
-/// How long a runtime may take from the file of an address to its own cache: the whole of an ADD, and its retries.
+/// How long a runtime may take from the file of an address to its own cache: a whole ADD with its retries.
 const SETTLED: Duration = Duration::from_secs(600);
 
 /// Where to find out what runs.
@@ -45,7 +45,7 @@ impl Gone {
         let directory = |attached: &Attached| attached.netns.as_deref().map(|netns| directory_of(netns).to_owned());
         let seen = looked.iter().filter(|(_, lives)| *lives == Some(true));
         let seen: HashSet<_> = seen.map(|(attached, _)| directory(attached)).collect();
-        // If none is seen, this process may be unable to see them.
+        // If no namespace in its directory is seen, this process may be unable to see any.
         let believed = |(attached, lives): (Attached, Option<bool>)| {
             let lives = lives.filter(|_| seen.contains(&directory(&attached)));
             ((attached.container, attached.ifname), lives)
@@ -59,7 +59,7 @@ impl Gone {
 impl Known {
     /// Returns whether a file's holder is gone.
     pub(super) fn is_gone(&self, by: Option<&Holder>, written: SystemTime) -> bool {
-        // If a file names no interface, any of its container's counts.
+        // If a file names no interface, any interface of its container counts.
         let is_of = |(container, ifname): &(String, String), by: &Holder| {
             *container == by.container && by.ifname.as_ref().is_none_or(|of_file| of_file == ifname)
         };

@@ -1,4 +1,4 @@
-//! The front doors' end: a network's directory is looked at before its first call.
+//! Looks at a network's directory before its first call, on behalf of the front doors.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use tracing::debug;
 
 use super::Job;
 
-/// How long calls wait for a look.
+/// How long a call waits for a look.
 const MOMENT: Duration = Duration::from_millis(250);
-/// How old a look is when a call has the directory looked at again, without waiting for that.
+/// How old the last look must be for a call to begin another, without waiting for it.
 const AGAIN: Duration = Duration::from_secs(10);
 /// The most directories that are remembered.
 const MAX: usize = 1024;
 
-/// Has directories looked at.
+/// Has directories looked at for the front doors.
 #[derive(Clone, Debug)]
 pub(crate) struct Looks {
     jobs: Sender<Job>,
@@ -39,7 +39,8 @@ impl Looks {
         Self { jobs, begun: Arc::default() }
     }
 
-    /// Returns when the core has the contents of a network's directory at its first call, or after a moment.
+    /// Returns when the core knows the contents of a network's directory. Waits for that only before the first call, and only a
+    /// moment.
     pub(crate) async fn before_call(&self, network: &str, directory: &Path) {
         let Look { begun, mut known, is_first } = self.look(network, directory);
         if is_first && timeout_at(begun + MOMENT, known.changed()).await.is_err() {

@@ -1,8 +1,8 @@
-//! host-local's files, `<dataDir>/<network>/<address>` and `last_reserved_ip.<set>`: written so that users can go back to
-//! host-local, and read so that addresses that somebody else gave are not given again.
+//! host-local's files, `<dataDir>/<network>/<address>` and `last_reserved_ip.<set>`: they are written so that users can go back
+//! to host-local, and read so that an address that somebody else gave is not given again.
 //!
-//! The store decides; the files follow. Everything happens on a separate thread, which nobody waits for longer than a
-//! moment: a directory may be full, read-only or slow. What failed is tried again.
+//! The store decides; the files follow. Everything happens on a separate thread, which nobody waits for longer than a moment: a
+//! directory may be full, read-only or slow. What fails is tried again.
 //!
 //! [`looks`] has calls wait for a first look at a directory, [`directory`] works in one, [`wish`] knows what should happen
 //! to a file, [`gone`] which containers have ended.
@@ -47,7 +47,7 @@ pub(crate) struct DataDirs {
     jobs: Sender<Job>,
     /// Closed when the thread has ended.
     ended: Receiver<()>,
-    /// Removals under way: a file that was found before its removal is not there any more.
+    /// The removals under way: a file that was found before its removal no longer counts.
     removals: HashMap<(PathBuf, IpAddr), usize>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Found {
     pub(crate) files: Vec<FoundFile>,
     /// The last address given of each set.
     pub(crate) last: Vec<(usize, IpAddr)>,
-    /// To be dropped when the core has it: whoever waits for the look then goes on.
+    /// To be dropped when the core has the findings, so that those who wait for the look go on.
     pub(crate) known: watch::Sender<()>,
 }
 
@@ -104,7 +104,7 @@ enum Job {
 }
 
 impl DataDirs {
-    /// Starts the thread. The host's root is at `host_prefix`, and its runtimes keep what runs in `caches`.
+    /// Starts the thread. The host's root is at `host_prefix`, and the host's runtimes keep a record of what runs in `caches`.
     pub(crate) fn start(
         host_prefix: &Path,
         caches: &[PathBuf],
@@ -170,7 +170,7 @@ impl DataDirs {
         Some((op?, Outcome::Filed { address, result }))
     }
 
-    /// Removes from what was found the files that are being removed.
+    /// Removes from the findings the files that are being removed.
     pub(crate) fn without_removed(&self, mut found: Found) -> Found {
         let Found { directory, files, .. } = &mut found;
         files.retain(|file| !self.removals.contains_key(&(directory.clone(), file.address)));
@@ -179,7 +179,7 @@ impl DataDirs {
 }
 
 impl Drop for DataDirs {
-    /// Lets the thread finish, unless its directory takes too long.
+    /// Lets the thread finish, unless a directory takes too long.
     fn drop(&mut self) {
         let _ = self.jobs.send(Job::Close);
         let _ = self.ended.recv_timeout(CLOSING);
@@ -305,7 +305,7 @@ impl Files {
                 return;
             }
         };
-        // Later there are only strays, and their runtime may not yet say that they run.
+        // On a later look there are only strays, and their runtime may not yet say that they run.
         let is_first = self.seen.insert(at.name().to_owned());
         let gone = is_first.then(|| self.gone.of(&network));
         let (mut files, mut last) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What should happen to one address's file, after all requests about it. Pure.
+//! What should happen to the file of one address, given all requests about it. Pure.
 
 use leasehold_api::cni::Holder;
 use leasehold_core::identity::Attachment;
@@ -9,7 +9,7 @@ const MAX_STALE: usize = 64;
 /// What should happen to an address's file. `None` as a holder is nobody: the file names none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// Whose file is removed if it is there.
+    /// Whose file is removed if it exists.
     stale: Vec<Option<Holder>>,
     /// Whose file should be there, and the index of the address's set.
     wanted: Option<(Option<Holder>, usize)>,
@@ -30,14 +30,14 @@ pub(super) enum Act {
 }
 
 impl Wish {
-    /// The file should be there.
+    /// Records that the file should be there.
     pub(super) fn write(&mut self, by: Option<Holder>, set: usize) {
         self.remove_wanted();
         self.stale.retain(|stale| *stale != by);
         self.wanted = Some((by, set));
     }
 
-    /// The file should not be there, if it is this holder's.
+    /// Records that the file should not be there, if it is this holder's.
     pub(super) fn remove(&mut self, by: Option<Holder>) {
         self.wanted.take_if(|(wanted, _)| *wanted == by);
         if self.stale.contains(&by) {
@@ -60,13 +60,13 @@ impl Wish {
         self.wanted.as_ref()
     }
 
-    /// Returns whether this holder's file is removed.
+    /// Returns whether this holder's file is to be removed.
     pub(super) fn is_stale(&self, by: Option<&Holder>) -> bool {
         self.stale.iter().any(|stale| is_same(by, stale.as_ref()))
     }
 
-    /// Returns what to do. `there`: the file, by its holder. `is_given`: the address is already the holder's, whatever is
-    /// there: a power cut leaves files that name nobody.
+    /// Returns what to do. `there` is the holder of the file, if there is a file. With `is_given`, the address already belongs to
+    /// the holder, whatever the file says: a power cut leaves files that name nobody.
     pub(super) fn act(&self, there: Option<Option<&Holder>>, is_given: bool) -> Act {
         match (there, &self.wanted) {
             (None, None) => Act::Nothing,

@@ -26,7 +26,7 @@ pub(crate) enum StartError {
     /// The network part cannot start.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// One of its own tasks ended, which is a bug.
+    /// One of the daemon's own tasks ended, which is a bug.
     #[error("{0} ended: this is a bug; see the log above")]
     Ended(&'static str),
     /// The kernel refused something else.

@@ -12,7 +12,7 @@ use tracing_subscriber::reload::Handle;
 
 use super::{LogError, Recent, parse};
 
-/// The filter of a running log. A change reverts to the filter of the start.
+/// The filter of a running log. After a change it reverts to the filter of the start.
 #[derive(Clone)]
 pub(crate) struct Filter(Arc<Inner>);
 
@@ -29,7 +29,7 @@ impl Filter {
         Self(Arc::new(Inner { handle, recent, at_start: at_start.to_owned(), meanwhile: Mutex::default() }))
     }
 
-    /// Returns the filter of a log that is not there.
+    /// Returns the filter of a log that does not exist.
     #[cfg(test)]
     pub(crate) fn of_nothing() -> Self {
         Self::new("info", tracing_subscriber::reload::Layer::new(Targets::new()).1, Recent::default())

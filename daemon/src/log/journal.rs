@@ -1,7 +1,7 @@
 //! systemd's journal, in its own protocol (systemd.io, "Journal native protocol"): each field of a line by itself, so that
 //! `journalctl LEASEHOLD_ATTACHMENT=…` finds the lines about one attachment.
-//!
-//! `tracing-journald` sends from the thread that logs, which would wait while the journal is stalled. Here a line waits in
+//! `tracing-journald` sends from the thread that logs, which would wait whenever the journal stalls. Here a line waits in the
+//! queue instead.
 //! the queue.
 
 use std::env;
@@ -21,7 +21,7 @@ use super::queue::Queue;
 
 /// Where the journal takes entries.
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// Before the names of our own fields.
+/// The prefix of our own fields.
 const PREFIX: &str = "LEASEHOLD_";
 /// The longest value, in bytes: an entry has to fit a datagram.
 const LONGEST: usize = 16 * 1024;
@@ -42,7 +42,7 @@ pub(super) fn of_stderr() -> Option<Journal> {
 }
 
 impl Write for Journal {
-    /// Sends the first entry. An entry that the journal does not accept is lost: there is nowhere else to say so.
+    /// Sends the first entry. An entry that the journal refuses is lost: there is nowhere else to say so.
     fn write(&mut self, entries: &[u8]) -> io::Result<usize> {
         let Some((length, rest)) = entries.split_first_chunk() else { return Ok(entries.len()) };
         let length = (u32::from_ne_bytes(*length) as usize).min(rest.len());
@@ -68,7 +68,7 @@ impl<S: Subscriber> Layer<S> for Fields {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let entry = entry(event);
         let length = u32::try_from(entry.len()).unwrap_or_default().to_ne_bytes();
-        // Entries that do not fit are counted there.
+        // The queue counts entries that do not fit.
         let _ = self.0.clone().write_all(&[&length[..], &entry].concat());
     }
 }

@@ -41,7 +41,7 @@ struct Waiting {
     done: bool,
 }
 
-/// Writes what is left when dropped, as long as somebody reads it.
+/// When dropped, writes what is left, as long as somebody reads it.
 #[must_use = "the log ends with it"]
 pub(crate) struct Flush(Arc<Shared>);
 
@@ -61,7 +61,7 @@ impl Shared {
     fn write_to(&self, mut sink: impl Write) {
         while let Some((lines, dropped)) = self.take() {
             if dropped > 0 {
-                // It goes right behind what came before the gap.
+                // This line goes right behind what came before the gap.
                 warn!(lines = dropped, "lines dropped from the log: nobody read what was written");
             }
             write_all(&mut sink, &lines);

@@ -29,7 +29,7 @@ pub(crate) struct Said {
 pub(crate) struct Recent(Arc<Mutex<VecDeque<Said>>>);
 
 impl Recent {
-    /// Returns them, the latest at the end.
+    /// Returns them, the latest last.
     pub(crate) fn said(&self) -> Vec<Said> {
         self.lines().iter().cloned().collect()
     }

@@ -1,8 +1,8 @@
 //! What `/metrics` shows: what the core counts and holds, and what the shell knows about itself, as OpenMetrics text.
 //!
-//! Everything is a plain number where it arises: the loop's in a [`Meter`], the store thread's and the watch's in atomics. A
-//! [`Snapshot`] gathers them when somebody asks; [`text`] names and writes them. The labels are names in the code, and a limited
-//! number of networks. No label names a container or an address.
+//! Everything is a plain number where it arises: in a [`Meter`] in the loop, in atomics in the store's thread and the watch. A
+//! [`Snapshot`] gathers the numbers when somebody asks; [`text`] names and writes them. Labels are names from the code and a
+//! limited number of networks. No label names a container or an address.
 
 mod meter;
 mod text;

@@ -16,7 +16,7 @@ use super::Snapshot;
 /// The type of the text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What stands before each name.
+/// The prefix of each name.
 const PREFIX: &str = "leasehold";
 
 /// Writes all numbers.

@@ -1,8 +1,8 @@
 //! A copy, beside the socket, of what would be lost for good with the store: Docker's leases, pools, networks and endpoints.
 //!
-//! A runtime's cache names CNI's containers. Docker says things once, and never again. So each of its records is in a file of its
-//! own, which is read where the store is missing or was set aside. The copy follows the store by a moment, and nothing waits for
-//! it. Like the store, it may be of an earlier boot: each lease says of which it is.
+//! A runtime's cache names CNI's containers, but Docker says each thing only once. So each of its records has a file of its own,
+//! which is read where the store is missing or was set aside. The copy lags a moment behind the store, and nothing waits for it.
+//! Like the store, it may come from an earlier boot: each lease says from which.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -24,11 +24,11 @@ const UNFINISHED: &str = "unfinished";
 /// The copy.
 pub(super) struct Copied {
     directory: PathBuf,
-    /// The name of the store that it is of.
+    /// The name of the copied store.
     store: u64,
     /// Changes that the store has made and the copy has not.
     due: Vec<Change>,
-    /// One could not be made, which was said.
+    /// Whether a change could not be made, and a warning has said so.
     fails: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Copied {
 struct Entry {
     /// The name of the store.
     store: u64,
-    /// What puts the record there.
+    /// The change that puts the record into a store.
     change: Change,
 }
 
@@ -47,7 +47,7 @@ impl Copied {
         Self { directory: spool::copy(socket), store: 0, due: Vec::new(), fails: false }
     }
 
-    /// Returns the name of the store that was lost, and what gives another one its records; `None` where there is no copy.
+    /// Returns the name of the lost store, and the changes that put its records into another; `None` if there is no copy.
     pub(super) fn read(&self) -> Option<(u64, Vec<Change>)> {
         let mut entries = Vec::new();
         for path in self.files().filter(|path| !path.ends_with(UNFINISHED)) {
@@ -63,7 +63,7 @@ impl Copied {
         Some((store, entries.into_iter().filter(|of| of.store == store).map(|of| of.change).collect()))
     }
 
-    /// Has the copy hold what a store holds, and nothing else.
+    /// Makes the copy hold what a store holds, and nothing else.
     pub(super) fn begin(&mut self, store: u64, copied: Vec<Change>) {
         self.store = store;
         let kept: BTreeSet<_> = copied.iter().filter_map(|change| self.path(change)).collect();
@@ -73,7 +73,7 @@ impl Copied {
         others.iter().for_each(|path| self.warn_once(path, remove(path)));
     }
 
-    /// Has changes be due: the store has made them.
+    /// Adds changes that the store has made to those that are due.
     pub(super) fn owe(&mut self, copied: impl IntoIterator<Item = Change>) {
         self.due.extend(copied);
     }
@@ -98,7 +98,7 @@ impl Copied {
         }
     }
 
-    /// Writes a file, which is there whole or not at all. It need not outlive the host.
+    /// Writes a file, which is there whole or not at all. It need not survive a reboot.
     fn write(&self, path: &Path, entry: &Entry) -> io::Result<()> {
         let unfinished = self.directory.join(UNFINISHED);
         DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
@@ -112,7 +112,7 @@ impl Copied {
         let of_door = |DoorKey { table, name }: &DoorKey| {
             let mut hasher = DefaultHasher::new();
             name.hash(&mut hasher);
-            // A pool's name is a path, and may be longer than a file's.
+            // A pool's name is a path, and may be too long for a file name.
             format!("{table}-{:016x}", hasher.finish())
         };
         let name = match change {

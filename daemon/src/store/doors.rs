@@ -6,7 +6,7 @@ use redb::ReadTransaction;
 
 use super::named;
 
-/// Reads everything; nothing if the file is from a daemon that had none.
+/// Reads all records; none if the file is from a daemon that had no such tables.
 pub(super) fn read(txn: &ReadTransaction) -> Result<Vec<DoorRecord>, redb::Error> {
     let mut records = Vec::new();
     for table in docker::TABLES {

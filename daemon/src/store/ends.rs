@@ -1,9 +1,9 @@
 //! The ends of bindings while the file cannot be written: they are kept beside the socket.
 //!
-//! A DEL does not fail on a full disk: its container would stay, and with it what fills the disk. An entry names the store and
-//! the binding that it ends, so that it ends no later ADD, and goes once the file has recorded the end. It lies where a reboot
-//! empties (`/run`), and is not missed then: before a lease from an earlier boot is given back, the LAN is asked for its
-//! address.
+//! A DEL does not fail on a full disk: its container would stay, and with it whatever fills the disk. An entry names the store
+//! and the binding, so that it cannot end a later ADD, and is removed once the file has recorded the end. It lies in a directory
+//! that a reboot empties (`/run`), which does no harm: before a lease from an earlier boot is given back, the LAN is asked
+//! whether its address is in use.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -30,14 +30,14 @@ pub(super) struct Ends {
 /// One of them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Entry {
-    /// What the file should hold of the binding.
+    /// What the file should hold about the binding.
     record: Option<Box<Record>>,
     /// The events that come with that.
     events: Vec<Event>,
 }
 
 impl Ends {
-    /// Returns what is kept beside `socket` for a store, and adds it to `stored` as if the store had recorded it.
+    /// Returns the ends kept beside `socket` for a store, and applies them to `stored` as if the store had recorded them.
     pub(super) fn open(socket: &Path, store: u64, stored: &mut Stored) -> Self {
         let mut ends = Self { socket: socket.to_owned(), store, waiting: BTreeMap::new() };
         for binding in ends.found() {
@@ -63,7 +63,7 @@ impl Ends {
         ends
     }
 
-    /// Returns whether the file has recorded all.
+    /// Returns whether the file has recorded every end.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -98,7 +98,7 @@ impl Ends {
         })
     }
 
-    /// Forgets all: the file has recorded it.
+    /// Forgets all ends, which the file has recorded.
     pub(super) fn recorded(&mut self) {
         for (binding, _) in std::mem::take(&mut self.waiting) {
             remove(&self.path(binding));

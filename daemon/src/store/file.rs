@@ -40,7 +40,7 @@ const FORMAT_KEY: &str = "format";
 const ID_KEY: &str = "id";
 /// The format that this code reads and writes.
 const FORMAT: u64 = 1;
-/// The release that had the file last, whatever the format: a daemon that does not know the format names it.
+/// The release that last had the file open, whatever the format: a daemon that does not know the format names it.
 const RELEASE: TableDefinition<(), &str> = TableDefinition::new("release");
 /// How a redb file begins, in each of its formats so far.
 const REDB_MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
@@ -50,12 +50,12 @@ const REDB_VERSIONS: [usize; 2] = [64, 192];
 const REDB_HEAD: usize = 193;
 /// The version that our redb writes.
 const REDB_FORMAT: u8 = 3;
-/// redb's own default is 1 GiB. A record is half a kilobyte, and each is written, not read, twice an hour.
+/// redb's own default is 1 GiB. A record is half a kilobyte and is written twice an hour, but not read.
 const CACHE: usize = 128 << 10;
 /// The size of a record that is only written as a trial: twice a usual one.
 const TRIAL: usize = 1024;
-/// The pause after a failed commit, which doubles with each further failure: the next one reopens the file, which reads
-/// all of it.
+/// The pause after a failed commit, which doubles with each further failure: the next commit reopens the file, which reads all of
+/// it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest such pause: an ADD may wait that much longer to hear that the disk is full.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -68,9 +68,9 @@ pub(super) enum Encoded {
     Remove(u64),
     /// An event.
     Note(Box<Event>),
-    /// What has a name in a table: what a front door keeps, or what an attachment has from local ranges.
+    /// A named record in a table: what a front door keeps, or what an attachment has from local ranges.
     PutNamed(String, String, Vec<u8>),
-    /// What has a name is removed.
+    /// A named record is removed.
     RemoveNamed(String, String),
 }
 
@@ -113,9 +113,9 @@ pub(super) struct LeaseFile {
     path: PathBuf,
     /// `None` after a failure, until it can be opened again.
     database: Option<Database>,
-    /// What keeps the file's contents should somebody delete it.
+    /// Keeps the file's contents in case somebody deletes it.
     on_disk: OnDisk,
-    /// What keeps a part of them should the file be lost while no daemon runs.
+    /// Keeps a part of them in case the file is lost while no daemon runs.
     pub(super) copy: Copied,
     /// The last commit, if it failed.
     failure: Option<Failure>,
@@ -144,7 +144,7 @@ enum Unusable {
     Failed(Box<redb::Error>),
 }
 
-/// Checks that this release can read the store in `dir`. Changes nothing, whether or not a daemon has it.
+/// Checks that this release can read the store in `dir`. Changes nothing, whether or not a daemon uses it.
 ///
 /// # Errors
 /// [`StoreError::NewerFormat`] alone: about whatever else is wrong with it, the daemon knows what to do.
@@ -165,7 +165,7 @@ impl LeaseFile {
         &self.path
     }
 
-    /// Opens or makes the file in `dir`, and reads its records. A new one has what was copied of the one before.
+    /// Opens or makes the file in `dir`, and reads its records. A new file begins with what was copied of the previous one.
     pub(super) fn open(dir: &Path, socket: &Path) -> Result<(Self, Stored), StoreError> {
         let (path, copy) = (dir.join(NAME), Copied::beside(socket));
         let new_id = RandomState::new().build_hasher().finish();
@@ -239,8 +239,8 @@ impl LeaseFile {
 
     /// Makes changes durable, in order, all or none.
     ///
-    /// A failure to flush is a failure, even if the changes can be read back: the kernel keeps what it could not write
-    /// in memory as if it had, so reading proves nothing.
+    /// A failed flush is a failure, even if the changes can be read back: the kernel keeps in memory what it could not write, as
+    /// if it had written it, so reading proves nothing.
     pub(super) fn commit(&mut self, changes: &[Encoded]) -> Result<(), StoreCause> {
         if changes.is_empty() {
             return Ok(());
@@ -270,7 +270,7 @@ impl LeaseFile {
             return Ok(());
         }
         tracing::error!(file = %self.path.display(), "lease file was deleted or replaced while in use: writing it anew");
-        // Closed first: what it has in memory is then in the file that lost its name.
+        // Closed first, so that what the database has in memory is in the file that lost its name.
         self.database = None;
         self.on_disk.put_back(&self.path).map_err(|error| StoreCause::Failed(crate::log::chain(&error)))
     }
@@ -348,7 +348,7 @@ fn open_checked(path: &Path, new_id: u64, copy: &Copied) -> Result<(Database, Co
     opened
 }
 
-/// Returns the format of a file that a later redb wrote. Both of its commit slots say so; a damaged byte is in only one.
+/// Returns the format of a file that a later redb wrote. Both commit slots must say so; a damaged byte is in only one.
 fn later_redb(path: &Path) -> Option<u64> {
     let mut head = [0; REDB_HEAD];
     File::open(path).and_then(|mut file| file.read_exact(&mut head)).ok()?;
@@ -356,7 +356,7 @@ fn later_redb(path: &Path) -> Option<u64> {
     (head.starts_with(&REDB_MAGIC) && one == other && one > REDB_FORMAT).then_some(one.into())
 }
 
-/// Creates the file that could not be created at the start. Fails if somebody has put one there since.
+/// Creates the file that could not be created at the start. Fails if somebody has put another there since.
 fn make(path: &Path, id: u64, copy: &Copied) -> Result<Database, StoreCause> {
     let failed = |error: &dyn std::error::Error| StoreCause::Failed(crate::log::chain(error));
     match open_checked(path, id, copy).map_err(|why| refuse(path, why)) {
@@ -390,8 +390,8 @@ fn is_for_want_of_writing(error: &redb::Error) -> bool {
     matches!(error, redb::Error::Io(error) if kinds.contains(&error.kind()))
 }
 
-/// Checks and reads a file that `open` opens. A damaged file can make redb panic or read wrong, so its own check comes
-/// first.
+/// Checks and reads a file that `open` opens. redb's own check comes first, because a damaged file can make redb panic or read
+/// wrong data.
 fn checked(
     path: &Path,
     new_id: u64,
@@ -417,8 +417,8 @@ fn checked(
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Unusable::Damaged(said(&panic))))
 }
 
-/// Returns the format of the file, and the release that had it last if the file says so. From here on it is a file of this release,
-/// unless its format is a later one.
+/// Returns the format of the file, and the release that last had it open if the file says so. From here on it is this release's
+/// file, unless its format is a later one.
 fn agree_on_format(database: &Database) -> Result<(u64, Option<String>), redb::Error> {
     let txn = database.begin_write()?;
     let found = txn.open_table(META)?.get(FORMAT_KEY)?.map(|format| format.value());
@@ -434,8 +434,8 @@ fn agree_on_format(database: &Database) -> Result<(u64, Option<String>), redb::E
     Ok((found.unwrap_or(FORMAT), release))
 }
 
-/// Returns the name of the file, and whether it is new. One that has none gets this; a new one takes that of the copy instead, if
-/// there is one, and in the same transaction what was copied.
+/// Returns the name of the file, and whether it is new. A file without a name gets `new_id`. A new file gets the name in the copy
+/// instead, if there is a copy, and in the same transaction the records that were copied.
 fn agree_on_id(database: &Database, new_id: u64, copy: &Copied) -> Result<(u64, bool), redb::Error> {
     let txn = database.begin_write()?;
     let found = txn.open_table(META)?.get(ID_KEY)?.map(|id| id.value());
@@ -443,7 +443,7 @@ fn agree_on_id(database: &Database, new_id: u64, copy: &Copied) -> Result<(u64, 
         txn.abort()?;
         return Ok((id, false));
     }
-    // A file of the first daemons has leases and no name.
+    // A file from the first daemons has leases but no name.
     let is_new = txn.open_table(LEASES)?.is_empty()?;
     let (id, changes) = if is_new { copy.read() } else { None }.unwrap_or((new_id, Vec::new()));
     make_all(&txn, &changes.into_iter().map(Encoded::new).filter_map(Result::ok).collect::<Vec<_>>())?;
@@ -495,7 +495,7 @@ fn make_all(txn: &WriteTransaction, changes: &[Encoded]) -> Result<(), redb::Err
     Ok(())
 }
 
-/// Runs work on the database. A panic in it is a failure like any other: the database is reopened after it.
+/// Runs work on the database. A panic counts as any other failure: the database is reopened after it.
 fn guarded<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(redb::Error::Corrupted(said(&panic))))
 }

@@ -1,7 +1,7 @@
 //! The journal of events: the latest ones, numbered in order for as long as the file lives.
 //!
-//! The last of a run of events that say the same about an attachment ([`Event::continuing`]) stands for all; the
-//! numbers of the others stay unused.
+//! Successive events that say the same about an attachment ([`Event::continuing`]) form a run, in which the last stands for all;
+//! the numbers of the others stay unused.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,8 +17,8 @@ use tokio::sync::{oneshot, watch};
 
 use super::Job;
 
-/// Number to event as JSON. A file older than this table is read as one without events, and an older leasehold leaves
-/// the table alone, so it needs no format of its own.
+/// Number to event as JSON. A file older than this table is read as one without events, and an older leasehold ignores the table,
+/// so it needs no format of its own.
 const EVENTS: TableDefinition<u64, &[u8]> = TableDefinition::new("events");
 /// How many events are kept.
 pub(crate) const KEPT: u64 = 10_000;
@@ -76,8 +76,8 @@ impl Journal {
 
     /// Reads the oldest events after number `after`, at most `limit` and [`MOST`].
     ///
-    /// Numbers only grow, unless the file was set aside; then they begin anew, and a reader that asks for what comes
-    /// after the last event gets everything from the first on.
+    /// Numbers only grow, unless the file was set aside; then they begin again, and a reader that asks for events after the last
+    /// one gets everything from the first.
     pub(crate) async fn read(&self, after: u64, limit: usize) -> Result<Read, JournalError> {
         let (answer, read) = oneshot::channel();
         let reading = Reading { after, limit: limit.min(MOST), answer };
@@ -91,8 +91,8 @@ impl Journal {
     }
 }
 
-/// The last event of each attachment, written by this process, that the next one may stand for: the hash of the
-/// attachment to the event's number. After a restart a new run begins.
+/// The last event of each attachment, if this process wrote it and the next one may stand for it: the hash of the attachment to
+/// the event's number. After a restart a new run begins.
 #[derive(Debug, Default)]
 pub(super) struct Runs(HashMap<u64, u64>);
 
@@ -112,7 +112,7 @@ pub(super) fn append(txn: &WriteTransaction, events: &[&Event], runs: &mut Runs)
     let mut number = table.last()?.map_or(0, |(number, _)| number.value());
     for &event in events {
         let attachment = Runs::hash(&event.attachment);
-        // Whatever else happens to a lease ends its run.
+        // Anything else that happens to a lease ends its run.
         let earlier = runs.0.remove(&attachment);
         let continued = match earlier {
             Some(earlier) => stored(&table, earlier)?.and_then(|before| event.continuing(&before)),

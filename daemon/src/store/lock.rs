@@ -20,8 +20,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The lock on a state directory, held as long as the value lives.
 ///
-/// redb locks its file too, but gives the lock up while it reopens the file after a failure, and does not say who holds
-/// it.
+/// redb locks its file too, but gives up the lock while it reopens the file after a failure, and does not say who holds it.
 #[derive(Debug)]
 pub(crate) struct DirLock {
     /// `None` if there is no file and nobody can create one.
@@ -31,10 +30,10 @@ pub(crate) struct DirLock {
 impl DirLock {
     /// Creates the directory (0700) if it is missing, and locks it. An existing directory is not changed.
     ///
-    /// Waits for another daemon that works there, and names it: one that is stopping, or that this one will replace.
+    /// Waits for another daemon that works there, either stopping or about to be replaced by this one, and names it.
     pub(crate) async fn take(dir: &Path) -> Result<Self, StoreError> {
         match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
-            // Logged with the other faults.
+            // This is logged with the other faults.
             Err(error) if has_no_room(&error) => {}
             made => made.map_err(|source| StoreError::Directory { doing: "create", path: dir.to_owned(), source })?,
         }

@@ -12,9 +12,9 @@ use crate::lock::Lock;
 
 /// The file, and whether its name is still its own.
 pub(super) struct OnDisk {
-    /// The file itself, whatever name it has: `None` if there was none.
+    /// The file itself, whatever its name now: `None` if there was none.
     file: Option<File>,
-    /// The lock on a directory that was made again.
+    /// The lock on a directory that was created again.
     lock: Option<Lock>,
 }
 
@@ -24,7 +24,7 @@ impl OnDisk {
         Self { file: File::open(path).ok(), lock: None }
     }
 
-    /// Returns whether the file is still the one at `path`. What cannot be asked counts as yes.
+    /// Returns whether the file is still the one at `path`. If that cannot be found out, it counts as the same.
     pub(super) fn is_of(&self, path: &Path) -> bool {
         let Some(Ok(ours)) = self.file.as_ref().map(File::metadata) else { return true };
         match fs::metadata(path) {
@@ -33,13 +33,13 @@ impl OnDisk {
         }
     }
 
-    /// Writes the file to `path` again, and sets aside what is there instead. Its database must be closed.
+    /// Writes the file to `path` again, and sets aside any other file there. The database must be closed.
     pub(super) fn put_back(&mut self, path: &Path) -> Result<(), StoreError> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let dir = path.parent().expect("the file was joined to its directory");
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| directory("create", dir, e))?;
         let lock = dir.join(LOCK);
-        // While the lock's file is there, it is this daemon's.
+        // A lock file that is still there is this daemon's.
         if !lock.exists() {
             let taken = Lock::try_take(&lock).map_err(|source| StoreError::Lock { path: lock, source })?;
             self.lock = Some(taken);

@@ -8,7 +8,7 @@ use super::named;
 /// The table.
 pub(super) const TABLE: &str = "ranges";
 
-/// Reads all of it. A record that does not parse stays as it is: its address is taken as long as its file is there.
+/// Reads all of it. A record that does not parse stays where it is: its address counts as taken as long as its file is there.
 pub(super) fn read(txn: &ReadTransaction) -> Result<Vec<RangeRecord>, redb::Error> {
     let mut records = Vec::new();
     named::read(txn, named::table(TABLE), |key, json| match serde_json::from_slice(json) {

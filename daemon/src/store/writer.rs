@@ -1,5 +1,5 @@
-//! The writer thread: takes all waiting jobs, commits them as one, answers each; then carries out the reads, and copies what was
-//! committed.
+//! The writer thread: takes all waiting jobs, commits the writes as one and answers each, then carries out the reads and copies
+//! what was committed.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
@@ -15,10 +15,10 @@ use super::ends::Ends;
 use super::file::{Encoded, LeaseFile};
 use super::{Job, Persisted};
 
-/// The most jobs taken together: bounds how long the first of them waits for the others.
+/// The most jobs taken together, which bounds how long the first of them waits for the others.
 const GROUP: usize = 512;
 
-/// How long the file rests before it is tried with the ends that it could not record, if nothing else is written.
+/// How long to wait before the file is tried again with the ends that it could not record, if nothing else is written.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Everything that the thread has.
@@ -34,10 +34,10 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Runs until told to end, with all earlier jobs done.
+    /// Runs until it is told to end, and all earlier jobs are done.
     pub(super) fn run(mut self, queue: &Receiver<Job>) {
         while let Some(first) = self.next(queue) {
-            // After a failure, what comes meanwhile shares the next try.
+            // Transactions that arrive during the pause after a failure share the next try.
             thread::sleep(self.file.pause());
             let (mut writes, mut readings, mut closing) = (Vec::new(), Vec::new(), false);
             for job in std::iter::once(first).chain(queue.try_iter()).take(GROUP) {
@@ -75,8 +75,8 @@ impl Writer {
         queue.recv().ok()
     }
 
-    /// Commits a group, after what the file could not record before. A transaction that cannot be encoded fails alone; the
-    /// others share one fate, except that those which end a binding are then kept beside the socket.
+    /// Commits a group, after what the file could not record before. A transaction that cannot be encoded fails alone. The others
+    /// succeed or fail together; if they fail, those that end a binding are kept beside the socket.
     fn commit(&mut self, group: Vec<(OpId, Vec<Change>)>) -> Vec<Persisted> {
         let mut answers = Vec::with_capacity(group.len());
         let mut encoded: Vec<_> = self.ends.changes().map(Encoded::new).filter_map(Result::ok).collect();
@@ -119,7 +119,7 @@ impl Writer {
         answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
-    /// Keeps the end of a binding although the file was not written, for this cause.
+    /// Keeps the end of a binding beside the socket, because the file was not written for this cause.
     fn keep(&mut self, ends: Option<(BindingId, Vec<Change>)>, cause: &StoreCause) -> Result<(), StoreCause> {
         let (binding, changes) = ends.ok_or_else(|| cause.clone())?;
         self.ends.keep(binding, changes).map_err(|error| {
