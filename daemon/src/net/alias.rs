@@ -15,7 +15,7 @@ impl fmt::Display for StoreId {
     }
 }
 
-/// What our alias says about a link.
+/// What our alias says about its link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) owner: LinkOwner,
@@ -46,7 +46,7 @@ impl Mark {
         Self::of_any(alias).filter(|(of, _)| *of == store).map(|(_, mark)| mark)
     }
 
-    /// Reads an alias of any store's daemon; `None` if it is not one.
+    /// Reads an alias from a daemon with any store; `None` if it is not one.
     pub(super) fn of_any(alias: &str) -> Option<(StoreId, Self)> {
         let (store, own) = alias.strip_prefix("leasehold ")?.split_once(' ')?;
         let store = StoreId(u64::from_str_radix(store, 16).ok().filter(|_| store.len() == 16)?);

@@ -1,7 +1,7 @@
-//! Which links are in which namespaces, by the host's numbers for these.
+//! Which links are in which namespaces, by the host's numbers for the namespaces.
 //!
-//! A namespace without a path can only be found this way. Searching all of them costs a message for each, so the result is
-//! kept for a while: usually many are missing at once.
+//! A namespace without a path can only be found this way. Searching all of them costs a message each, so the result is kept for a
+//! while: usually many are sought at once.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -27,8 +27,8 @@ struct Seen {
 }
 
 impl Census {
-    /// Returns the numbers of the namespaces that may have a link of this index and Ethernet address, among those that `look`
-    /// finds with their links.
+    /// Returns the numbers of the namespaces that may have a link of this index and Ethernet address. `look` lists the links of
+    /// all namespaces, with their numbers.
     pub(super) fn of(
         &self,
         link: (u32, Mac),

@@ -26,15 +26,14 @@ use super::{Alarm, NetReport, Received, failed};
 
 /// The name of an exchange's task, for messages about its end.
 const TASK: &str = "the task of an exchange";
-/// The most received frames that the driver has not taken yet. Further ones wait in the socket, or are lost if they do not
-/// fit there.
+/// The most received frames that the driver has not taken yet. Further ones wait in the socket, and are lost when it is full.
 const UNTAKEN: usize = 16;
 /// How long to retry a frame that finds a queue full or the link down.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// The pause between the first try and the second; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The exchange's number, and what it works with.
+/// The exchange's id, and what it works with.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     pub(super) id: ExchangeId,
@@ -65,7 +64,7 @@ struct Retry {
 
 impl Exchange {
     /// Waits for `places` for its sockets, has them opened, reports that they are open, and leaves them to a task that sends and
-    /// receives until the exchange is closed, which is when the sender of `outbox` goes.
+    /// receives until the exchange is closed, which happens when the sender of `outbox` is dropped.
     pub(super) async fn run<Opening: Future<Output = Result<Result<Opened, LinkCause>, LinkCause>>>(
         self,
         op: OpId,
@@ -83,7 +82,7 @@ impl Exchange {
                     opened
                 })
             }
-            // It was closed while it waited for others to close. Nobody sends before it is open.
+            // The exchange was closed while it waited for others to close. Nobody sends before it is open.
             _ = outbox.next() => Err(LinkCause::TimedOut),
         };
         let mut port = None;
@@ -103,12 +102,12 @@ impl Exchange {
         let Some((packet, hold, process)) = sockets else {
             return self.end(port, outbox).await;
         };
-        // A task of its own: it may listen for a while, and opening takes more room.
+        // In a task of its own, which may listen for a while: the future that opened the sockets takes more memory.
         tokio::spawn(self.serve(packet, hold, process, port, outbox));
     }
 
-    /// Waits for a visit to a link, reports what was found and whether sockets, for which there are `places`, were
-    /// opened there, and leaves those to a task that sends and receives.
+    /// Waits for a visit to a link and reports what was found, and whether sockets, for which there are `places`, were opened
+    /// there. Leaves the sockets to a task that sends and receives.
     pub(super) async fn prepare(
         self,
         op: OpId,
@@ -154,12 +153,12 @@ impl Exchange {
             self.tell(NetReport::Broken { exchange: self.id, cause });
         }
         debug!(exchange = self.id.0, ?tally, overflowed = packet.overflowed(), "exchange closed");
-        // Boxed, because it is short.
+        // Boxed, because it does not last.
         Box::pin(self.end(port, outbox)).await;
     }
 
-    /// Ends the exchange, and tells whoever waits for that. If somebody does, its port is removed first; otherwise it
-    /// disappears by itself.
+    /// Ends the exchange, and tells whoever waits for the end. In that case the exchange's port is removed first; otherwise the
+    /// port disappears by itself.
     async fn end(&self, port: Option<Box<Port>>, mut outbox: Outbox) {
         if let Some(port) = port {
             // A failed exchange must still be closed.
@@ -206,7 +205,7 @@ impl Exchange {
                 cause = ended(process) => return Err(cause),
                 got = receive(packet, &places, &self.into, tally) => {
                     let (bytes, meta) = got.map_err(|error| packet.cause_of(&error))?;
-                    // Closed, but with a frame still to be sent.
+                    // The exchange may be closed and only have a frame still to send.
                     if !outbox.is_closed() {
                         trace!(exchange = self.id.0, length = bytes.len(), ?meta, "frame received");
                         self.tell(NetReport::Frame { exchange: self.id, bytes, meta });
@@ -216,7 +215,7 @@ impl Exchange {
         }
     }
 
-    /// Sends a frame, and tells whoever waits for that. Returns the frame if it must be tried again.
+    /// Sends a frame, and tells whoever waits for the result. Returns the frame if it must be tried again.
     fn send(
         &self,
         packet: &PacketSocket,
@@ -263,7 +262,7 @@ impl Retry {
         Box::new(Self { outgoing, at: now, pause: FIRST_PAUSE, until: now + PATIENCE })
     }
 
-    /// Returns it for its next try, or `None` if that was the last, at the end of the patience.
+    /// Returns the frame for its next try, or `None` when its patience has run out.
     fn later(mut self: Box<Self>, now: Instant) -> Option<Box<Self>> {
         if self.at >= self.until {
             return None;
@@ -283,12 +282,12 @@ fn ready(Opened { packet, hold, port: _, process }: Opened) -> Result<Sockets, L
     Ok((packet, hold, watched(process)))
 }
 
-/// Registers a process's end with the loop. If that fails, the exchange goes on without.
+/// Registers the end of a process with the loop. If that fails, the exchange goes on without it.
 fn watched(process: Option<Process>) -> Option<Box<Ready<Process>>> {
     process.and_then(|process| Ready::new(process).ok()).map(Box::new)
 }
 
-/// Waits for the end of the process by which the exchange's namespace is known: the namespace then has no path.
+/// Waits for the end of the process by which the exchange's namespace is known: from then on no path leads to the namespace.
 async fn ended(process: Option<&Ready<Process>>) -> LinkCause {
     match process {
         // Boxed, because it is rare.

@@ -1,8 +1,8 @@
 //! Programs for the kernel that pick out what an exchange wants (bpf(4)).
 //!
-//! The kernel compiles a program whenever one is attached, which takes longer than almost everything else in an exchange: so a
-//! program contains nothing that its socket does not need, and nothing is loaded twice. They never see this host's own frames:
-//! see `PACKET_IGNORE_OUTGOING`.
+//! The kernel compiles a program whenever one is attached, which takes longer than almost everything else in an exchange. So a
+//! program contains nothing that its socket does not need, and none is loaded twice. Programs never see this host's own frames
+//! (`PACKET_IGNORE_OUTGOING`).
 
 use leasehold_core::link::Hears;
 use leasehold_core::wire::Mac;
@@ -36,7 +36,7 @@ const REPLY: u32 = 2;
 /// Fragment offset, time to live and protocol without the time to live (RFC 791 §3.1).
 const WITHOUT_TTL: u32 = 0x1fff_00ff;
 
-/// What distinguishes our frames from others.
+/// What tells our frames from others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ours {
     /// The client's hardware address in answers (chaddr).
@@ -49,8 +49,8 @@ pub(super) struct Ours {
 
 /// Returns a program that picks out UDP to port 68 with `chaddr`, and the ARP for IPv4 that `hears` names.
 ///
-/// The core also sees wrong answers, so that it can say what is wrong: an answer to port 67, the first fragment of
-/// one, and, inside a namespace, where no others arrive, an answer to the link's own address with another chaddr.
+/// The core also sees wrong answers, so that it can say what is wrong: an answer to port 67; the first fragment of an answer;
+/// and, inside a namespace, where no others arrive, an answer to the link's own address with another chaddr.
 pub(super) fn exchange(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
     let mut program = Program::default();
     let (accept, drop) = (program.end(LONGEST + 1), program.end(0));
@@ -82,7 +82,7 @@ pub(super) fn arp(ours: &Ours, hears: Hears) -> Vec<SockFilter> {
     program.finish()
 }
 
-/// A program that is written from its end, as all jumps lead forward.
+/// A program, written from its end because all jumps lead forward.
 #[derive(Debug, Default)]
 struct Program(Vec<SockFilter>);
 
@@ -95,17 +95,17 @@ impl Program {
         self.0.len()
     }
 
-    /// Ends the program: this many bytes of the frame are taken.
+    /// Ends the program and takes this many bytes of the frame.
     fn end(&mut self, keep: usize) -> Place {
         self.put(SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, keep as u32))
     }
 
-    /// Loads what stands at an offset.
+    /// Loads what is at an offset.
     fn load(&mut self, size_and_mode: u32, at: u32) -> Place {
         self.put(SockFilter::new((libc::BPF_LD | size_and_mode) as u16, 0, 0, at))
     }
 
-    /// Goes to one of two places, by what stands at an offset, or by what was loaded last.
+    /// Goes to one of two places, depending on what is at an offset, or on what was loaded last.
     fn equal(&mut self, what: Option<(u32, u32)>, value: u32, yes: Place, no: Place) -> Place {
         let over = |to: Place| u8::try_from(self.0.len() - to).expect("a program is short");
         let jump = SockFilter::new((libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, over(yes), over(no), value);
@@ -113,14 +113,14 @@ impl Program {
         what.map_or(here, |(size_and_mode, at)| self.load(size_and_mode, at))
     }
 
-    /// Goes to one of two places, by the Ethernet address at an offset.
+    /// Goes to one of two places, depending on the Ethernet address at an offset.
     fn mac(&mut self, mode: u32, at: u32, Mac([a, b, c, d, e, f]): Mac, yes: Place, no: Place) -> Place {
         let (first, last) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([0, 0, e, f]));
         let rest = self.equal(Some((libc::BPF_H | mode, at + 4)), last, yes, no);
         self.equal(Some((libc::BPF_W | mode, at)), first, rest, no)
     }
 
-    /// Goes to one of two places, by whether an ARP frame should be heard.
+    /// Goes to one of two places, depending on whether an ARP frame should be heard.
     fn arp(&mut self, own: Mac, hears: Hears, yes: Place, no: Place) -> Place {
         const WORD: u32 = libc::BPF_W | libc::BPF_ABS;
         let to_us = self.mac(libc::BPF_ABS, ARP_TARGET_MAC, own, yes, no);

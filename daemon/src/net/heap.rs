@@ -1,31 +1,31 @@
 //! Memory that the daemon holds but does not need.
 //!
-//! By default the allocator gives each thread its own heap, up to eight per processor, and only returns free memory at the end
-//! of one. A burst leaves leases scattered over the memory of its calls and exchanges, so that all of it would stay. And the
-//! kernel maps 64 KiB of the program's file around each page that runs: after a burst, nearly all of it.
+//! By default the allocator gives each thread its own heap, up to eight per processor, and only returns free memory at the end of
+//! a heap. A burst leaves leases scattered among the memory of its calls and exchanges, so all of that memory would stay. And the
+//! kernel maps 64 KiB of the program's file around each page that runs: after a burst, nearly all of the file.
 #![allow(unsafe_code)] // The allocator's two switches, and the bounds of the program's code.
 
 use nix::libc;
 
-/// A page, or the largest of them.
+/// The size of a page, or of the largest that there are.
 const PAGE: usize = 64 << 10;
 
 unsafe extern "C" {
-    /// Where the linker has put the program's first byte.
+    /// Where the linker put the program's first byte.
     static __executable_start: u8;
-    /// Where it has put the end of the code, which lies behind what is only read and before what is written.
+    /// Where it put the end of the code, which follows read-only data and precedes written data.
     static etext: u8;
 }
 
-/// Makes all threads share one heap: few of them allocate, and none of those much. Must be called before there is a second
+/// Makes all threads share one heap: few of them allocate, and none allocates much. Must be called before there is a second
 /// thread.
 pub(crate) fn share() {
     // SAFETY: it sets a number within the allocator, which locks itself.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-/// Gives all unused pages back to the kernel, and unmaps the program's code. What runs next is mapped again from the page cache,
-/// in some microseconds.
+/// Gives all unused pages back to the kernel, and unmaps the program's code. Code that runs next is mapped again from the page
+/// cache, which takes some microseconds.
 pub(super) fn trim() {
     // SAFETY: it changes nothing that is in use, and locks each heap.
     unsafe { libc::malloc_trim(0) };

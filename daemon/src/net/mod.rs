@@ -9,8 +9,8 @@
 //! * [`own`] makes and deletes our own links in the host's namespace, which are known by their [`alias`].
 //! * [`seek`] looks for interfaces in the namespaces of an engine that does not say where it puts them.
 //! * [`survey`] looks for what keeps DHCP servers from answering.
-//! * [`watch`] hears what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`] hears
-//!   when the path to one goes, and [`process`] when the process by which one is known ends.
+//! * [`watch`] reports what happens in the namespaces that were looked at; [`registrar`] knows which those are. [`paths`] notices
+//!   when the path to one disappears, and [`process`] when the process by which one is known ends.
 //! * [`heap`] returns unneeded memory to the kernel after a burst.
 //! * [`inherit`] takes the socket that systemd passes.
 //!
@@ -86,17 +86,17 @@ use watch::Watch;
 const LIMIT: Duration = Duration::from_secs(10);
 /// The name of the watch's task, for messages about its end.
 const WATCH: &str = "the task that hears the kernel";
-/// The most waiting orders of one exchange. The core sends one frame and waits for its answer.
+/// The most waiting orders of one exchange. The core sends one frame and waits for its outcome.
 const UNSENT: usize = 16;
-/// The most descriptors of one exchange: for packets, on port 68, and of the process that its namespace is known by; or for
-/// news of a port made for it.
+/// The most descriptors of one exchange: for packets, on port 68, and for the process by which its namespace is known or for news
+/// of a port made for it.
 const MOST_DESCRIPTORS: usize = 3;
 /// The number of exchanges at which to look for those whose end went unnoticed; after that, twice as many as last time.
 const SWEEP: usize = 64;
 
 /// How many exchanges leave much unneeded memory behind.
 const BURST: usize = 64;
-/// When that is returned: the threads that closed their sockets have ended by then.
+/// When that memory is returned: by then the threads that closed the sockets have ended.
 const AFTER_BURST: Duration = Duration::from_secs(3);
 
 /// How the net is started.
@@ -119,8 +119,8 @@ pub(crate) fn ethernet(name: &str) -> Option<Mac> {
     Netlink::open().ok()?.ethernet(Which::Name(name)).ok().map(|(_, mac)| mac)
 }
 
-/// Returns whether bridges' traffic goes through iptables in the caller's namespace, and if so, whether FORWARD drops by policy;
-/// `None` for what is not known. It may take two seconds.
+/// Returns whether bridged frames go through iptables in the caller's namespace, and if so, whether the policy of FORWARD is to
+/// drop; `None` for what is not known. May take two seconds.
 pub(crate) fn bridge_firewall() -> (Option<bool>, Option<bool>) {
     survey::bridge_firewall()
 }
@@ -178,7 +178,7 @@ pub(crate) enum NetReport {
     Ended(&'static str),
 }
 
-/// Reports the end of a task when a panic drops it. Nobody waits for such a task, so its end would go unnoticed.
+/// Reports the end of a task when a panic drops this value. Nobody waits for such a task, so its end would go unnoticed.
 #[derive(Debug)]
 struct Alarm {
     task: &'static str,
@@ -200,8 +200,7 @@ impl Drop for Alarm {
 }
 
 /// The bytes of a received frame.
-///
-/// An exchange has a limited number of them at a time: the next is read when one is dropped.
+/// An exchange may have a limited number of these at a time: the next frame is read when one is dropped.
 #[derive(Debug)]
 pub(crate) struct Received {
     bytes: Vec<u8>,
@@ -218,7 +217,7 @@ impl Deref for Received {
 
 /// What the kernel reported.
 ///
-/// The watch has a limited number of them at a time: the next is read when the event is taken.
+/// The watch may have a limited number of these at a time: the next message is read when one is taken.
 #[derive(Debug)]
 pub(crate) struct News {
     event: KernelMessage,
@@ -307,7 +306,7 @@ impl Net {
             registrar,
             watch,
         };
-        // The start leaves as much behind.
+        // The start leaves unneeded memory behind, too.
         net.trim();
         Ok(net)
     }
@@ -324,13 +323,13 @@ impl Net {
         self.runtime.spawn(exchange.run(op, places, opening, outbox));
     }
 
-    /// Looks at a link, and from then on reports what happens in its namespace.
+    /// Looks at a link, and reports from then on what happens in its namespace.
     pub(crate) fn inspect(&mut self, op: OpId, target: Target, routes: bool) {
         let look = self.pool.run(move |worker| worker.look(&target, routes));
         self.answer(op, async move { Outcome::Inspected(look.await.flatten()) });
     }
 
-    /// Looks whether a namespace is there; from then on its end is reported.
+    /// Checks that a namespace is there, and reports its end from then on.
     pub(crate) fn watch_for(&mut self, op: OpId, netns: PathBuf) {
         let look = self.pool.run(move |worker| worker.watch(&netns));
         self.answer(op, async move { Outcome::Watched(look.await.flatten()) });
@@ -338,8 +337,8 @@ impl Net {
 
     /// Changes a link step by step, then looks at it.
     pub(crate) fn apply(&mut self, op: OpId, target: Target, steps: Vec<Step>) {
-        // Counted outside the work, so that the count is known even if the work hangs. Work that hung for too long
-        // changes nothing any more: somebody else may have the link by then.
+        // Counted outside the work, so that the count is known even if the work hangs. Work that hung for too long changes
+        // nothing any more, because somebody else may have the link by then.
         let (taken, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (counter, is_over) = (Arc::clone(&taken), Arc::clone(&over));
         let work = self.pool.run(move |worker| {
@@ -355,7 +354,7 @@ impl Net {
         });
     }
 
-    /// Makes a link ready, and opens the sockets of an exchange there in the same visit, if one may be opened at once.
+    /// Makes a link ready, and, if the sockets of an exchange may be opened at once, opens them there in the same visit.
     pub(crate) fn prepare(&mut self, op: OpId, exchange: ExchangeId, visit: Visit) {
         self.sweep();
         let places = Arc::clone(&self.sockets).try_acquire_many_owned(1 + for_process(visit.place.netns())).ok();
@@ -382,7 +381,7 @@ impl Net {
         self.answer(op, async move { Outcome::Surveyed(look.await.unwrap_or_default()) });
     }
 
-    /// Looks for interfaces in Docker's namespaces, in the one of that number or in all.
+    /// Looks for interfaces in Docker's namespaces: in the one with that number, or in all.
     pub(crate) fn seek(&mut self, op: OpId, sought: Vec<Sought>, number: Option<i32>) {
         let Some(directory) = self.docker_netns.clone() else {
             return self.answer(op, future::ready(Outcome::Sought(Ok(Sightings::default()))));
@@ -406,8 +405,8 @@ impl Net {
         self.own.ask(op, Work::List);
     }
 
-    /// Sends a frame, over the host's link `over` if that accepts it. A frame that the exchange's link cannot take within 50
-    /// ms is lost; the outcome is reported if an `op` was given.
+    /// Sends a frame, over the host's link `over` if that accepts it. A frame that the exchange's link cannot take within 50 ms
+    /// is lost. The outcome is reported if an `op` is given.
     pub(crate) fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>, over: Option<u32>) {
         let Some(frames) = self.exchanges.get(&exchange) else {
             return debug!(exchange = exchange.0, "frame for an exchange that is not open");
@@ -431,8 +430,8 @@ impl Net {
         }
     }
 
-    /// Closes an exchange, opened or still opening. Frames already sent on it still go out; nothing more comes in. If an `op`
-    /// was given, the port that was made for it is removed, and that is reported.
+    /// Closes an exchange, open or still opening. Frames already sent on it still go out; nothing more comes in. If an `op` is
+    /// given, the port that was made for the exchange is removed, and that is reported.
     pub(crate) fn close(&mut self, op: Option<OpId>, exchange: ExchangeId) {
         let frames = self.exchanges.remove(&exchange);
         self.trim();
@@ -494,7 +493,7 @@ fn descriptors(link: &Link, want: Sockets) -> u32 {
     1 + u32::from(want.hold_port.is_some()) + more
 }
 
-/// Returns how many descriptors it takes to hear the end of the process by which a namespace is known.
+/// Returns how many descriptors it takes to notice the end of the process by which a namespace is known.
 fn for_process(netns: Option<&Path>) -> u32 {
     u32::from(netns.is_some_and(Process::is_named_by))
 }

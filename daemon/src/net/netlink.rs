@@ -1,10 +1,9 @@
-//! rtnetlink: as much of it as is needed to look at a link. [`steps`](super::steps) change a link.
+//! rtnetlink, as much of it as it takes to look at a link. [`steps`](super::steps) change a link.
 //!
-//! The kernel carries a request out inside `send`, under its own lock; when that returns, the answer is in the socket's
-//! queue. So nothing here waits in `recv`, and no runtime is needed: a worker thread opens a socket in a namespace,
-//! asks and closes it.
+//! The kernel carries out a request inside `send`, under its own lock; when `send` returns, the answer is in the socket's queue.
+//! So nothing here waits in `recv`, and no runtime is needed: a worker thread opens a socket in a namespace, asks and closes it.
 //!
-//! Only attributes that are used are decoded: one that a newer kernel adds or fills in differently cannot make a link
+//! Only attributes that are used are decoded: an attribute that a newer kernel adds or fills in differently cannot make a link
 //! unreadable.
 
 mod answer;
@@ -55,7 +54,7 @@ pub(super) fn own_ns() -> nix::Result<OwnedFd> {
 #[derive(Debug)]
 pub(super) struct Netlink {
     socket: Socket,
-    /// The host's namespace, in which to look for the links below those of another namespace.
+    /// The host's namespace, which holds the links below those of other namespaces.
     host: Option<Arc<OwnedFd>>,
     sequence: u32,
     answer: Vec<u8>,
@@ -66,7 +65,7 @@ pub(super) struct Netlink {
 pub(super) enum Which<'a> {
     Index(u32),
     Name(&'a str),
-    /// By its Ethernet address; with the name that it had.
+    /// By its Ethernet address, with the name that it had.
     Station(&'a str, Mac),
 }
 
@@ -98,16 +97,16 @@ impl Netlink {
     /// Opens a socket in the calling thread's namespace.
     pub(super) fn open() -> io::Result<Self> {
         let socket = Socket::new(NETLINK_ROUTE)?;
-        // Without it the kernel ignores the ifindex in a request for addresses and lists those of every link.
+        // Without it the kernel ignores the ifindex in a request for addresses and lists the addresses of all links.
         socket.set_netlink_get_strict_chk(true)?;
         socket.set_ext_ack(true)?;
-        // From here on only the kernel is heard. Otherwise the administrator of a container's network could give
-        // the answers, or keep a thread busy with other messages.
+        // From here on only the kernel is heard. Otherwise the administrator of a container's network could forge the answers, or
+        // keep a thread busy with other messages.
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self { socket, host: None, sequence: 0, answer: Vec::new() })
     }
 
-    /// Returns this socket, able to find the host's link under a link.
+    /// Returns this socket with the ability to find the host's link below a link.
     pub(super) fn on(self, host: &Arc<OwnedFd>) -> Self {
         Self { host: Some(Arc::clone(host)), ..self }
     }
@@ -117,7 +116,7 @@ impl Netlink {
         cookie_of(&self.socket)
     }
 
-    /// Returns whether the socket's namespace has a number `number` for another. True if the kernel cannot be asked.
+    /// Returns whether the socket's namespace has given the number `number` to another. True if the kernel cannot be asked.
     pub(super) fn has_number(&mut self, number: i32) -> bool {
         let mut request = NsidMessage::default();
         request.attributes.push(NsidAttribute::Id(number));
@@ -125,7 +124,7 @@ impl Netlink {
         !matches!(asked, Err(NetlinkError::Kernel { errno: libc::ENOENT, .. }))
     }
 
-    /// Returns the number that the socket's namespace has for the one whose file is `ns`, if it has one.
+    /// Returns the number that the socket's namespace has given to the one whose file is `ns`, if any.
     pub(super) fn number_of<F: AsFd>(&mut self, ns: &F) -> Result<Option<i32>, NetlinkError> {
         let mut request = NsidMessage::default();
         request.attributes.push(NsidAttribute::Fd(ns.as_fd().as_raw_fd().cast_unsigned()));
@@ -139,7 +138,7 @@ impl Netlink {
         Ok(number)
     }
 
-    /// Lists the numbers that the socket's namespace has for others.
+    /// Lists the numbers that the socket's namespace has given to others.
     pub(super) fn numbers(&mut self) -> Result<Vec<i32>, NetlinkError> {
         let mut numbers = Vec::new();
         self.request(RouteNetlinkMessage::GetNsId(NsidMessage::default()), NLM_F_DUMP, |kind, payload| {
@@ -151,7 +150,7 @@ impl Netlink {
         Ok(numbers)
     }
 
-    /// Lists the links on a wire, in the socket's namespace or in that of this number.
+    /// Lists the links on a wire, in the socket's namespace or in the one with this number.
     pub(super) fn wired(&mut self, number: Option<i32>) -> Result<Vec<LinkAnswer>, NetlinkError> {
         let mut request = LinkMessage::default();
         request.attributes.extend(number.map(LinkAttribute::IfNetnsId));
@@ -217,8 +216,8 @@ impl Netlink {
 
     /// Returns the index of the interface whose Ethernet address a server knows, usually the one with that name.
     ///
-    /// Others may have the address too: a stand-in under the interface's name, or the bridge that the interface was made a
-    /// port of. It is the link whose other end is outside, else a bridge's port. Nothing else can reach a server.
+    /// Others may have the address too: a stand-in under the interface's name, or the bridge that the interface was made a port
+    /// of. The right one is the link whose other end is outside, else a bridge's port: nothing else can reach a server.
     pub(super) fn station(&mut self, name: &str, mac: Mac) -> Result<u32, LinkCause> {
         let mut stations = Vec::new();
         let (mut stands_in, mut is_named) = (false, false);
@@ -320,7 +319,7 @@ impl Netlink {
                     continue;
                 }
                 match message.message_type() {
-                    // Both carry a code. A dump that fails says so at its end.
+                    // Both carry a code: a dump that fails says so at its end.
                     NLMSG_DONE | NLMSG_ERROR => return verdict(&message),
                     kind => each(kind, message.payload())?,
                 }

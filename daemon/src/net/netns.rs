@@ -1,8 +1,8 @@
 //! Entering a network namespace, working there, and coming back.
 //!
-//! setns moves the calling thread; a socket stays where it was made. A worker thread therefore enters, opens what it
-//! needs, and comes back before it reports. It keeps only the namespace's cookie: neither its file nor, after the
-//! work, a socket or a thread in it, so that the namespace can die when its container does.
+//! setns moves the calling thread; a socket stays where it was made. So a worker thread enters, opens what it needs, and comes
+//! back before it reports. It keeps only the namespace's cookie: neither the namespace's file nor, after the work, a socket or a
+//! thread in it, so that the namespace can die when its container does.
 
 use std::ffi::OsStr;
 use std::io;
@@ -54,8 +54,8 @@ impl Host {
         Ok(Self { ns, cookie, prefix, registrar, reaper, census: Census::default() })
     }
 
-    /// Watches from now on for a namespace's path to disappear. Otherwise its death is noticed only when no socket is
-    /// left in it.
+    /// Has the disappearance of a namespace's path noticed from now on. Otherwise the namespace's death is noticed only when no
+    /// socket is left in it.
     fn watch(&self, path: &Path) {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let watched = self.open_with(directory_of(path), flags).and_then(|directory| match is_proc(&directory) {
@@ -85,7 +85,7 @@ impl Host {
         })
     }
 
-    /// Opens what is at an absolute path, as the host sees it. Nothing is at a relative one.
+    /// Opens what is at an absolute path, as the host sees it. At a relative path there is nothing.
     fn open_with(&self, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
         let relative = path.strip_prefix("/").map_err(|_| Errno::ENOENT)?;
         match &self.prefix {
@@ -94,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Returns what it means that nothing is at `path`, which depends on whether its directory is there.
+    /// Returns why there is nothing at `path`, which depends on whether its directory exists.
     fn missing(&self, path: &Path) -> LinkCause {
         if path.is_relative() {
             return LinkCause::NoNetns(path.to_owned());
@@ -107,7 +107,7 @@ impl Host {
         }
     }
 
-    /// Returns whether the path is an empty file, such as runtimes make to mount a namespace on. It need not be
+    /// Returns whether the path is an empty file, of the kind that runtimes make to mount a namespace on. It need not be
     /// readable.
     fn is_bare(&self, path: &Path) -> bool {
         self.open_with(path, OFlag::O_PATH | OFlag::O_CLOEXEC).is_ok_and(|file| is_bare(&file))
@@ -127,8 +127,8 @@ fn is_proc<F: AsFd>(directory: &F) -> bool {
 /// Opens `relative` as if `prefix` were the root directory, absolute symbolic links included: on most hosts `/var/run`
 /// is one.
 ///
-/// The kernel follows no magic link in that mode (EXDEV), and `/proc/<pid>/ns/net` is one. Such a path is opened as it
-/// reads, which is right: it contains no other link.
+/// In that mode the kernel follows no magic link (EXDEV), and `/proc/<pid>/ns/net` is one. Such a path is opened as it reads,
+/// which is right because it contains no other link.
 fn open_under(prefix: &Path, relative: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
     let root = open(prefix, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);
@@ -149,13 +149,13 @@ fn is_bare(file: &OwnedFd) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Alive,
-    /// The path does not lead there. The number still means it, or means another one.
+    /// The path does not lead there. The number still means it, or means another namespace.
     Pathless,
     Dead,
     Unclear,
 }
 
-/// A look at a link that will become a binding's.
+/// A look at a link that will become a binding's place.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) place: Place,
@@ -165,8 +165,8 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    /// Opens the sockets of an exchange in the calling thread's namespace, if the link that was found there has carrier and they
-    /// need no port. If they cannot be opened, a separate try later finds out why.
+    /// Opens the sockets of an exchange in the calling thread's namespace, if the link found there has carrier and the exchange
+    /// needs no port. If they cannot be opened, a separate try finds out later why.
     fn open(&self, found: &LinkView, reaper: Reaper) -> Option<Opened> {
         let link = self.place.link(found, &self.lan);
         if !found.carrier || matches!(link, Link::Parent { port: true, .. }) {
@@ -239,10 +239,9 @@ impl Worker {
         opened
     }
 
-    /// Takes `steps` at the target while `goes_on`, which gets how many were taken, returns true; then returns what is
-    /// there.
+    /// Takes `steps` at the target while `goes_on`, which is told how many were taken, returns true; then returns what is there.
     ///
-    /// The watch hears the target's namespace before the first step.
+    /// The watch reports on the target's namespace from before the first step.
     pub(super) fn apply(
         &mut self,
         target: &Target,
@@ -281,8 +280,8 @@ impl Worker {
         }
     }
 
-    /// Sets a link up while `goes_on` returns true, unless it is the host's, then returns what is there, with the requested
-    /// sockets if it `opens` any.
+    /// Sets a link up while `goes_on` returns true, unless it is the host's. Then returns what is there and, if `opens` is set,
+    /// the requested sockets.
     pub(super) fn prepare(
         &mut self,
         visit: &Visit,
@@ -304,7 +303,7 @@ impl Worker {
         }
     }
 
-    /// Returns which namespace is at a path, and has the watch hear its end.
+    /// Returns the namespace at a path, and has the watch report its end.
     pub(super) fn watch(&mut self, path: &Path) -> Result<Cookie, LinkCause> {
         self.visit(path, Expected::Any, |_, cookie, _| Ok(cookie))
     }
@@ -325,7 +324,7 @@ impl Worker {
         Ok(names.filter(|name| name != "." && name != "..").map(|name| directory.join(name)).collect())
     }
 
-    /// Returns the number that the host's namespace has for the one at `path`, if it has one.
+    /// Returns the number that the host's namespace has given to the one at `path`, if any.
     pub(super) fn number_of(&mut self, path: &Path) -> Result<Option<i32>, LinkCause> {
         let ns = self.host.open(path)?;
         let number = self.here()?.number_of(&ns);
@@ -342,7 +341,7 @@ impl Worker {
         })
     }
 
-    /// Lists the numbers that the host's namespace has for others: not the one that it may have for itself.
+    /// Lists the numbers that the host's namespace has given to others, without the one that it may have for itself.
     pub(super) fn numbers(&mut self) -> Result<Vec<i32>, LinkCause> {
         let host = Arc::clone(&self.host);
         let netlink = self.here()?;
@@ -352,7 +351,7 @@ impl Worker {
         numbers.map_err(|error| LinkCause::refused("list the namespaces' numbers", error))
     }
 
-    /// Lists the links on a wire that are in the namespace of this number: none if that has died.
+    /// Lists the links on a wire in the namespace with this number; none if that namespace has died.
     pub(super) fn wired_at(&mut self, number: i32) -> Result<Vec<LinkAnswer>, LinkCause> {
         let host = self.here()?;
         match host.wired(Some(number)) {
@@ -370,18 +369,18 @@ impl Worker {
         Ok(all)
     }
 
-    /// Looks at a link of the host alone.
+    /// Looks only at a link of the host.
     pub(super) fn host_link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
         self.here()?.link(which)
     }
 
-    /// Looks at a link by its index in the namespace at `path`, which the watch hears from then on.
+    /// Looks at a link by its index in the namespace at `path`, on which the watch reports from then on.
     pub(super) fn look_within(&mut self, path: &Path, ifindex: u32) -> Result<LinkView, LinkCause> {
         self.apply_within(path, Expected::NotHost, Which::Index(ifindex), &[], |_| true)
     }
 
     /// Returns why a link that was seen before cannot be reached. If its path does not lead there, the kernel is asked whether
-    /// the link is where it was.
+    /// the link is still where it was.
     fn unseen(&mut self, link: &Link, cause: LinkCause) -> LinkCause {
         let Link::InNetns { path, .. } = link else { return cause };
         match cause.is_unseen().then(|| self.is_numbered(link)) {
@@ -391,8 +390,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether the kernel knows a link's namespace by a number, and the link in it. A daemon that has not heard about
-    /// the namespace since it started, or since messages were lost, searches all that have numbers.
+    /// Returns whether the kernel knows a link's namespace by a number, and the link is in it. A daemon that has not heard of the
+    /// namespace since it started, or since messages were lost, searches all namespaces that have numbers.
     fn is_numbered(&mut self, link: &Link) -> Result<bool, LinkCause> {
         let Link::InNetns { path, cookie, ifindex, mac } = link else { return Ok(false) };
         let host = Arc::clone(&self.host);
@@ -412,9 +411,9 @@ impl Worker {
         Ok(false)
     }
 
-    /// Finds out whether a namespace is alive: whether it still has its number, and the path leads to it.
+    /// Finds out whether a namespace is alive: whether it still has its number, and whether the path leads to it.
     ///
-    /// Its number alone is no proof of life: the next namespace may already have it.
+    /// The number alone is no proof of life: the next namespace may already have it.
     pub(super) fn find(&mut self, number: i32, path: &Path, cookie: Cookie) -> Found {
         if let Ok(false) = self.here().map(|netlink| netlink.has_number(number)) {
             return Found::Dead;
@@ -445,7 +444,7 @@ impl Worker {
         self.visit(path, expected, |netlink, cookie, _| netlink.apply(which, cookie, steps, goes_on))
     }
 
-    /// Works on the links of the namespace at `path`, which the watch hears from then on.
+    /// Works on the links of the namespace at `path`, on which the watch reports from then on.
     fn visit<T>(
         &mut self,
         path: &Path,
@@ -481,7 +480,7 @@ impl Worker {
         opened(&mut self.netlink)
     }
 
-    /// Runs `work` inside the namespace at `path`; it is given that file.
+    /// Runs `work` inside the namespace at `path`, and passes it the namespace's file.
     ///
     /// setns itself checks that it is a network namespace: for anything else it returns EINVAL.
     fn within<T>(&mut self, path: &Path, work: impl FnOnce(&OwnedFd) -> Result<T, LinkCause>) -> Result<T, LinkCause> {
@@ -521,12 +520,12 @@ impl Drop for Back<'_> {
 enum Expected {
     Any,
     NotHost,
-    /// One that was seen and allowed before.
+    /// A namespace that was seen and allowed before.
     This(Cookie),
 }
 
 impl Expected {
-    /// Returns what is allowed when an interface is looked for by name.
+    /// Returns what is allowed when an interface is sought by name.
     fn of(at: &ByName) -> Self {
         if at.host_too { Self::Any } else { Self::NotHost }
     }

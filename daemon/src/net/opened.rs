@@ -23,7 +23,7 @@ pub(super) struct Opened {
     pub(super) hold: Option<Socket>,
     /// The port that it sends through, if one was made for it.
     pub(super) port: Option<Box<Port>>,
-    /// The process that its namespace is known by, if one is.
+    /// The process by which its namespace is known, if there is one.
     pub(super) process: Option<Process>,
 }
 
@@ -33,7 +33,7 @@ impl Opened {
         Ok(Self { packet: PacketSocket::new(link, want, reaper)?, hold: None, port: None, process: None })
     }
 
-    /// Has it hear its link, and opens what else is wanted.
+    /// Makes it hear its link, and opens whatever else is wanted.
     pub(super) fn bind(self, link: &Link, want: Sockets) -> Result<Self, LinkCause> {
         self.packet.bind(link)?;
         let ifindex = self.packet.ifindex;
@@ -48,12 +48,12 @@ impl Opened {
     }
 }
 
-/// Opens a UDP socket on `address`, port 68, at one link, that takes what comes and keeps nothing.
+/// Opens a UDP socket on `address`, port 68, at one link, which accepts packets and keeps none.
 fn hold_port(address: Ipv4Addr, ifindex: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;
     socket.bind_device_by_index_v4(NonZeroU32::new(ifindex))?;
-    // Nobody reads it, so nothing need be stored: a packet that the filter drops has found its port nevertheless.
+    // Nobody reads it, so nothing needs to be stored: even a packet that the filter drops has found its port open.
     socket.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])?;
     socket.bind(&SocketAddrV4::new(address, CLIENT_PORT).into())?;
     Ok(socket)

@@ -1,7 +1,7 @@
 //! The orders of one exchange: frames to send, and what to hear from then on.
 //!
-//! It has its own queue to save memory: while a host's containers start, each has an exchange that only listens for
-//! conflicts, and an empty tokio channel takes more than a kilobyte.
+//! It has its own queue to save memory: while a host's containers start, each has an exchange that only listens for conflicts,
+//! and even an empty tokio channel takes more than a kilobyte.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -32,7 +32,7 @@ pub(super) struct Outgoing {
     pub(super) op: Option<OpId>,
     /// From its Ethernet header on.
     pub(super) frame: Vec<u8>,
-    /// The host's link that it leaves by, if that takes it.
+    /// The host's link over which it leaves, if that link accepts it.
     pub(super) over: Option<u32>,
 }
 
@@ -58,12 +58,12 @@ struct Queue {
     closed: bool,
     /// Nobody takes orders any more.
     abandoned: bool,
-    /// Who waits for the end.
+    /// Whoever waits for the end.
     waiter: Option<OpId>,
 }
 
 impl Sender {
-    /// Adds an order. Returns whether there was room for it, and somebody to take it.
+    /// Adds an order. Returns whether there was room for it, and a receiver to take it.
     pub(super) fn put(&self, order: Order) -> bool {
         let mut queue = self.0.queue();
         let fits = !queue.abandoned && queue.orders.len() < self.0.places;
@@ -74,7 +74,8 @@ impl Sender {
         fits
     }
 
-    /// Closes the exchange once its orders are carried out; `waiter` hears its end. Returns `waiter` if it has already ended.
+    /// Closes the exchange once its orders are carried out; `waiter` is told of its end. Returns `waiter` if it has already
+    /// ended.
     pub(super) fn close(self, waiter: Option<OpId>) -> Option<OpId> {
         let mut queue = self.0.queue();
         if queue.abandoned {
@@ -114,7 +115,7 @@ impl Outbox {
         self.0.queue().waiter.is_some()
     }
 
-    /// Takes no orders any more. Returns who waits for the end.
+    /// Takes no more orders. Returns whoever waits for the end.
     pub(super) fn end(self) -> Option<OpId> {
         let mut queue = self.0.queue();
         queue.abandoned = true;

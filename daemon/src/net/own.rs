@@ -1,11 +1,11 @@
 //! Our own links in the host's namespace: those of Docker's endpoints and of their VLANs.
 //!
-//! Each bears an alias that names its owner and the store of the daemon that made it. The kernel accepts an alias only for an
-//! existing link: one with an endpoint's name and no alias was left half-made by a daemon that was killed at that moment. An
-//! endpoint's link comes back from its container, which may have given it another alias: a link with its name, of a kind that we
-//! make, and down, is the endpoint's unless it bears another daemon's mark.
+//! Each has an alias that names its owner and the store of the daemon that made it. The kernel accepts an alias only for an
+//! existing link: a link with an endpoint's name but no alias was left half-made by a daemon killed at that moment. An endpoint's
+//! link comes back from its container, which may have given it another alias: a link with the endpoint's name, of a kind that we
+//! make, and down, is the endpoint's unless it has another daemon's mark.
 //!
-//! Everything is done in the order of the requests: a deletion must not overtake the making of its link.
+//! Everything is done in the order of the requests: a deletion must not overtake the creation of its link.
 
 use leasehold_core::effect::{OpId, Outcome};
 use leasehold_core::link::LinkCause;
@@ -27,21 +27,21 @@ use super::pool::Pool;
 use super::port::{port_mac, without_ipv6};
 use super::{Alarm, NetReport};
 
-/// What this does, for messages about its end.
+/// What the task does, for messages about its end.
 const TASK: &str = "the task that makes links";
 
-/// Asks for links.
+/// Sends requests for links.
 #[derive(Debug)]
 pub(super) struct Own(UnboundedSender<(OpId, Work)>);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
-    /// A link.
+    /// Make a link, unless it is there.
     Make(OwnLink),
-    /// That a link is not there.
+    /// Delete the link of this owner, if there is one.
     Unmake(LinkOwner),
-    /// Whose links are there.
+    /// List the owners of the links that are there.
     List,
 }
 
@@ -53,9 +53,9 @@ impl Own {
         Self(asked)
     }
 
-    /// Asks for something, after everything that was asked for before. The caller limits how much.
+    /// Queues a request behind all earlier ones. The caller limits how many there are.
     pub(super) fn ask(&self, op: OpId, work: Work) {
-        // It ends before its sender only when it panics, which it reports.
+        // The task ends before its sender only when it panics, which it reports.
         let _ = self.0.send((op, work));
     }
 }
@@ -107,7 +107,7 @@ fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), Lin
             }
             delete(netlink, found.index)?;
         }
-        // It is the requested link, made by somebody else.
+        // Somebody else made the requested link.
         Some(found) if is_vlan(&found, link, &on) => {
             return if found.is_up() { Ok(()) } else { Err(LinkCause::Down) };
         }
@@ -128,7 +128,7 @@ fn make(netlink: &mut Netlink, store: StoreId, link: &OwnLink) -> Result<(), Lin
     finished
 }
 
-/// Gives a new link what it cannot have before it exists.
+/// Sets on a new link what cannot be set before it exists.
 fn finish(
     netlink: &mut Netlink,
     store: StoreId,
@@ -140,7 +140,7 @@ fn finish(
     let alias = Mark::of(&link.owner).alias(store);
     netlink.set(made.index, LinkAttribute::IfAlias(alias)).map_err(failed("name a link"))?;
     match link.kind {
-        // Docker sets it up, inside.
+        // Docker sets it up inside the container.
         LinkKind::Macvlan(_) | LinkKind::Ipvlan => Ok(()),
         LinkKind::Port => {
             let alias = Mark::of_port(&link.owner).alias(store);
@@ -164,9 +164,9 @@ impl Netlink {
             LinkKind::Port => self.link(Which::Index(found.other)).is_ok_and(|port| port.master == on.index),
             LinkKind::Macvlan(_) | LinkKind::Ipvlan | LinkKind::Vlan(_) => found.other == on.index,
         };
-        // A link that has the parent to itself also has its Ethernet address.
+        // A macvlan that has the parent to itself also has the parent's Ethernet address.
         let has_own = link.kind != LinkKind::Macvlan(MacvlanMode::Passthru);
-        // Deleting a VLAN's link would delete the links on it: its MTU is no reason to replace it.
+        // Deleting a VLAN's link would delete the links on it, so a wrong MTU is no reason to replace it.
         let fits = matches!(link.kind, LinkKind::Vlan(_)) || found.mtu == mtu(link, on);
         let is_named = Mark::of_any(&found.alias).is_some();
         is_named
@@ -216,7 +216,7 @@ fn list(netlink: &mut Netlink, store: StoreId) -> Result<OwnLinks, LinkCause> {
     Ok(links)
 }
 
-/// Returns the owner of a link that was left half-made, as far as its name tells: an endpoint whose id begins so.
+/// Returns the owner of a link that was left half-made, as far as its name says: an endpoint whose id begins with it.
 fn half_made(link: &LinkAnswer) -> Option<LinkOwner> {
     let is_one = link.alias.is_empty() && link.made.is_some() && !link.is_up();
     LinkOwner::named(&link.name).filter(|_| is_one)
@@ -235,13 +235,13 @@ fn delete(netlink: &mut Netlink, index: u32) -> Result<(), LinkCause> {
     let mut message = LinkMessage::default();
     message.header.index = index;
     match netlink.change(RouteNetlinkMessage::DelLink(message), 0) {
-        // It went meanwhile.
+        // The link may have gone before this request.
         Ok(()) | Err(NetlinkError::Kernel { errno: libc::ENODEV, .. }) => Ok(()),
         Err(error) => Err(error.at(Which::Index(index), "delete a link")),
     }
 }
 
-/// Returns whether a link that has its owner's name is that owner's.
+/// Returns whether a link with the name of an owner's link belongs to that owner.
 fn is_own(found: &LinkAnswer, owner: &LinkOwner, store: StoreId) -> bool {
     match (Mark::of_any(&found.alias), owner) {
         (Some((of, mark)), _) => of == store && mark == Mark::of(owner),
@@ -319,7 +319,7 @@ fn refused(netlink: &mut Netlink, error: NetlinkError, link: &OwnLink, on: &Link
         NetlinkError::Kernel { errno: libc::EOPNOTSUPP, .. } => {
             format!("{error}: is the kernel's module there (modprobe {module})?")
         }
-        // Something else already takes the frames that come in there.
+        // Something else already takes the frames that come in on that link.
         NetlinkError::Kernel { errno: libc::EBUSY, .. } => match netlink.link(Which::Index(on.master)) {
             Ok(above) if above.bridge => {
                 format!("{} is a port of bridge {}: create the network with -o bridge={1}", on.name, above.name)

@@ -1,11 +1,10 @@
 //! Packet sockets: all frames of an exchange leave and enter through one.
 //!
-//! A packet socket sits below the namespace's IP: neither routes nor firewall rules of the families ip, ip6 and inet
-//! reach it. It is opened for every protocol (`ETH_P_ALL`), for two reasons. Such a socket is served before the
-//! `ingress` hook of the netdev family, which can stop frames on their way to a socket for IP only. And on a parent, a
-//! socket for IP only does not see frames addressed to a child's Ethernet address. A filter in the kernel picks ours
-//! out. Frames that it *sends* pass the `egress` hook of the netdev family, like all others; a rule there can refuse
-//! them (ENOBUFS).
+//! A packet socket sits below the namespace's IP: neither routes nor firewall rules of the families ip, ip6 and inet reach it. It
+//! is opened for every protocol (`ETH_P_ALL`), for two reasons. Such a socket gets a frame before the `ingress` hook of the
+//! netdev family, which can stop frames on their way to a socket for IP only. And on a parent, a socket for IP only does not see
+//! frames addressed to a child's Ethernet address. A filter in the kernel picks out our frames. Frames that the socket *sends*
+//! pass the `egress` hook of the netdev family, like all others; a rule there can refuse them (ENOBUFS).
 #![allow(unsafe_code)] // One conversion: see `everything_at`.
 
 use std::io::{self, IoSliceMut};
@@ -78,10 +77,10 @@ impl Receiver {
 }
 
 impl PacketSocket {
-    /// Makes a packet socket in the calling thread's namespace, with its filter; it hears nothing yet.
+    /// Makes a packet socket with its filter in the calling thread's namespace; it hears nothing yet.
     ///
-    /// It gets its protocol only when it is bound: given one at once it would hear every link until the filter is on,
-    /// and binding it would wait for an RCU grace period.
+    /// It gets its protocol only when it is bound: given one at once, it would hear every link until the filter is attached, and
+    /// binding it would wait for an RCU grace period.
     pub(super) fn new(link: &Link, want: Sockets, reaper: Reaper) -> Result<Self, LinkCause> {
         let (Link::InNetns { ifindex, .. } | Link::Parent { ifindex, .. }) = *link;
         let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None).and_then(|socket| {
@@ -109,7 +108,7 @@ impl PacketSocket {
             Err(Errno::ENODEV | Errno::ENXIO) => return Err(self.no_link()),
             Err(errno) => return Err(LinkCause::refused("bind a packet socket", io::Error::from(errno))),
         }
-        // A link that is down accepts the socket, and leaves an error in it.
+        // A link that is down accepts the socket but leaves an error in it.
         match sockopt::SocketError.get(self) {
             Ok(0) => {}
             Ok(libc::ENETDOWN) => return Err(LinkCause::Down),
@@ -141,7 +140,7 @@ impl PacketSocket {
             .map_err(|errno| LinkCause::refused("hear another Ethernet address", io::Error::from(errno)))
     }
 
-    /// Hears only this ARP from here on. Frames that came before can still be taken.
+    /// Hears only this ARP from now on. Frames that came before can still be taken.
     pub(super) fn hear(&self, arp: Hears) -> Result<(), LinkCause> {
         let attached = SockRef::from(self).attach_filter(&filter::arp(&self.ours, arp));
         attached.map_err(|error| LinkCause::refused("change what a packet socket hears", error))
@@ -165,7 +164,7 @@ impl PacketSocket {
                     read_aux_data(&message.data_bytes, &mut meta);
                 }
             }
-            // As seen from within its own VLAN, where only that VLAN's frames are untagged.
+            // As seen from within the exchange's own VLAN, where only that VLAN's frames are untagged.
             meta.vlan ^= self.vlan;
             // The filter cuts a longer frame to one byte more than fits, which shows here.
             meta.cut = got.flags.contains(MsgFlags::MSG_TRUNC);
@@ -187,7 +186,8 @@ impl PacketSocket {
         }
     }
 
-    /// Returns what an error of `receive` means: the kernel reports a link that went down and one that went away alike.
+    /// Returns what an error of `receive` means: the kernel reports the same error for a link that went down and for one that is
+    /// gone.
     pub(super) fn cause_of(&self, error: &io::Error) -> LinkCause {
         if error.raw_os_error() != Some(libc::ENETDOWN) {
             return LinkCause::refused("receive", error);
@@ -240,18 +240,18 @@ impl Drop for PacketSocket {
     }
 }
 
-/// The packet socket through which frames leave over any host link. It hears nothing; all exchanges share it.
+/// The packet socket through which frames leave over any of the host's links. It hears nothing; all exchanges share it.
 #[derive(Debug)]
 pub(super) struct Uplinks(Option<OwnedFd>);
 
 impl Uplinks {
-    /// Opens it in the calling thread's namespace, the host's. Without it no frame leaves that way.
+    /// Opens it in the calling thread's namespace, the host's. If that fails, no frame leaves that way.
     pub(super) fn open() -> Self {
         let opened = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None);
         Self(opened.map_err(|error| debug!(%error, "no packet socket for the host's links")).ok().map(OwnedFd::from))
     }
 
-    /// Sends a frame over a host link; returns whether that accepted it.
+    /// Sends a frame over a host link, and returns whether the link accepted it.
     pub(super) fn send(&self, ifindex: u32, frame: &[u8]) -> bool {
         let Some(socket) = &self.0 else { return false };
         sendto(socket.as_raw_fd(), frame, &everything_at(ifindex), MsgFlags::MSG_DONTWAIT).is_ok()
@@ -297,7 +297,7 @@ fn vlan_of(link: &Link) -> u16 {
     }
 }
 
-/// Puts a VLAN's tag into a frame (802.1Q-2018 §9.6); `None` if there is none to put in.
+/// Puts a VLAN's tag into a frame (802.1Q-2018 §9.6); `None` if the frame needs none.
 fn tagged(frame: &[u8], vlan: u16) -> Option<Vec<u8>> {
     const ADDRESSES: usize = 12;
     let (addresses, rest) = frame.split_at_checked(ADDRESSES).filter(|_| vlan != 0)?;

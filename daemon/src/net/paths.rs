@@ -1,9 +1,9 @@
-//! Hears when the paths of namespaces disappear.
+//! Notices when paths of namespaces disappear.
 //!
-//! The kernel reports a namespace's death once nothing holds it, and while an exchange is open its socket does. A container
-//! that ends without DEL in the seconds after its ADD would keep its lease, and answer ARP for its address, as long as the
-//! exchange listens for conflicts there. But whoever ends a container removes its namespace's path. So the directories with
-//! such paths are watched, all through one inotify instance, and a path that disappears is a reason to look.
+//! The kernel reports a namespace's death once nothing holds it, but while an exchange is open its socket does. A container that
+//! ends without DEL in the seconds after its ADD would keep its lease, and answer ARP for its address, as long as the exchange
+//! listens for conflicts there. But whoever ends a container removes its namespace's path. So the directories with such paths are
+//! watched, all through one inotify instance, and when a path disappears, the daemon looks at the namespace.
 //!
 //! `/proc` reports no removals: for an exchange in a namespace known by a process, that process is watched instead.
 
@@ -23,9 +23,9 @@ pub(super) struct Paths(pub(super) Arc<Inotify>);
 /// What was heard.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Files of these names have gone.
+    /// Files with these names have gone.
     Gone(HashSet<OsString>),
-    /// More than the kernel could queue.
+    /// The kernel had more events than it could queue.
     TooMuch,
     /// Nothing more.
     Nothing,
@@ -36,7 +36,7 @@ impl Paths {
         Ok(Self(Arc::new(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?)))
     }
 
-    /// Watches a directory for removals from now on. The kernel recognises one that is already watched.
+    /// Watches a directory for removals from now on. The kernel recognises a directory that is already watched.
     pub(super) fn watch(&self, directory: &OwnedFd) -> nix::Result<()> {
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let goes = AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_ONLYDIR;

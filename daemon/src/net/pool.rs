@@ -1,8 +1,8 @@
 //! Threads for what may block: path lookups, setns, netlink under the kernel's lock.
 //!
-//! To its caller, each piece of work ends within the pool's limit. Work that is still waiting by then is withdrawn; a
-//! thread that hangs in it (a path on a dead file server) is written off and replaced, and ends when it comes back.
-//! Its late result must not matter: see [`Pool::run`].
+//! For its caller, each piece of work ends within the pool's limit. Work that still waits for a thread by then is withdrawn; a
+//! thread that hangs in its work (a path on a dead file server) is written off and replaced, and ends when it comes back. Its
+//! late result must not matter: see [`Pool::run`].
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -53,7 +53,7 @@ type Tell = Box<dyn FnOnce() + Send>;
 
 struct Job {
     ticket: Arc<Ticket>,
-    /// Returns what will give the result.
+    /// The work, which returns a function that delivers the result.
     work: Box<dyn FnOnce(&mut Worker) -> Tell + Send>,
 }
 
@@ -85,7 +85,7 @@ impl Pool {
         Ok(Self(Arc::new(handle)))
     }
 
-    /// Hands work to a thread now, and returns what will give its result.
+    /// Hands work to a thread now, and returns a future of its result.
     ///
     /// A result that comes after the limit is dropped on the thread that brings it, back in the host's namespace.
     /// Must be called from the host's namespace: a missing thread is started by the caller.
@@ -202,7 +202,7 @@ fn serve(shared: &Arc<Shared>) {
         if leaving {
             shared.leave(written_off);
         }
-        // Sent last, so that whoever gets it finds this thread no longer counted.
+        // Sent last: whoever gets it finds this thread no longer counted.
         if let Ok(tell) = told {
             tell();
         }

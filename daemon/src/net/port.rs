@@ -1,19 +1,19 @@
 //! A port of a bridge, or of a parent of macvlans, made for one exchange.
 //!
-//! A frame sent on a bridge leaves through its ports and never reaches a listener on the bridge itself; one that comes
-//! in through a port reaches both. So the exchange gets a veth: one end is a port of the bridge, and its socket is on
-//! the other. A frame sent on the parent of macvlans leaves on the wire and reaches none of them; one that a macvlan
-//! sends reaches the wire and the others. So there the exchange gets a macvlan, in bridge mode.
+//! A frame sent on a bridge leaves through its ports and never reaches a listener on the bridge itself; a frame that comes in
+//! through a port reaches both. So the exchange gets a veth: one end is a port of the bridge, and the exchange's socket is on the
+//! other. A frame sent on the parent of macvlans leaves on the wire and reaches none of them; a frame that a macvlan sends
+//! reaches the wire and the others. So there the exchange gets a macvlan in bridge mode.
 //!
-//! The socket's end is in a network namespace of its own, which only the socket keeps alive. In the host's, it would
-//! answer ARP for the host's addresses on the whole LAN. It also needs no cleaning up: when the socket closes, even
-//! because the daemon is killed, the kernel ends the namespace, and both ends of the veth, or the macvlan, with it.
+//! The socket's end is in a network namespace of its own, which only the socket keeps alive. In the host's namespace, that end
+//! would answer ARP for the host's addresses on the whole LAN. Nor does it need cleaning up: when the socket closes, even because
+//! the daemon is killed, the kernel ends the namespace, and with it both ends of the veth, or the macvlan.
 //!
-//! Cleaning up takes the kernel a while, though, and the socket must be closed first. If somebody waits for its Ethernet
-//! address, the port is removed.
+//! That takes the kernel a while, though, and the socket must be closed first. If somebody waits for the port's Ethernet address,
+//! the port is removed explicitly.
 //!
-//! The bridge must not change because of it. A bridge takes on the lowest Ethernet address and the smallest MTU of its
-//! ports: this one's address is high, and its MTU is the bridge's. A parent is not affected by a macvlan.
+//! A port must not change its bridge. A bridge takes on the lowest Ethernet address and the smallest MTU of its ports, so the
+//! port's address is high, and its MTU is the bridge's. A macvlan does not affect its parent.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -45,13 +45,13 @@ const FORWARDS_WITHIN: Duration = Duration::from_secs(62);
 const INSIDE: &str = "eth0";
 /// The bridge's end; the kernel fills in a number.
 const OUTSIDE: &str = "lh-%d";
-/// What an operator who finds the bridge's end reads.
+/// Explains the bridge's end to an operator who finds it.
 const ALIAS: &str = "leasehold: gives a lease back, and then removes itself";
 
-/// A port, which may not forward yet.
+/// A port, which may not yet forward.
 #[derive(Debug)]
 pub(super) struct Port {
-    /// The link whose state says whether it does.
+    /// The link whose state says whether the port forwards.
     index: u32,
     /// Receives news of links in that link's namespace.
     news: Arc<Socket>,
@@ -137,12 +137,12 @@ impl Port {
         Ok((Self { index, news, forwards: LinkAnswer::has_carrier }, index))
     }
 
-    /// Removes it. When this returns the kernel has done so, and its Ethernet address is free.
+    /// Removes the port. When this returns, the kernel has removed it, and its Ethernet address is free.
     pub(super) fn remove(&self) {
         let mut request = LinkMessage::default();
         request.header.index = self.index;
         let bytes = encode(RouteNetlinkMessage::DelLink(request), NLM_F_REQUEST, 1);
-        // The kernel carries out a request while it is sent. If the parent went, nothing is there any more.
+        // The kernel carries out a request while it is sent. If the parent has gone, so has the port.
         if let Err(error) = self.news.send_to(&bytes, &SocketAddr::new(0, 0), 0) {
             debug!(index = self.index, %error, "cannot remove a port");
         }
@@ -179,7 +179,7 @@ impl Port {
     }
 }
 
-/// Asks for the port's state. The answer comes among the news.
+/// Asks for the port's state. The answer arrives among the news.
 fn ask(news: &Socket, index: u32) -> io::Result<()> {
     let mut request = LinkMessage::default();
     request.header.index = index;
@@ -187,7 +187,7 @@ fn ask(news: &Socket, index: u32) -> io::Result<()> {
     news.send_to(&bytes, &SocketAddr::new(0, 0), 0).map(drop)
 }
 
-/// Returns whether this message says that the port forwards.
+/// Returns whether the message says that the port forwards.
 fn tells(message: &NetlinkBuffer<&[u8]>, index: u32, forwards: fn(&LinkAnswer) -> bool) -> bool {
     message.message_type() == libc::RTM_NEWLINK
         && LinkAnswer::read(message.payload()).is_ok_and(|link| link.index == index && forwards(&link))
@@ -197,7 +197,8 @@ fn open_netlink() -> Result<Netlink, LinkCause> {
     Netlink::open().map_err(|error| failed("open a netlink socket", &error))
 }
 
-/// Returns the Ethernet address of a bridge's port whose other end has this one: a bridge takes on the lowest of its ports.
+/// Returns the Ethernet address of a bridge's port whose other end has the address `inside`: a bridge takes on the lowest address
+/// of its ports.
 pub(super) fn port_mac(inside: Mac) -> Vec<u8> {
     let [.., d, e, f] = inside.0;
     vec![0xfe, 0x6c, 0x68, d, e, f]
@@ -239,7 +240,7 @@ fn macvlan(parent: u32, mac: Mac, here: BorrowedFd<'_>) -> RouteNetlinkMessage {
     RouteNetlinkMessage::NewLink(inside)
 }
 
-/// Keeps the kernel from speaking IPv6 over a link of ours. If this fails, the kernel has no IPv6.
+/// Keeps the kernel from speaking IPv6 over a link of ours. If this fails, the kernel has no IPv6 at all.
 pub(super) fn without_ipv6(netlink: &mut Netlink, index: u32) {
     let none = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
     let attribute = LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![none])]);
@@ -248,7 +249,7 @@ pub(super) fn without_ipv6(netlink: &mut Netlink, index: u32) {
     }
 }
 
-/// Puts a port into a VLAN: what it sends untagged is in that, and what is in that leaves it untagged.
+/// Puts a port into a VLAN: frames that it sends untagged belong to the VLAN, and the VLAN's frames leave it untagged.
 fn in_vlan(index: u32, vlan: u16) -> LinkMessage {
     let flags = BridgeVlanInfoFlags::Pvid | BridgeVlanInfoFlags::Untagged;
     let info = AfSpecBridge::VlanInfo(BridgeVlanInfo { flags, vid: vlan });

@@ -1,7 +1,7 @@
 //! The process by which a namespace is known: `/proc/<pid>/ns/net`.
 //!
-//! That path disappears when the process ends, and only the process itself shows that. While an exchange is open,
-//! whose socket keeps the namespace alive, a descriptor of the process reports its end.
+//! That path disappears when the process ends, and only the process itself shows that it does. While an exchange is open, whose
+//! socket keeps the namespace alive, a descriptor of the process reports the end.
 #![allow(unsafe_code)] // One system call that nix has no function for.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -21,8 +21,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Opens the process that the path of the namespace `ns` names. `None` if it names none, or if that number means
-    /// another process here: a daemon in a container may have its own PID namespace.
+    /// Opens the process that the path of the namespace `ns` names. `None` if the path names none, or if its number means another
+    /// process here: a daemon in a container may have its own PID namespace.
     pub(super) fn of(path: &Path, ns: &OwnedFd) -> Option<Self> {
         let fd = open(pid_in(path)?)?;
         let (there, here) = (stat(path).ok()?, fstat(ns).ok()?);

@@ -1,11 +1,11 @@
 //! Closing packet sockets, off the loop.
 //!
-//! `close` of an AF_PACKET socket waits for an RCU grace period, some 16 ms, in which the thread does nothing but wait. So
-//! threads close them, as many as there is work for: 16 of them close about 1,000 sockets a second. What a thread had on its
-//! stack and took from the heap is not given back when it ends.
+//! `close` of an AF_PACKET socket waits for an RCU grace period, some 16 ms, in which the thread does nothing else. So threads
+//! close them, as many as there is work for: 16 of them close about 1,000 sockets a second. When a thread ends, the memory of its
+//! stack and its heap is not given back.
 //!
-//! The queue needs no bound of its own: whatever waits in it is an open socket, so the limit on open files bounds it,
-//! and to refuse a socket could only mean to leak it.
+//! The queue needs no bound of its own: everything in it is an open socket, so the limit on open files bounds it, and refusing a
+//! socket would only leak it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -57,7 +57,7 @@ impl Reaper {
         Ok(Self(Arc::new(Handle(shared))))
     }
 
-    /// Takes a socket to close soon, and its places to give back then. Never waits.
+    /// Takes a socket to close soon, and its places to give back after that. Never waits.
     pub(super) fn close(&self, socket: OwnedFd, places: Option<OwnedSemaphorePermit>) {
         let shared = &self.0.0;
         shared.queue().sockets.push_back((socket, places));
@@ -110,7 +110,7 @@ impl Shared {
         }
     }
 
-    /// Claims a place for one more thread if sockets wait and no thread is free.
+    /// Reserves a place for one more thread if sockets wait and no thread is free.
     fn wants_another(&self) -> bool {
         let mut queue = self.queue();
         let wanted = queue.sockets.len() > queue.idle && queue.threads < MOST;
@@ -124,10 +124,10 @@ fn spawn(shared: &Arc<Shared>) -> io::Result<()> {
     thread::Builder::new().name("reaper".to_owned()).stack_size(STACK).spawn(move || serve(&mine)).map(drop)
 }
 
-/// Closes sockets until there is too little to do.
+/// Closes sockets until there is too little work.
 ///
-/// Such a thread is started by another of its kind, never by the caller: that may be a worker inside a container's
-/// namespace, and a thread born there would keep the namespace alive.
+/// Such a thread is started by another of its kind, never by the caller. The caller may be a worker inside a container's
+/// namespace, and a thread started there would keep the namespace alive.
 fn serve(shared: &Arc<Shared>) {
     while let Some((socket, places)) = shared.next() {
         if shared.wants_another()

@@ -1,12 +1,11 @@
 //! Which number means which namespace.
 //!
-//! In its news the kernel names namespaces by numbers (nsid), which it reuses at once. So which cookie a number means
-//! must change at the right place *between* messages. That place is marked in the stream itself: the number is asked
-//! for on the watching socket, and the kernel queues its answer between the messages before and after. When that answer
-//! is read, everything from the number's former owner has been read too. With one exception: the kernel frees a dead
-//! namespace's number just before it reports the death, so that report may come after the next owner's registration. So
-//! "number n is gone" is only a reason to look: what decides is a number that is free, or a path that no longer leads
-//! to the cookie.
+//! The kernel's messages name namespaces by numbers (nsid), which it reuses at once. So the cookie that a number means must
+//! change at the right place *between* messages. That place is marked in the stream itself: the number is asked for on the
+//! watching socket, and the kernel queues its answer between the messages before and after. When that answer is read, everything
+//! from the number's former owner has been read too, with one exception: the kernel frees a dead namespace's number just before
+//! it reports the death, so that report may come after the next owner's registration. So "number n is gone" is only a reason to
+//! look: a number that is free, or a path that no longer leads to the cookie, is proof.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsString;
@@ -30,7 +29,7 @@ use super::alias::StoreId;
 use super::netlink::encode;
 use super::paths::Paths;
 
-/// Some 10,000 messages. The default holds about a hundred, which one burst of containers overruns.
+/// Room for some 10,000 messages. The default holds about a hundred, which one burst of containers exceeds.
 const RECEIVE_BUFFER: usize = 8 * 1024 * 1024;
 
 /// The workers' end of the watch.
@@ -40,8 +39,7 @@ pub(super) struct Registrar {
     /// The socket's address, which answers to our questions carry.
     pub(super) port: u32,
     pub(super) paths: Paths,
-    /// If Docker is served: links in namespaces about which nothing is known are reported, and so are our own, which name this
-    /// store.
+    /// If Docker is served, links in unknown namespaces are reported, and so are our own links, which name this store.
     pub(super) docker: Option<StoreId>,
     book: Mutex<Book>,
     /// How often the kernel lost messages.
@@ -73,7 +71,7 @@ struct Named {
 enum Checking {
     No,
     Yes,
-    /// It is, and there has been a further reason since: look again.
+    /// A check is under way, and there has been another reason since: look again.
     Again,
 }
 
@@ -105,7 +103,7 @@ impl Registrar {
 
     /// Makes the watch report on the namespace whose file is `ns`, from the calling thread's next step on.
     ///
-    /// One that cannot be watched can still be worked in; that is logged.
+    /// A namespace that cannot be watched can still be worked in; the failure is logged.
     pub(super) fn register<F: AsFd>(&self, cookie: Cookie, path: &Path, ns: &F) {
         let mut book = self.book();
         if book.known.contains(&cookie) {
@@ -114,8 +112,8 @@ impl Registrar {
         let file = NsidAttribute::Fd(ns.as_fd().as_raw_fd().cast_unsigned());
         book.last = book.last.checked_add(1).unwrap_or(1);
         let token = book.last;
-        // The first has the kernel choose a number, unless there is one already. The second asks for it. They go in one
-        // call, and under the lock, so that `asked` has the order of the answers.
+        // The first makes the kernel choose a number, unless there is one already. The second asks for it. They go in one call,
+        // and under the lock, so that `asked` keeps the order of the answers.
         let mut both = nsid_request(RouteNetlinkMessage::NewNsId, vec![file.clone(), NsidAttribute::Id(-1)], 0);
         both.extend(nsid_request(RouteNetlinkMessage::GetNsId, vec![file], token));
         match self.socket.send_to(&both, &SocketAddr::new(0, 0), 0) {
@@ -132,7 +130,7 @@ impl Registrar {
         self.book().own = Some(cookie);
     }
 
-    /// Returns whether questions are open although the socket is empty: the kernel had no room for the answers.
+    /// Returns whether questions are open although the socket is empty, because the kernel had no room for the answers.
     pub(super) fn lacks_answers(&self) -> bool {
         let mut book = self.book();
         if book.asked.is_empty() {
@@ -148,18 +146,18 @@ impl Registrar {
         empty
     }
 
-    /// Counts that the kernel lost messages, and forgets what the numbers mean.
+    /// Records that the kernel lost messages, and forgets what the numbers mean.
     pub(super) fn lost(&self) {
         self.lost.fetch_add(1, Ordering::Relaxed);
         self.book().forget();
     }
 
-    /// Returns what the watch hears about.
+    /// Returns what the watch reports on.
     pub(super) fn watched(&self) -> Watched {
         Watched { namespaces: self.book().named.len(), lost: self.lost.load(Ordering::Relaxed) }
     }
 
-    /// Returns the book; not to be held over anything that waits.
+    /// Returns the book, which must not be held across anything that waits.
     pub(super) fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().expect("nothing panics while it holds the book")
     }
@@ -215,19 +213,19 @@ impl Book {
         self.named.iter().find(|(_, named)| named.cookie == cookie).map(|(nsid, _)| *nsid)
     }
 
-    /// Records which namespace a number means, as the kernel showed, unless either is known otherwise.
+    /// Records which namespace a number means, as the kernel has shown, unless something else is known about either.
     pub(super) fn found(&mut self, nsid: i32, cookie: Cookie, path: &Path) {
         if !self.named.contains_key(&nsid) && self.known.insert(cookie) {
             self.named.insert(nsid, Named { cookie, path: path.to_owned(), checking: Checking::No });
         }
     }
 
-    /// Returns which namespace a number means, and the path by which it is known.
+    /// Returns the namespace that a number means, and the path by which the namespace is known.
     pub(super) fn at(&self, nsid: i32) -> Option<(Cookie, PathBuf)> {
         self.named.get(&nsid).map(|named| (named.cookie, named.path.clone()))
     }
 
-    /// Returns what to check to find out whether `nsid` is alive, unless that is under way.
+    /// Returns what to check to find out whether `nsid` is alive, unless a check is under way.
     pub(super) fn check(&mut self, nsid: i32) -> Option<(Cookie, PathBuf)> {
         let named = self.named.get_mut(&nsid)?;
         named.checking = match named.checking {

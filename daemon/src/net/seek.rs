@@ -10,11 +10,11 @@ use tracing::debug;
 use super::netlink::{LinkAnswer, Which};
 use super::netns::Worker;
 
-/// Looks through the namespace of that number, or all that have a file in the directory.
+/// Looks through the namespace with that number, or through all that have a file in the directory.
 ///
-/// If something cannot be looked into, the rest is still searched. The kernel is then asked whether everything was seen: a
-/// killed dockerd leaves the files of dead namespaces behind, and they look like those of namespaces that are mounted out of
-/// sight.
+/// If something cannot be looked into, the rest is still searched. The kernel is then asked whether everything was seen, because
+/// a killed dockerd leaves files of dead namespaces behind, and they look like files of namespaces that are mounted where this
+/// process cannot see them.
 pub(super) fn look(
     worker: &mut Worker,
     directory: &Path,
@@ -26,7 +26,7 @@ pub(super) fn look(
     for path in worker.list(directory)? {
         match through(worker, &path, sought, number, &mut sightings) {
             Ok(()) => looked.push(path),
-            // It went meanwhile, or it is the file of containers that share the host's namespace.
+            // It has gone since the listing, or it is the file of containers that share the host's namespace.
             Err(LinkCause::NoNetns(_) | LinkCause::HostNetns(_)) => {}
             Err(cause) => left_out.push((path, cause)),
         }
@@ -39,7 +39,7 @@ pub(super) fn look(
 
 /// Returns whether a link with one of the Ethernet addresses is, or may be, in a namespace that was not looked through.
 ///
-/// The kernel has given the host's namespace a number for each namespace that a link was moved to from there.
+/// The kernel gave the host's namespace a number for each namespace into which a link was moved from there.
 fn may_be_elsewhere(worker: &mut Worker, looked: &[PathBuf], sought: &[Sought]) -> bool {
     let looked: BTreeSet<_> = looked.iter().filter_map(|path| worker.number_of(path).ok().flatten()).collect();
     let is_sought = |link: &LinkAnswer| sought.iter().any(|sought| link.mac == Some(sought.mac));
@@ -56,7 +56,7 @@ fn may_be_elsewhere(worker: &mut Worker, looked: &[PathBuf], sought: &[Sought]) 
     }
 }
 
-/// Records that something could not be seen: what is looked for may be there.
+/// Records that something could not be looked into: what is sought may be there.
 fn miss(sightings: &mut Sightings, path: &Path, cause: LinkCause) {
     debug!(path = %path.display(), %cause, "not looked through");
     sightings.whole = false;
@@ -85,7 +85,7 @@ fn through(
                     continue;
                 }
             }
-            // The watch hears it from before the look.
+            // The watch reports on it from before the look.
             let view = worker.look_within(path, link.index)?;
             let (sought, netns) = (sought.clone(), path.to_owned());
             sightings.found.extend((view.mac == sought.mac).then_some(Sighting { sought, netns, view }));
@@ -94,8 +94,8 @@ fn through(
     Ok(())
 }
 
-/// Returns whether a container's link is on this LAN: made on the parent, or on a VLAN of it; or its other end is a port of the
-/// bridge. Fails if that cannot be told, as while the LAN's link is not there.
+/// Returns whether a container's link is on this LAN: it was made on the parent or on a VLAN of the parent, or its other end is a
+/// port of the bridge. Fails if that cannot be known, such as while the LAN's link does not exist.
 fn is_on(worker: &mut Worker, link: &LinkAnswer, lan: &Lan) -> Result<bool, LinkCause> {
     let Some(name) = lan.parent().filter(|_| link.other != 0) else { return Ok(false) };
     let parent = worker.host_link(Which::Name(name))?.index;

@@ -1,7 +1,7 @@
 //! Changing a link, step by step: set up, MTU, addresses, routes.
 //!
-//! Every step may be taken twice. What is already there, or no longer there, counts as done: a daemon that took a step
-//! and then died takes it again.
+//! Every step may be taken twice. What is already there, or already gone, counts as done: a daemon that took a step and then died
+//! takes it again.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,12 +21,12 @@ use super::netlink::{Netlink, NetlinkError, Which};
 /// The number of the main routing table.
 const MAIN: u32 = RouteHeader::RT_TABLE_MAIN as u32;
 
-/// How many routes over a link are looked at: a namespace's owner may put any number there.
+/// The most routes over a link that are looked at: a namespace's owner may add any number.
 const MAX_ROUTES: usize = 1024;
 
 impl Netlink {
-    /// Takes `steps` in order, and returns what the link then looks like. `goes_on` is told how many were taken, before
-    /// each and after the last; once it returns false, nobody waits for the rest, which is left.
+    /// Takes `steps` in order, and returns what the link then looks like. `goes_on` is told how many steps were taken, before
+    /// each and after the last; once it returns false, nobody waits for the rest, and they are not taken.
     pub(super) fn apply(
         &mut self,
         which: Which<'_>,
@@ -34,7 +34,7 @@ impl Netlink {
         steps: &[Step],
         mut goes_on: impl FnMut(usize) -> bool,
     ) -> Result<LinkView, LinkCause> {
-        // A link that is not Ethernet is left as it is. One named by its index was looked at before.
+        // A link that is not Ethernet is left as it is. A link named by its index was looked at before.
         let (index, was_down) = match which {
             Which::Index(index) => (index, false),
             Which::Name(_) if steps.is_empty() => return self.view(which, cookie),
@@ -65,7 +65,7 @@ impl Netlink {
             Step::ReplaceDefault { from, to } => self.replace_default(index, *from, *to),
         };
         done.map_err(|error| match (step, error) {
-            // A macvlan whose Ethernet address another one on the same parent has.
+            // The link is a macvlan, and another on the same parent has its Ethernet address.
             (Step::Up, NetlinkError::Kernel { errno: libc::EADDRINUSE, .. }) => self.mac_taken(index),
             (_, error) => error.at(Which::Index(index), step.doing()),
         })
@@ -100,7 +100,7 @@ impl Netlink {
         {
             request.attributes.push(AddressAttribute::Broadcast(address.broadcast()));
         }
-        // Without NLM_F_REPLACE an existing one is left as it is: somebody may want its flags and lifetimes.
+        // Without NLM_F_REPLACE an existing address is left as it is: somebody may want its flags and lifetimes.
         unless(libc::EEXIST, self.change(RouteNetlinkMessage::NewAddress(request), NLM_F_CREATE))
     }
 
@@ -109,11 +109,11 @@ impl Netlink {
         unless(libc::EADDRNOTAVAIL, self.change(RouteNetlinkMessage::DelAddress(request), 0))
     }
 
-    /// Adds a route, unless some program has already added it. One without the wanted MTU or MSS is replaced: the kernel does not
-    /// distinguish the two.
+    /// Adds a route, unless some program has already added it. A route without the wanted MTU or MSS is replaced: to the kernel
+    /// it is the same route.
     ///
-    /// NLM_F_APPEND puts it after those with the same destination and metric, over any link; the default is to refuse,
-    /// and NLM_F_REPLACE would remove theirs.
+    /// NLM_F_APPEND puts it after the routes with the same destination and metric, over any link. The default is to refuse, and
+    /// NLM_F_REPLACE would remove one of those.
     fn add_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
         for there in self.routes(index, route)?.into_iter().filter(|there| there.scope == scope(route)) {
             if there.has_metrics_of(route) {
@@ -132,8 +132,8 @@ impl Netlink {
 
     /// Removes a route, whichever program added it.
     ///
-    /// To the kernel a request without a metric means the first route with any. So it is asked for the routes, and each
-    /// is removed by its full description.
+    /// To the kernel, a request without a metric means the first route with any metric. So the routes are listed, and each is
+    /// removed by its full description.
     fn remove_route(&mut self, index: u32, route: &LinkRoute) -> Result<(), NetlinkError> {
         for there in self.routes(index, route)? {
             self.delete_route(index, route, &there)?;
@@ -141,13 +141,13 @@ impl Netlink {
         Ok(())
     }
 
-    /// Leads the default routes over a link to another router: first the new one is put on, then the old one taken off.
+    /// Points the default routes over a link to another router: first adds the new route, then removes the old one.
     ///
-    /// dockerd moves the default route by deleting its own, ignoring failures, and adding one without a metric, which fails if one
-    /// is there. So the place without a metric stays free for dockerd, and takes precedence over ours.
+    /// dockerd moves the default route by deleting its own, ignoring failures, and adding one without a metric, which fails if
+    /// there is one. So the place without a metric stays free for dockerd's route, which takes precedence over ours.
     ///
-    /// NLM_F_REPLACE would replace the first of the same metric, over any link. So the new one goes before the others of its
-    /// metric if the old one is the first, else behind them.
+    /// NLM_F_REPLACE would replace the first route with the same metric, over any link. So the new route goes before the others
+    /// with its metric if the old one is the first of them, else behind them.
     fn replace_default(&mut self, index: u32, from: IpAddr, to: IpAddr) -> Result<(), NetlinkError> {
         let mut defaults = Vec::new();
         self.routes_of(family(from), Some(MAIN), None, |there| {
@@ -179,7 +179,8 @@ impl Netlink {
         unless(libc::ESRCH, self.change(RouteNetlinkMessage::DelRoute(request), 0))
     }
 
-    /// Returns each route that matches this one: main plugins that are given no scope add on-link routes of global scope. Routes that the kernel adds for an address belong to that address and do not count.
+    /// Returns each route that matches this one: main plugins that are given no scope add on-link routes with global scope.
+    /// Routes that the kernel adds for an address belong to that address and do not count.
     fn routes(&mut self, index: u32, route: &LinkRoute) -> Result<Vec<RouteAnswer>, NetlinkError> {
         let mut found = Vec::new();
         self.routes_of(family(route.destination.addr()), Some(table(route)), Some(index), |there| {
@@ -190,7 +191,7 @@ impl Netlink {
         Ok(found)
     }
 
-    /// Looks at a link and at the IPv4 routes over it that the kernel did not make itself, unless these are too many.
+    /// Looks at a link and at the IPv4 routes over it that the kernel did not make itself, unless there are too many.
     pub(super) fn view_with_routes(&mut self, which: Which<'_>, cookie: Cookie) -> Result<LinkView, LinkCause> {
         let view = self.view(which, cookie)?;
         let (mut routes, mut count) = (Vec::new(), 0);
@@ -228,7 +229,7 @@ impl Netlink {
     }
 }
 
-/// Takes one of the kernel's refusals as success.
+/// Treats one of the kernel's refusals as success.
 fn unless(errno: i32, asked: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
     match asked {
         Err(NetlinkError::Kernel { errno: refusal, .. }) if refusal == errno => Ok(()),

@@ -14,13 +14,13 @@ use tracing::debug;
 use super::netlink::Which;
 use super::netns::Worker;
 
-/// Whether frames that a bridge carries go through iptables, in the reader's namespace.
+/// Says whether frames that a bridge carries go through iptables, in the reader's namespace.
 const BRIDGE_NF: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 /// The UDP sockets of the reading thread's namespace.
 const UDP_SOCKETS: &str = "/proc/thread-self/net/udp";
 /// The UDP port of a DHCP server (RFC 2131 §4.1).
 const SERVER_PORT: u16 = 67;
-/// How long iptables may be silent. It waits for others only if told to.
+/// How long iptables may take. It waits for others only if told to.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// More than the policy and rules of any chain worth reading.
 const LONGEST: u64 = 64 * 1024;
@@ -45,10 +45,10 @@ pub(super) fn look(worker: &mut Worker, link: Link, lan_parent: Option<String>) 
     survey
 }
 
-/// Returns whether what bridges carry goes through iptables, and if so, whether FORWARD drops by policy.
+/// Returns whether bridged frames go through iptables, and if so, whether the policy of FORWARD is to drop.
 pub(super) fn bridge_firewall() -> (Option<bool>, Option<bool>) {
     let bridge_nf = setting(BRIDGE_NF);
-    // A policy that no frame meets says nothing.
+    // The policy does not matter if no frame meets it.
     let policy = (bridge_nf == Some(true)).then(forward_policy).flatten();
     (bridge_nf, policy.map(|policy| policy == "DROP"))
 }
@@ -75,11 +75,11 @@ fn forward_policy() -> Option<String> {
     let mut iptables = Command::new("iptables");
     iptables.args(["-S", "FORWARD"]).stdin(Stdio::null()).stdout(OwnedFd::from(its)).stderr(Stdio::null());
     let mut running = iptables.spawn().ok()?;
-    // The command holds the writing end too: reading would not end until it is dropped.
+    // The command holds the writing end too: reading would not end before the command is dropped.
     drop(iptables);
     let mut said = String::new();
     let read = ours.take(LONGEST).read_to_string(&mut said);
-    // One that has already ended does not mind.
+    // Harmless if it has already ended.
     let _ = running.kill();
     let ended = running.wait();
     debug!(?read, ?ended, "asked iptables");

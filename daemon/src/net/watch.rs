@@ -1,10 +1,10 @@
-//! Hearing of namespaces, links and addresses, in every namespace that the core has looked at, through one socket.
+//! Reports what happens to namespaces, links and addresses, in every namespace that the core has looked at, through one socket.
 //!
 //! With `NETLINK_LISTEN_ALL_NSID` a netlink socket gets the messages of every namespace that has a number (nsid) in
 //! ours. A worker inside a namespace registers it; from then on its number stands for its cookie here.
 //!
-//! Once messages are lost, the numbers mean nothing. All are forgotten, and the core is told: it looks at everything
-//! again, which registers it again.
+//! When messages are lost, the numbers mean nothing any more. All are forgotten, and the core is told: it looks at everything
+//! again, which registers the namespaces again.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -71,7 +71,7 @@ impl Watch {
         tokio::join!(self.hear_kernel(), self.hear_paths());
     }
 
-    /// Checks the namespaces whose paths went.
+    /// Checks the namespaces whose paths have gone.
     async fn hear_paths(&self) {
         loop {
             let heard = match self.paths.wait().await {
@@ -136,10 +136,10 @@ impl Watch {
     }
 }
 
-/// Whether the kernel has lost a message for us, and how many earlier ones have been read since.
+/// Whether the kernel has lost a message for us, and how many earlier messages have been read since.
 ///
-/// The kernel puts no more messages into the socket until it is read empty. Only then does a new look help, and only then is the
-/// core told.
+/// The kernel puts no more messages into the socket until it is read empty. A new look helps only then, so the core is told only
+/// then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deaf {
     No,
@@ -213,7 +213,7 @@ impl Teller {
     fn digest(&self, message: &NetlinkBuffer<&[u8]>, from: Option<i32>, room: &mut Room) {
         let payload = message.payload();
         match message.message_type() {
-            // A container's numbers are its own affair, and it may ask for them with any port and token.
+            // A container's own numbers do not matter here, and it may ask for them with any port and token.
             libc::RTM_NEWNSID | NLMSG_ERROR | libc::RTM_DELNSID if from.is_some() => {}
             libc::RTM_NEWNSID if message.port_number() == self.registrar.port && message.sequence_number() != 0 => {
                 self.answered(message.sequence_number(), nsid_in(payload), room);
@@ -276,7 +276,7 @@ impl Teller {
         }
     }
 
-    /// Reports a link of a namespace that is not watched.
+    /// Reports a link in a namespace that is not watched.
     fn appeared(&self, kind: u16, number: i32, link: &LinkAnswer, room: &mut Room) {
         if let (libc::RTM_NEWLINK, AddressFamily::Unspec, Some(mac)) = (kind, link.family, link.mac) {
             self.tell(KernelMessage::Appeared { number, mac }, room);
@@ -287,7 +287,7 @@ impl Teller {
         let (former, lost) = self.registrar.book().answered(token, nsid);
         debug!(?nsid, token, ?former, "a namespace is watched");
         if let Some(cookie) = former {
-            // Its number is another's now: it is dead, whether or not that was reported.
+            // Its number means another namespace now: it is dead, whether or not its death was reported.
             self.tell(KernelMessage::NetnsDied { cookie }, room);
         }
         if lost {
@@ -313,8 +313,8 @@ impl Teller {
         }
     }
 
-    /// Checks whether the namespace with that number is alive, and reports if not. `freed`: the kernel reported that it frees
-    /// the number, which another may have by now; else its path may be gone.
+    /// Checks whether the namespace with that number is alive, and reports if it is not. `freed` means that the kernel has
+    /// reported the number free, so another namespace may have it by now; otherwise the path may be gone.
     fn doubt(&self, number: i32, freed: bool) {
         let asked = if freed { self.registrar.book().check(number) } else { self.registrar.book().at(number) };
         let Some((cookie, path)) = asked else { return };

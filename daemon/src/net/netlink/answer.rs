@@ -22,13 +22,13 @@ pub(in crate::net) struct LinkAnswer {
     pub(in crate::net) name: String,
     /// The alias that the link's maker gave it.
     pub(in crate::net) alias: String,
-    /// Its kind, if the daemon makes links of that kind.
+    /// Its kind, if that is one that the daemon makes.
     pub(in crate::net) made: Option<LinkKind>,
     pub(in crate::net) mac: Option<Mac>,
     pub(in crate::net) mtu: u32,
-    /// For a veth: the index of its other end, in that end's namespace. For a link made on another link: that one's.
+    /// For a veth: the index of the other end, in that end's namespace. For a link made on another link: the index of the latter.
     pub(in crate::net) other: u32,
-    /// The number of the namespace that this one is in, if not the link's own.
+    /// The number of the namespace that `other` is in, if that is not the link's own.
     pub(super) other_ns: Option<i32>,
     /// For a bridge's port: the bridge's index.
     pub(in crate::net) master: u32,
@@ -36,9 +36,9 @@ pub(in crate::net) struct LinkAnswer {
     /// For a bridge with the spanning tree protocol: how long it blocks a new port.
     pub(in crate::net) port_delay: Option<Duration>,
     pub(in crate::net) macvlan: bool,
-    /// Whether it is on no wire.
+    /// Whether it is connected to no wire.
     pub(super) dummy: bool,
-    /// Whether software makes links of its kind.
+    /// Whether links of its kind are made in software.
     soft: bool,
     /// For a bridge's port: its state (`BR_STATE_*`).
     port_state: Option<u8>,
@@ -176,8 +176,8 @@ impl LinkAnswer {
     /// Returns whether a frame that is sent now can leave.
     ///
     /// `IFF_LOWER_UP` is set the moment the wire is there, while the link's queue still silently drops every frame.
-    /// `IFF_RUNNING` follows when the kernel has put the real queue in (`linkwatch_do_dev`), and a message about the
-    /// link follows that. It also stays unset while a port waits for 802.1X.
+    /// `IFF_RUNNING` follows when the kernel has attached the real queue (`linkwatch_do_dev`), and then a message about the link.
+    /// It also stays unset while a port waits for 802.1X.
     pub(in crate::net) fn has_carrier(&self) -> bool {
         self.flags.contains(LinkFlags::Up | LinkFlags::LowerUp | LinkFlags::Running)
     }
@@ -246,7 +246,7 @@ impl AddressAnswer {
     }
 }
 
-/// Returns the number (nsid) in a message about a namespace's.
+/// Returns the number (nsid) in a message about a namespace's number.
 pub(in crate::net) fn nsid_in(payload: &[u8]) -> Option<i32> {
     const HEADER: usize = 4;
     const NETNSA_NSID: u16 = 1;
