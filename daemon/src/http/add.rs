@@ -66,8 +66,8 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     let wanted = args::wanted(config, &said, &args)?;
     // The children of an ipvlan's parent share its hardware address: a unicast to it goes to the parent.
     let on_parent = config.plugin.as_deref() == Some("ipvlan");
-    // An answer to a hardware address other than its own does not reach an interface either, and nobody knows here whether
-    // the main plugin has set the one that the runtime names.
+    // An answer to a hardware address other than its own does not reach an interface either, and the daemon does not know whether
+    // the main plugin has set the address that the runtime names.
     let broadcast = ipam.broadcast.unwrap_or(site.broadcast || on_parent || chaddr.is_some());
     let client = Arc::new(ClientProfile { broadcast, ..client(&ipam, provided, &names)? });
     let timeout = ipam.timeout.filter(|s| *s > 0.0).map_or(site.add_timeout, |seconds| add_timeout(Some(seconds)));
@@ -90,7 +90,7 @@ pub(super) fn add(request: &Request, config: &Config, named: Named<'_>, site: &S
     })
 }
 
-/// Returns how many seconds a DEL's lease is kept, if its configuration says that its identity can return. Anything
+/// Returns how many seconds the lease of a DEL is kept, if its configuration says that its identity can return. Whatever is
 /// unreadable is ignored: a DEL must succeed whatever its configuration says.
 pub(super) fn grace_of_del(request: &Request, config: &Config) -> Option<u32> {
     let (ipam, said) = (config.ipam().ok()?, config.runtime_config().ok()?);
@@ -98,15 +98,15 @@ pub(super) fn grace_of_del(request: &Request, config: &Config) -> Option<u32> {
     grace(&ipam, &provided, said.mac.is_some())
 }
 
-/// Returns how many seconds a lease is kept if its identity can return; `None`: it cannot. `fixed_mac`: the runtime sets the
+/// Returns how many seconds a lease is kept if its identity can return; `None` if it cannot. `fixed_mac`: the runtime sets the
 /// hardware address.
 fn grace(ipam: &Ipam, provided: &BTreeMap<u8, &str>, fixed_mac: bool) -> Option<u32> {
     let by_kind = ipam.client_id.as_ref().is_some_and(|kind| client_id::returns(kind, fixed_mac));
     (by_kind || provided.contains_key(&CLIENT_ID)).then_some(ipam.grace.unwrap_or(GRACE))
 }
 
-/// Returns what the incumbent would send for `provide`: the last value of each option, where `fromArg` wins over `value`,
-/// and nothing if neither says anything.
+/// Returns what the incumbent would send for `provide`: of each option the last value, where `fromArg` wins over `value`. Omits
+/// an option for which neither gives a value.
 fn provided<'a>(ipam: &'a Ipam, args: &Args<'a>) -> Result<BTreeMap<u8, &'a str>, Error> {
     let mut provided = BTreeMap::new();
     for entry in &ipam.provide {
@@ -142,7 +142,7 @@ fn client_id(
     }
 }
 
-/// Refuses an option that both one of our keys and `provide` set: one of them would have no effect.
+/// Refuses an option that is set both by `provide` and by a key of ours: one of the two would have no effect.
 fn once(key: &str, said: bool, option: u8, provided: &BTreeMap<u8, &str>) -> Result<(), Error> {
     if said && provided.contains_key(&option) {
         let fault = format!("ipam.provide sets option {option} too: leave one of them out");
@@ -205,7 +205,7 @@ pub(super) fn detection(said: ConflictDetection) -> Detection {
     }
 }
 
-/// Returns what the interface should carry, except for what depends on the main plugin (who adds which routes).
+/// Returns what the interface should carry, except what depends on the main plugin (who adds which routes).
 fn policy(ipam: &Ipam) -> Policy {
     Policy {
         detection: detection(ipam.conflict_detection),
@@ -223,7 +223,7 @@ fn extra_route(said: &cni::ExtraRoute) -> ExtraRoute {
     ExtraRoute { destination, gateway: said.gw, metric, mtu, advmss, table, scope }
 }
 
-/// Returns the bytes that a client's options take in a message.
+/// Returns how many bytes a client's options take in a message.
 fn length(client: &ClientProfile) -> usize {
     let ClientProfile { hostname, fqdn: name, vendor_class, user_class, provide, rapid_commit, .. } = client;
     let texts = [hostname, vendor_class].into_iter().flatten().map(String::len);
@@ -234,7 +234,7 @@ fn length(client: &ClientProfile) -> usize {
     texts.chain(user_class).chain(name).chain(provide).chain(rapid_commit).map(|length| 2 + length).sum()
 }
 
-/// Returns the parameter request list if it is not the default one: the default, unless skipped, and the further options. 121
+/// Returns the parameter request list if it is not the default one: the default, unless skipped, and the additional options. 121
 /// and 249 go before 3 and 33, which they replace (RFC 3442: MUST).
 fn request_list(said: &RequestList) -> Option<Vec<u8>> {
     if *said == RequestList::default() {
@@ -254,7 +254,7 @@ fn request_list(said: &RequestList) -> Option<Vec<u8>> {
     Some(list)
 }
 
-/// Returns the host name from the configuration, empty if that asks for none.
+/// Returns the host name from the configuration, empty if the configuration asks for none.
 fn said_hostname(ipam: &Ipam, names: &Names<'_>) -> Result<Option<String>, Error> {
     const KEY: &str = "ipam.hostname";
     let Some(template) = &ipam.hostname else { return Ok(None) };
@@ -262,7 +262,7 @@ fn said_hostname(ipam: &Ipam, names: &Names<'_>) -> Result<Option<String>, Error
     if template.is_empty() || is_hostname(&name) { Ok(Some(name)) } else { Err(bad_name(KEY, &name)) }
 }
 
-/// Returns the pod's name, if it is valid as a host name.
+/// Returns the pod's name, if that is a valid host name.
 fn default_hostname(ipam: &Ipam, names: &Names<'_>) -> Option<String> {
     let pod = ipam.hostname.is_none().then(|| names.args.get(POD_NAME))?;
     pod.filter(|pod| is_hostname(pod)).map(str::to_owned)

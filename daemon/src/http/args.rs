@@ -1,4 +1,4 @@
-//! What a runtime says about one container besides its network's configuration: `CNI_ARGS`, `args` and `runtimeConfig`.
+//! What a runtime says about one container in addition to its network's configuration: `CNI_ARGS`, `args` and `runtimeConfig`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,10 +9,10 @@ use leasehold_core::wire::Mac;
 
 use super::refusal::{bad_env, quoted, refused};
 
-/// The pairs of `CNI_ARGS`; the last of several with one key, as in Go's map.
+/// The pairs of `CNI_ARGS`. Of several with one key the last counts, as in Go's map.
 ///
-/// Unknown keys are ignored, with or without `IgnoreUnknown`, and so is anything that is not a pair: the incumbent does
-/// the same, `fromArg` may name any key, and other plugins of the chain get the same text.
+/// Unknown keys are ignored, with or without `IgnoreUnknown`, and so is anything that is not a pair: the incumbent does the same,
+/// `fromArg` may name any key, and the other plugins of the chain get the same text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Args<'a>(BTreeMap<&'a str, &'a str>);
 
@@ -73,8 +73,8 @@ fn address(text: &str) -> Option<IpAddr> {
     (!(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || broadcast)).then_some(ip)
 }
 
-/// Returns the hardware address that the runtime wants the interface to have. It may be set only later (`tuning`), and
-/// a server that recognises clients by it must know this one from the start.
+/// Returns the hardware address that the runtime wants the interface to have. It may be set only later (`tuning`), but a server
+/// that recognises clients by it must know it from the start.
 pub(super) fn chaddr(said: &RuntimeConfig) -> Result<Option<Mac>, Error> {
     let Some(text) = &said.mac else { return Ok(None) };
     let mac = text.replace('-', ":").parse().ok().filter(|mac: &Mac| mac.0[0] & 1 == 0 && *mac != Mac::default());

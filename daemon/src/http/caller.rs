@@ -1,4 +1,4 @@
-//! One caller: what is known about its connection, how the driver is asked for it, and how it is answered.
+//! One caller: what is known about its connection, how its question reaches the driver, and how it is answered.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(super) fn too_many_wait() -> Response<Full<Bytes>> {
     sentence(StatusCode::SERVICE_UNAVAILABLE, "too many callers wait for events: try again later")
 }
 
-/// Asks the driver; `None` if it stops instead of answering. If dropped before that, tells the driver.
+/// Asks the driver; `None` if it stops instead of answering. Tells the driver if this is dropped before the answer.
 pub(super) async fn ask(call: Call, caller: &Caller) -> Option<Answer> {
     let id = caller.doors().mint();
     let (answer, waiting) = oneshot::channel();

@@ -11,10 +11,10 @@
 //!
 //! Type 0 is for identifiers that are not hardware addresses; dnsmasq's `id:` leaves it out when it compares.
 //!
-//! Names may be long, and Kea accepts no identifier above 128 bytes. For a longer text ([`LONGEST`]), its first 63 bytes are
-//! sent, by which a person finds the container in the server's list, and the SHA-256 of all of it as 64 hexadecimal digits: two
-//! hosts derive the same identifier for one pod, and no two pods share one. Bytes that somebody chose (`hex:…`, option 61 of
-//! `provide`) are sent unchanged.
+//! Names may be long, and Kea accepts no identifier above 128 bytes. Of a longer text ([`LONGEST`]), the first 63 bytes are sent,
+//! by which a person finds the container in the server's list, followed by the SHA-256 of the whole text as 64 hexadecimal
+//! digits: two hosts derive the same identifier for one pod, and no two pods share one. Bytes that somebody chose (`hex:…`,
+//! option 61 of `provide`) are sent unchanged.
 
 use hmac::{Hmac, KeyInit, Mac};
 use leasehold_api::cni::{ClientId as Kind, Error};
@@ -45,7 +45,7 @@ impl MachineId {
         u128::from_be_bytes(self.uuid())
     }
 
-    /// Reads the text of `/etc/machine-id`. A host that has no identity yet has a word there instead.
+    /// Reads the text of `/etc/machine-id`. On a host that has no identity yet, the file contains a word instead.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = text.trim_end();
         let all_hex = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -53,7 +53,7 @@ impl MachineId {
         number.filter(|number| *number != 0).map(|number| Self(number.to_be_bytes()))
     }
 
-    /// Returns a UUID of this host that does not reveal the machine id, which machine-id(5) wants kept from networks.
+    /// Returns a UUID of this host that does not reveal the machine id, which machine-id(5) asks to keep from networks.
     /// `systemd-id128 machine-id --app-specific=0c1d5b029f4e4a7ba3d66e8571f248c9 --uuid` prints the same.
     fn uuid(self) -> [u8; 16] {
         let mut hmac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
@@ -103,7 +103,7 @@ pub(super) fn of_bytes(key: &str, bytes: Vec<u8>) -> Result<ClientIdRule, Error>
     ClientId::new(bytes).map(ClientIdRule::Bytes).map_err(|fault| bad_config(key, fault))
 }
 
-/// Returns the identifier that is a text: type byte 0, then the text.
+/// Returns a text as an identifier: type byte 0, then the text.
 pub(super) fn untyped(text: &str) -> Vec<u8> {
     std::iter::once(0).chain(text.bytes()).collect()
 }
@@ -114,7 +114,7 @@ fn of_text(text: &str) -> Result<ClientIdRule, Error> {
     if whole.len() <= LONGEST {
         return of_bytes(KEY, whole);
     }
-    // Longer ones were never sent.
+    // A longer whole text was never sent.
     let known = ClientId::new(whole).ok();
     Ok(ClientIdRule::Hashed { sent: hashed(text), known })
 }
@@ -152,10 +152,10 @@ fn of_pod(names: &Names<'_>) -> Result<String, Error> {
     Ok(format!("{namespace}/{pod}/{}", names.named.ifname))
 }
 
-/// Returns the identifier of something with this name on the host with that identity (RFC 4361 §6.1).
+/// Returns the identifier of something with this name on the host with this identity (RFC 4361 §6.1).
 ///
-/// The IAID distinguishes the host's attachments. It is a hash of the name, because the daemons in a host's life share
-/// no place to count them; a collision is refused as one identity with two holders.
+/// The IAID distinguishes the host's attachments. It is a hash of the name, because the daemons that run on a host over time have
+/// no place in common to count attachments; a collision is refused as one identity with two holders.
 pub(super) fn of_host(name: &str, machine: MachineId) -> Vec<u8> {
     const TYPE: u8 = 255;
     const DUID_UUID: [u8; 2] = [0, 4];

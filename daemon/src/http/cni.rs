@@ -33,7 +33,7 @@ pub(crate) struct Form {
     about: String,
     /// The code for a daemon that stops first.
     unanswered: Code,
-    /// What a result says besides addresses, if the network configures that.
+    /// What a result contains besides addresses, if the network configures that.
     extras: Option<Extras>,
 }
 
@@ -116,19 +116,18 @@ impl Asked {
             Verb::Add => {
                 let named = named(request, config)?;
                 let mut add = add(request, config, named, site)?;
-                // Since then a route has more than a destination and a next hop.
+                // Since that version a route has more than a destination and a next hop.
                 let is_plain = version < Version::V1_1_0;
                 (add.profile.policy.late_routes, add.profile.policy.plain_routes) = (is_plain, is_plain);
                 (of(&add.attachment), Call::Add(Box::new(add)))
             }
-            // Whatever else the configuration says: a DEL also follows an ADD that failed because of it, and must
-            // succeed.
+            // Nothing else in the configuration matters: a DEL also follows an ADD that failed because of it, and must succeed.
             Verb::Del => {
                 let attachment = named(request, config)?.attachment();
                 let grace = if has_ranges { None } else { grace_of_del(request, config) };
                 (of(&attachment), Call::Del { attachment, grace })
             }
-            // host-local looks at nothing but its files.
+            // host-local only looks at its files.
             Verb::Check if has_ranges => {
                 let attachment = named(request, config)?.attachment();
                 netns(request)?;

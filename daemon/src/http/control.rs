@@ -95,7 +95,7 @@ pub(super) fn binding(row: &Row) -> control::Binding {
     }
 }
 
-/// Returns for how many seconds it was granted; `None`: for ever.
+/// Returns how many seconds it was granted for; `None`: for ever.
 fn granted_for(tenure: &Tenure) -> Option<u64> {
     Some(tenure.times?.ends.saturating_since(tenure.start).as_secs())
 }

@@ -8,9 +8,9 @@ use leasehold_core::range::{Fallback, Said, Sets};
 use super::client_id::MachineId;
 use super::refusal::bad_config;
 
-/// How long servers must be silent, if a network does not say.
+/// How long servers must be silent, if the network does not say.
 const SILENCE: Duration = Duration::from_secs(20);
-/// How long the probes for an address, and the store, may take (RFC 5227 §2.1.1).
+/// How long the probes for an address and the store may take (RFC 5227 §2.1.1).
 pub(super) const PROBES: Duration = Duration::from_secs(10);
 
 /// Completes and checks the ranges at a key.
@@ -23,7 +23,7 @@ pub(super) fn sets(key: &str, said: &[Vec<cni::Range>]) -> Result<Sets, Error> {
     Sets::new(&sets).map_err(|bad| bad_config(key, bad))
 }
 
-/// Returns the ranges for an ADD that no server answers. `timeout`: how long it may take.
+/// Returns the ranges for an ADD that no server answers, which may take `timeout`.
 pub(super) fn fallback(
     ipam: &Ipam,
     timeout: Duration,

@@ -12,7 +12,7 @@ pub(super) enum BadChange {
     /// The change cannot be read.
     #[error("the change of the log cannot be read: {0}")]
     Unreadable(#[from] serde_json::Error),
-    /// It is for no time, or for too long.
+    /// It would last for no time, or for too long.
     #[error("seconds={0}: expected a number from 1 to {MAX_LOG_CHANGE}")]
     Seconds(u64),
     /// The filter is invalid.

@@ -13,17 +13,17 @@
 //!   `Effect::Reply` for that id; then [`Reply::send`].
 //! * [`DoorReport::HungUp`]: the caller of `id` closed its connection before its answer. Drop its `reply`, and give the core
 //!   `Input::HungUp`. It never comes before the request's `Asked`. It may cross an answer just sent, which the caller then did
-//!   not get: the core hears about that too.
+//!   not get: the core hears of that too.
 //! * [`DoorReport::Measured`], [`DoorReport::Pinged`]: answer at once.
 //! * Dropping a `reply` unsent answers the caller "try again later".
 //!
-//! The channel needs no bound: a request holds its place among [`MAX_OPEN`] from the accept until the connection is
-//! closed *and* the driver has dropped its `Reply`, so there are at most two events per place.
+//! The channel needs no bound: a request holds its place among [`MAX_OPEN`] from the accept until the connection is closed *and*
+//! the driver has dropped its `Reply`, so there are at most two events for each place.
 //!
-//! Call [`serve`] only after `Input::Start` was handed in: that is "listen, scan, accept". Until then callers wait in
-//! the backlog. When the channel of listeners is closed, callers without an answer are cut off before any byte, which
-//! makes the shim ask the next daemon; the `HungUp`s that follow are a by-product of stopping. Docker's callers are not
-//! cut off, because dockerd asks again with an empty body: each must be answered by then, or its `reply` dropped.
+//! Call [`serve`] only after `Input::Start` was handed in: that is "listen, scan, accept". Until then callers wait in the
+//! backlog. When the channel of listeners is closed, callers without an answer are cut off before any byte, which makes the shim
+//! ask the next daemon; the `HungUp`s that follow come from stopping. Docker's callers are not cut off, because dockerd asks
+//! again with an empty body: each must be answered by then, or its `reply` dropped.
 
 mod add;
 mod args;
@@ -81,7 +81,7 @@ pub(crate) const MAX_OPEN: usize = 1024;
 /// The most bytes of requests read at once at one socket; further requests wait in their connections.
 const MAX_READING: usize = 8 * MAX_BODY;
 
-/// The most readers at one socket that wait for events or frames: each holds a place.
+/// The most readers at one socket that wait for events or frames, each of which holds a place.
 const MAX_WAITING: usize = 64;
 
 /// What the front doors tell the driver.
@@ -120,7 +120,7 @@ impl Reply {
 
     /// Answers the caller, if it is still there.
     pub(crate) fn send(self, answer: Answer) {
-        // A caller that is gone has already sent DoorReport::HungUp.
+        // A caller that has gone has already caused a DoorReport::HungUp.
         let _ = self.answer.send(answer);
     }
 }
@@ -137,7 +137,7 @@ pub(crate) struct Doors {
     journal: Journal,
     log: Filter,
     frames: Frames,
-    /// What was said a moment ago.
+    /// What was answered a moment ago.
     said: Arc<monitor::Said>,
     next: Arc<AtomicU64>,
 }
@@ -148,9 +148,9 @@ struct Share {
     /// Connections, and how many of them there may be.
     places: Arc<Semaphore>,
     most: usize,
-    /// Readers of the journal or of frames that wait.
+    /// Places for readers that wait for events or frames.
     waiting: Arc<Semaphore>,
-    /// Bytes of requests that are being read.
+    /// Bytes of requests that may be read at once.
     reading: Arc<Semaphore>,
 }
 

@@ -1,5 +1,5 @@
-//! What a monitor asks: `/metrics`, `/healthz`, `/readyz`. However many monitors there are, each costly answer is computed once a
-//! second.
+//! What a monitor asks for: `/metrics`, `/healthz`, `/readyz`. However many monitors there are, each costly answer is computed at
+//! most once a second.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use super::refusal::{OTHER_ANSWER, STOPPING};
 use crate::fresh::Fresh;
 use crate::metrics::{self, Snapshot};
 
-/// How long the loop may take for one round before it counts as stuck. One takes some milliseconds.
+/// How long a round of the loop may take before the loop counts as stuck. A round takes some milliseconds.
 const ROUND: Duration = Duration::from_secs(5);
 
-/// What was said a moment ago.
+/// What was answered a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) metrics: Fresh<Response<Full<Bytes>>>,
     pub(super) readiness: Fresh<Response<Full<Bytes>>>,
-    /// For callers that only read.
+    /// All bindings, for callers that only read.
     pub(super) bindings: Fresh<Response<Full<Bytes>>>,
-    /// For callers that only read.
+    /// All local ranges, for callers that only read.
     pub(super) ranges: Fresh<Response<Full<Bytes>>>,
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn is_alive(reports: &mpsc::UnboundedSender<DoorReport>) -> boo
     reports.send(DoorReport::Pinged(to)).is_ok() && matches!(timeout(ROUND, pinged).await, Ok(Ok(())))
 }
 
-/// Returns whether an ADD could be recorded now, by the answer to a STATUS: the store was written to.
+/// Returns whether an ADD could be recorded now. The answer to a STATUS shows that, because a STATUS writes to the store.
 pub(super) fn is_ready(answer: Option<Answer>) -> Result<(), String> {
     match answer {
         Some(Answer::Ready) => Ok(()),

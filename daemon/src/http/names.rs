@@ -22,7 +22,7 @@ pub(super) struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Replaces the placeholders in `template`, which stands at `key`, with their values.
+    /// Replaces the placeholders in `template`, which is the value of `key`.
     ///
     /// # Errors
     /// 7 if a placeholder is unknown or has no value, or if the template cannot be read; 4 for an invalid value.
@@ -53,7 +53,7 @@ impl Names<'_> {
         }
     }
 
-    /// Returns the name in `CNI_ARGS` that `what`, which stands at `key`, needs. A name with a slash could be taken for two.
+    /// Returns the name in `CNI_ARGS` that `what`, in the value of `key`, needs. A name with a slash could be taken for two.
     pub(super) fn arg(&self, key: &str, what: &str, arg: &str) -> Result<&str, Error> {
         match self.args.get(arg) {
             Some(name) if is_name(name) => Ok(name),

@@ -10,7 +10,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// Parameters of a query, with what they say.
+/// Parameters of a query, each with its description.
 type Parameters = &'static [(&'static str, &'static str)];
 
 const NONE: Parameters = &[];
@@ -41,7 +41,7 @@ const CAPTURE: Parameters = &[
     ("attachment", "only those of this attachment"),
 ];
 
-/// The calls, and the schemas of what they exchange.
+/// The calls, and the schemas of their requests and answers.
 struct Document {
     generator: SchemaGenerator,
     paths: Map<String, Value>,
@@ -55,7 +55,7 @@ impl Document {
         self.add(method, path, summary, parameters, good);
     }
 
-    /// Adds a call with a certain good answer.
+    /// Adds a call whose successful answer is `good`.
     fn add(&mut self, method: &str, path: &str, summary: &str, parameters: &[(&str, &str)], good: Value) {
         let parameter = |(name, what): &(&str, &str)| json!({ "name": name, "in": "query", "description": what, "schema": { "type": "string" } });
         let mut call = json!({

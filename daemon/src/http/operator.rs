@@ -1,4 +1,4 @@
-//! What an operator asks at the control socket: the modules `order`, `show` and `status` spell it.
+//! What an operator asks at the control socket; the modules `order`, `show` and `status` write the answers.
 
 use std::time::{Duration, SystemTime};
 

@@ -19,14 +19,14 @@ use super::names::Names;
 use super::refusal::{bad_config, refused};
 use super::resolv_conf;
 
-/// What a result says besides addresses, copied from the configuration.
+/// What a result contains besides addresses, copied from the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extras {
     routes: Vec<Route>,
     dns: Dns,
 }
 
-/// Reads an ADD, and what its result says besides the addresses.
+/// Reads an ADD, and what its result contains besides the addresses.
 pub(super) fn add(
     request: &Request,
     config: &Config,
@@ -53,7 +53,7 @@ pub(super) fn add(
     Ok((add, Extras { routes: read.routes, dns }))
 }
 
-/// Reads the ranges, which each verb but DEL refuses if host-local would.
+/// Reads the ranges. Each verb but DEL refuses what host-local would.
 pub(super) fn read(config: &Config, version: Version) -> Result<(HostLocal, Sets), Error> {
     let read = config.host_local(version).map_err(refused)?;
     let sets = fallback::sets("ipam.ranges", &read.sets)?;
@@ -66,7 +66,7 @@ pub(super) fn directory(read: Option<&HostLocal>, network: &str) -> PathBuf {
     Path::new("/").join(data_dir).join(network)
 }
 
-/// Returns who gets the same addresses again, if the configuration says that.
+/// Returns the identity that gets the same addresses again, if the configuration names one.
 fn returns_as(read: &HostLocal, names: &Names<'_>, site: &Site) -> Result<Option<ClientId>, Error> {
     let kind = match &read.client_id {
         None | Some(Kind::Container) => return Ok(None),
@@ -82,14 +82,14 @@ fn returns_as(read: &HostLocal, names: &Names<'_>, site: &Site) -> Result<Option
 }
 
 impl Extras {
-    /// Returns host-local's result: an address of each set, and what the configuration says besides.
+    /// Returns host-local's result: an address from each set, and what the configuration adds.
     pub(super) fn success(self, given: &[Given]) -> Success {
         let ips = given.iter().map(|given| Ip { address: given.address, gateway: Some(given.gateway) }).collect();
         Success { ips, routes: self.routes, dns: self.dns }
     }
 }
 
-/// Returns the code for an unavailable address. Another may soon be given back, and another try would find it.
+/// Returns the code for an unavailable address. Another may soon be given back, so that the next try succeeds.
 pub(super) fn code(none: &NoAddress) -> Code {
     match none {
         NoAddress::Full { .. } | NoAddress::Duplicate { .. } | NoAddress::Taken { .. } => Code::TryAgainLater,
@@ -97,7 +97,7 @@ pub(super) fn code(none: &NoAddress) -> Code {
     }
 }
 
-/// Returns host-local's words for it, which people and scripts look for.
+/// Returns host-local's message for it, which people and scripts search for.
 pub(super) fn words(none: &NoAddress) -> &'static str {
     match none {
         NoAddress::Full { .. } => "no IP addresses available in range set",

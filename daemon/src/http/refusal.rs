@@ -1,4 +1,4 @@
-//! Errors in a runtime's request, which name the place and the reason (CNI specification, "Error"); and what callers get if the
+//! Errors in a runtime's request, which name the place and the reason (CNI specification, "Error"), and what callers get if the
 //! daemon has no answer.
 
 use leasehold_api::cni::{BadKey, Code, Error};
@@ -6,7 +6,7 @@ use leasehold_api::cni::{BadKey, Code, Error};
 /// What a caller gets if there will be no answer.
 pub(super) const STOPPING: &str = "the leasehold daemon is stopping";
 
-/// What a caller gets if the answer is to another call.
+/// What a caller gets if the answer belongs to another question.
 pub(super) const OTHER_ANSWER: &str = "the daemon answered another question: this is a bug";
 
 /// Returns the error for the environment (4); the specification wants the variable named.

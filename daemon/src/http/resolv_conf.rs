@@ -1,8 +1,8 @@
-//! A resolver's file (resolv.conf(5)) as host-local reads it. Pure.
+//! A resolver's file (resolv.conf(5)), read as host-local reads it. Pure.
 
 use leasehold_api::cni::Dns;
 
-/// Returns a result's name servers. If there are several domains, the last counts; lines without meaning are ignored.
+/// Returns a result's name servers. Of several domains the last counts; lines without meaning are ignored.
 pub(super) fn parse(text: &str) -> Dns {
     let mut dns = Dns::default();
     for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {

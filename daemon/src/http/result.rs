@@ -14,7 +14,7 @@ use super::ranges;
 /// The scope of a destination on the link (`RT_SCOPE_LINK`).
 const SCOPE_LINK: u8 = 253;
 
-/// Returns what was granted in a main plugin's terms. The first source's name servers count.
+/// Returns what was granted in a main plugin's terms. The name servers are the first source's.
 pub(super) fn success(tenures: &[Tenure]) -> Success {
     let grants = || tenures.iter().map(|tenure| &tenure.grant);
     let dns = grants().map(|grant| &grant.dns).find(|dns| !dns.is_empty()).cloned().unwrap_or_default();
@@ -40,8 +40,8 @@ fn ips(tenure: &Tenure) -> impl Iterator<Item = Ip> {
 }
 
 /// Writes a route. A destination on the link gets the unspecified address as `gw`, as RFC 3442 writes it and the incumbent passes
-/// it on: main plugins replace an absent `gw`, and the kernel reads 0.0.0.0 as none. The scope lets the kernel use such a route to
-/// reach another one's next hop, a router outside the subnet.
+/// it on, because main plugins replace a missing `gw`, and the kernel reads 0.0.0.0 as none. The scope lets the kernel use such a
+/// route to reach the next hop of another, a router outside the subnet.
 fn route(route: &grant::Route) -> Route {
     let grant::Route { destination, via, metric, mtu, advmss, table, scope, late: _ } = *route;
     let on_link: IpAddr = match destination {
@@ -54,11 +54,11 @@ fn route(route: &grant::Route) -> Route {
 
 /// The one table of failures and CNI's codes.
 ///
-/// Whatever another try may fix is 11. That includes a requested address that is not offered: another client may have
-/// it until its lease ends, such as the pod that this one succeeds; or it may be outside every pool, but a client
-/// cannot know which, and 7 would make a runtime give up in both cases. It also includes a GC that could not give
-/// everything back: the next one goes on. A wrong namespace or interface name belongs to the environment (4). The
-/// specification has no code for a CHECK that finds a difference, so we use one of our own.
+/// Everything that another try may fix is 11. That includes a requested address that is not offered: another client may have it
+/// until its lease ends, such as the pod that this one succeeds. It may also be outside every pool, but a client cannot know
+/// which, and 7 would make a runtime give up in both cases. It also includes a GC that could not give everything back: the next
+/// GC goes on. A wrong namespace or interface name belongs to the environment (4). The specification has no code for a CHECK that
+/// finds a difference, so we use our own.
 pub(super) fn code(failure: &Failure) -> Code {
     match failure {
         Failure::Link { cause, .. } => match cause {
@@ -102,7 +102,7 @@ pub(super) fn code(failure: &Failure) -> Code {
     }
 }
 
-/// Returns the message; with code 4 the specification wants the variable named.
+/// Returns the message. For code 4 the specification wants the variable named.
 pub(super) fn message(failure: &Failure) -> String {
     let variable = match failure {
         Failure::Link { cause: LinkCause::NoLink(_), .. } => "CNI_IFNAME: ",

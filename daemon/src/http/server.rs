@@ -39,27 +39,27 @@ use crate::{metrics, net};
 const BODY_LIMIT: Duration = Duration::from_secs(5);
 /// From the answer to the end of its transfer.
 const WRITE_LIMIT: Duration = Duration::from_secs(2);
-/// The pause after a failed accept: it lacked file descriptors or memory, and the next would fail too.
+/// The pause after a failed accept: file descriptors or memory ran out, and the next accept would fail too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The Go plugin shows only the status line of a refusal, so the sentence goes there.
+/// The Go plugin shows only the status line of a refusal, so the message goes there.
 const GO_RPC: &str = "this is leasehold, which does not speak Go RPC: \
      in the runtime's plugin directory, replace the plugin dhcp of containernetworking by leasehold's";
 
 /// What the driver says about listeners.
 #[derive(Debug)]
 pub(crate) enum Listening {
-    /// Callers come here, and no longer to the previous listener with this protocol.
+    /// Callers arrive here, and no longer at the previous listener with this protocol.
     Begin(Protocol, UnixListener),
-    /// The daemon stops. Where each call is answered, only those that are already waiting are accepted.
+    /// The daemon stops. Where each call is answered, only callers that already wait are accepted.
     Stopping,
 }
 
-/// Serves the listeners that the driver names, until there are no more. `socket` is the control socket's path: spooled calls are
-/// beside it.
+/// Serves the listeners that the driver names, until there are no more. `socket` is the control socket's path, beside which
+/// spooled calls lie.
 ///
-/// Callers that wait at a listener when it ends are served: perhaps nobody can find it any more. Callers that wait when
-/// everything ends are left to the next daemon, or cut off, and ask again.
+/// Callers that wait at a listener when it ends are served, because nobody may be able to find it again. Callers that wait when
+/// everything ends are left to the next daemon, or are cut off and ask again.
 pub(crate) async fn serve(mut news: mpsc::UnboundedReceiver<Listening>, socket: PathBuf, doors: Doors) {
     let socket: Arc<Path> = socket.into();
     let (stop, stopping) = watch::channel(());
@@ -84,7 +84,7 @@ pub(crate) async fn serve(mut news: mpsc::UnboundedReceiver<Listening>, socket: 
     while serving.join_next().await.is_some() {}
 }
 
-/// Serves one listener, until it has ended or the daemon stops (`stopping` closes), and its connections to their end.
+/// Serves one listener until it ends or the daemon stops (`stopping` closes), and its connections to their end.
 async fn serve_one(
     listener: UnixListener,
     door: Door,
@@ -127,7 +127,7 @@ async fn accept(listener: &UnixListener, places: &Arc<Semaphore>) -> (UnixStream
     }
 }
 
-/// Ends a listener, and returns those who wait there, as far as there are places.
+/// Ends a listener, and returns the callers that wait there, as many as there are places.
 fn waiting(
     listener: UnixListener,
     places: &Arc<Semaphore>,
@@ -142,7 +142,7 @@ fn waiting(
     })
 }
 
-/// Serves a connection as its protocol has it.
+/// Serves a connection as its protocol requires.
 async fn connection(stream: UnixStream, caller: Caller, stopping: watch::Receiver<()>) {
     match caller.door.protocol {
         Protocol::Control | Protocol::Read | Protocol::Docker | Protocol::DockerIpvlan => {
@@ -151,8 +151,8 @@ async fn connection(stream: UnixStream, caller: Caller, stopping: watch::Receive
     }
 }
 
-/// Serves one request of HTTP/1.1. Ends at the latest when a limit passes (while the request comes in or the answer goes out) or,
-/// between the two, when the daemon stops (`stopping` closes), unless the driver answers each call then.
+/// Serves one request of HTTP/1.1. Ends when a limit passes while the request comes in or the answer goes out. Between the two,
+/// ends when the daemon stops (`stopping` closes), unless the driver then answers each call.
 async fn over_http1(stream: UnixStream, caller: Caller, mut stopping: watch::Receiver<()>) {
     let answered = Notify::new();
     let service = service_fn(|request| async {
@@ -187,7 +187,7 @@ async fn respond(request: Request<Incoming>, caller: &Caller) -> Response<Full<B
     }
 }
 
-/// Answers dockerd. Any status but 200 is final to it, and it shows `Err`.
+/// Answers dockerd, which takes any status but 200 as final and shows `Err`.
 async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Caller) -> Response<Full<Bytes>> {
     let Some(method) = docker::Method::at(request.uri().path()).filter(|_| request.method() == Method::POST) else {
         let why = format!("{} {:.64}: this plugin has no such call", request.method(), request.uri().path());
@@ -207,7 +207,7 @@ async fn respond_docker(request: Request<Incoming>, ipvlan: bool, caller: &Calle
 }
 
 /// Reads a call from dockerd, and has the core answer it. A call that names a network is read again once the core has described
-/// the network.
+/// that network.
 async fn docker_call(method: docker::Method, ipvlan: bool, body: Incoming, caller: &Caller) -> Result<String, Refused> {
     let (body, room) = take_in(body, caller).await.map_err(|unread| Refused::Undecodable(unread.to_string()))?;
     let mut asked = understand_docker(ipvlan, caller, move |host| docker::Asked::parse(method, &body, host)).await;
@@ -234,7 +234,7 @@ async fn docker_call(method: docker::Method, ipvlan: bool, body: Incoming, calle
     }
 }
 
-/// Reads a call from dockerd. If that requires a look at the host's links, a thread reads it again: the kernel may take a
+/// Reads a call from dockerd. If that requires a look at the host's links, a thread reads it again, because the kernel may take a
 /// while.
 async fn understand_docker(
     ipvlan: bool,
@@ -298,8 +298,7 @@ async fn respond_control(request: Request<Incoming>, caller: &Caller) -> Respons
     }
 }
 
-/// Answers a caller that only reads. However many ask, the leases are listed once a second, and only a few may wait for
-/// events.
+/// Answers a caller that only reads. However many ask, leases are listed once a second, and only a few may wait for events.
 async fn respond_read(request: Request<Incoming>, caller: &Caller) -> Response<Full<Bytes>> {
     let said = &caller.doors().said;
     match (request.method(), request.uri().path()) {
@@ -337,7 +336,7 @@ struct Understood {
     spooled: PathBuf,
 }
 
-/// Reads a request, and keeps only the necessary part: its text may be long, and many callers wait.
+/// Reads a request, and keeps only what is needed: its text may be long, and many callers wait.
 async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (StatusCode, Error)> {
     let (body, room) = take_in(body, caller)
         .await
@@ -352,7 +351,7 @@ async fn understand(body: Incoming, caller: &Caller) -> Result<Understood, (Stat
     understood.map_err(|error| (status(error.code), error))
 }
 
-/// Why a request's body is not there.
+/// Why a request's body was not read.
 #[derive(Debug, thiserror::Error)]
 enum Unread {
     /// Longer than any request.
@@ -383,7 +382,7 @@ impl Unread {
     }
 }
 
-/// Reads a body of at most [`MAX_BODY`] bytes, and returns it with its share of the bytes that may be read at once: others
+/// Reads a body of at most [`MAX_BODY`] bytes, and returns it with its share of the bytes that may be read at once; other bodies
 /// wait in their sockets. A share is given back within [`BODY_LIMIT`].
 async fn take_in(body: Incoming, caller: &Caller) -> Result<(Bytes, OwnedSemaphorePermit), Unread> {
     let length = body.size_hint().exact().map_or(MAX_BODY, |length| length.min(MAX_BODY as u64) as usize);
@@ -409,8 +408,8 @@ async fn take_in(body: Incoming, caller: &Caller) -> Result<(Bytes, OwnedSemapho
 
 async fn cni(understood: Understood, caller: &Caller) -> Result<String, Error> {
     let Understood { asked: Asked { call, form, data_dir }, spooled } = understood;
-    // An ADD supersedes any DEL of its attachment that was left behind, such as by a shim that was killed before it
-    // could remove the file: a later start must not replay it against the new lease.
+    // An ADD supersedes any DEL of its attachment that was left behind, such as by a shim that was killed before it could remove
+    // the file: no later start may replay that DEL against the new lease.
     if matches!(call, Call::Add(_) | Call::Ranges(RangeCall::Add(_))) {
         forget_spooled(&spooled);
     }
@@ -490,7 +489,7 @@ fn well(result: Result<(), String>) -> Response<Full<Bytes>> {
     }
 }
 
-/// Returns the HTTP status for a CNI code, for people who use curl; the shim only looks for success.
+/// Returns the HTTP status for a CNI code, for people who use curl; the shim only checks for success.
 fn status(code: Code) -> StatusCode {
     match code {
         Code::TryAgainLater | Code::NotAvailable | Code::Limited => StatusCode::SERVICE_UNAVAILABLE,

@@ -111,7 +111,7 @@ fn option(code: u8, bytes: &[u8]) -> DhcpOption {
     }
 }
 
-/// Returns the lease's options that the daemon remembers, as a server would send them.
+/// Returns the options that the daemon remembers of the lease, as a server would send them.
 fn remembered(lease: &Granted) -> Vec<(u8, Vec<u8>)> {
     let addresses = |all: &[std::net::Ipv4Addr]| all.iter().flat_map(|address| address.octets()).collect::<Vec<_>>();
     let seconds = |time: Duration| (time.as_secs() as u32).to_be_bytes().to_vec();

@@ -1,8 +1,8 @@
-//! Carries out the DELs that shims left beside the socket while no daemon answered: at the start, and later too,
-//! because the socket's file may vanish, or a shim may have given up just before the start.
+//! Carries out the DELs that shims left beside the socket while no daemon answered. Looks at the start and also later, because
+//! the socket's file may vanish, or a shim may have given up just before the start.
 //!
-//! The names are `leasehold_api::spool`'s. Nothing there can keep the daemon from starting: anything that is not a DEL is set
-//! aside for an operator to find, and the oldest of these files are eventually deleted.
+//! `leasehold_api::spool` defines the names. Nothing there can keep the daemon from starting: anything that is not a DEL is set
+//! aside for an operator to find, and the oldest of those files are eventually deleted.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -20,13 +20,13 @@ use tracing::{debug, info, warn};
 use super::add::Site;
 use super::cni::Asked;
 
-/// How long a failed call rests before it is tried again.
+/// How long a failed call waits before it is tried again.
 const REST: Duration = Duration::from_secs(60);
 
 /// The most unreadable files kept for an operator to look at.
 const MAX_SET_ASIDE: usize = 64;
 
-/// A shim writes its file in milliseconds: the writer of an unfinished one of this age is gone.
+/// A shim writes its file in milliseconds: the writer of an unfinished file of this age is gone.
 const ABANDONED: Duration = Duration::from_secs(60);
 
 /// Why a spooled file is not a DEL.
@@ -56,7 +56,7 @@ enum Unreadable {
 #[derive(Debug)]
 pub(crate) struct Spool {
     socket: PathBuf,
-    /// The files under way or resting: when to try them again, `None` while they are under way.
+    /// The files under way or waiting: when to try each again, `None` while it is under way.
     taken: HashMap<PathBuf, Option<Instant>>,
     /// Whether the directory could not be read last time.
     blind: bool,
@@ -68,9 +68,9 @@ impl Spool {
         Self { socket, taken: HashMap::new(), blind: false }
     }
 
-    /// Returns the calls that are there, each with its file, in order of their names.
+    /// Returns the calls that are there, each with its file, in the order of the files' names.
     ///
-    /// Each must end with [`Self::done`]. Whatever is unreadable is set aside with a warning.
+    /// The caller ends each with [`Self::done`]. Whatever is unreadable is set aside with a warning.
     pub(crate) fn take_up(&mut self) -> Vec<(PathBuf, Call)> {
         let now = Instant::now();
         self.taken.retain(|_, again| again.is_none_or(|again| now < again));
@@ -103,7 +103,7 @@ impl Spool {
         calls
     }
 
-    /// Ends a call: removes its file, unless the call failed. Then it is tried again after a while.
+    /// Ends a call: removes its file, unless the call failed; then the call is tried again after a while.
     pub(crate) fn done(&mut self, file: PathBuf, answer: &Answer) {
         if let Answer::Failed(failure) = answer {
             warn!(file = %file.display(), %failure, again = ?REST, "spooled call failed: keeping it");
@@ -111,7 +111,7 @@ impl Spool {
             return;
         }
         match std::fs::remove_file(&file) {
-            // The shim that left it has asked again.
+            // The shim that left the file has repeated its call.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 warn!(file = %file.display(), %error, "spooled call done, but its file cannot be removed");
@@ -144,7 +144,7 @@ impl Spool {
 }
 
 fn read(path: &Path) -> Result<Call, Unreadable> {
-    // Without blocking, or a FIFO would hold up the start; and not through a link, which leads out of the directory.
+    // Without blocking, because a FIFO would hold up the start; and not through a link, which leads out of the directory.
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW | nix::libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
@@ -187,7 +187,7 @@ fn set_file_aside(socket: &Path, name: &OsStr, cause: &Unreadable) -> Option<Pat
     }
 }
 
-/// Removes what a shim that was killed left half written.
+/// Removes a file that a killed shim left half-written.
 fn remove_abandoned(path: &Path) {
     let age = std::fs::symlink_metadata(path).and_then(|meta| meta.modified()).map(|written| written.elapsed());
     if let Ok(Ok(age)) = age
@@ -198,7 +198,7 @@ fn remove_abandoned(path: &Path) {
     }
 }
 
-/// Removes unreadable files beyond what is kept.
+/// Removes the unreadable files beyond those that are kept.
 fn thin_out(set_aside: Vec<PathBuf>) {
     for path in set_aside.iter().skip(MAX_SET_ASIDE) {
         match std::fs::remove_file(path) {

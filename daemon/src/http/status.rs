@@ -25,13 +25,13 @@ pub(super) struct Facts {
     pub(super) not_adopted: Vec<(Attachment, String)>,
     /// Why no ADD could be recorded now.
     pub(super) fault: Option<String>,
-    /// The size of the store's file, and what is free on its disk.
+    /// The size of the store's file, and the free space on its disk.
     pub(super) disk: (Option<u64>, Option<u64>),
     /// The last warnings.
     pub(super) warnings: Vec<Said>,
 }
 
-/// Looks at the store's file and its disk. They may be slow.
+/// Looks at the store's file and its disk, which may be slow.
 pub(super) fn look(store: &Path) -> (Option<u64>, Option<u64>) {
     let free = statvfs(store).ok().map(|disk| disk.blocks_available().saturating_mul(disk.fragment_size()));
     (store.metadata().ok().map(|file| file.len()), free)
@@ -101,7 +101,7 @@ fn servers(rows: &[Row]) -> Vec<Server> {
 #[derive(Default)]
 struct Seen {
     leases: u64,
-    /// When the latest of them began, and how long the answer took.
+    /// When the latest lease began, and how long the answer took.
     last: Option<(Instant, Duration)>,
 }
 

@@ -6,7 +6,7 @@ use leasehold_api::docker::network::{Created, Interface, InterfaceName, Joined, 
 use leasehold_core::grant::{Grant, Route};
 use leasehold_core::network::{EndpointRecord, Source};
 
-/// Returns what dockerd does not know about an endpoint.
+/// Returns what dockerd does not yet know about an endpoint.
 pub(super) fn created(record: &EndpointRecord, tells_mac: bool) -> Created {
     let address = match record.source {
         Source::Leased(_) => record.address.to_string(),
@@ -27,7 +27,7 @@ pub(super) fn joined(ifname: &str, inside: &str, grant: Option<&Grant>, gateway:
             dst_prefix: "eth".to_owned(),
             dst_name: inside.to_owned(),
         },
-        // Without a router here, Docker would give the container one of its own.
+        // Without a router here, Docker would give the container one of Docker's own.
         disable_gateway_service: gateway.is_none(),
         gateway: gateway.unwrap_or_default(),
         static_routes: routes.map(route).collect(),

@@ -16,7 +16,7 @@ use super::super::client_id::{of_host, untyped};
 use super::lease::{Kind, LeaseOptions};
 use super::{Refused, refused};
 
-/// Who an address is for.
+/// What an address is for.
 pub(super) struct Endpoint<'a> {
     /// The pool or network that it is in.
     pub(super) within: String,
@@ -26,7 +26,7 @@ pub(super) struct Endpoint<'a> {
     pub(super) name: Option<&'a str>,
     /// Whether the Ethernet address is its own.
     pub(super) own_mac: bool,
-    /// Whether the Ethernet address was chosen, so that it can return; `None`: Docker does not say.
+    /// Whether somebody chose the Ethernet address, so that it can return; `None`: Docker does not say.
     pub(super) chosen_mac: Option<bool>,
     /// What distinguishes it from all others if nothing else does. No container has such a name.
     pub(super) id: String,
@@ -43,13 +43,13 @@ pub(super) struct Source<'a> {
     pub(super) subnet: Ipv4Net,
     /// The pool that the address must belong to.
     pub(super) pool: Option<PoolId>,
-    /// Whether all of the LAN's clients have their parent's Ethernet address.
+    /// Whether all clients of the LAN have their parent's Ethernet address.
     pub(super) shared: bool,
     pub(super) options: &'a LeaseOptions,
 }
 
 impl Endpoint<'_> {
-    /// Returns the ADD for it, which asks for this address.
+    /// Returns the ADD for the endpoint, which asks for the address `wanted`.
     pub(super) fn add(&self, source: Source<'_>, wanted: Option<Ipv4Addr>, site: &Site) -> Result<Add, Refused> {
         let client_id = self.client_id(&source, site)?;
         let Source { ifname, lan, subnet, pool, shared, options, .. } = source;
@@ -71,7 +71,7 @@ impl Endpoint<'_> {
         })
     }
 
-    /// Returns a name that is unique as long as it exists.
+    /// Returns a name that is unique as long as the endpoint exists.
     fn of_its_own(&self) -> String {
         match (self.name, self.own_mac) {
             (_, true) => self.mac.to_string(),
@@ -80,9 +80,9 @@ impl Endpoint<'_> {
         }
     }
 
-    /// Returns how a server recognises it.
+    /// Returns how a server recognises the endpoint.
     ///
-    /// By the name alone, the containers `web` of two hosts would be one client to the server.
+    /// By name alone, the containers `web` of two hosts would be one client to the server.
     fn client_id(&self, source: &Source<'_>, site: &Site) -> Result<ClientIdRule, Refused> {
         let Source { parent, subnet, options: LeaseOptions { flag, client_id, .. }, .. } = source;
         let machine = site.machine_id;
@@ -103,7 +103,7 @@ impl Endpoint<'_> {
         Ok(ClientIdRule::Bytes(id))
     }
 
-    /// Returns how long the lease is kept when the endpoint goes, if its identity can return.
+    /// Returns how long the lease is kept after the endpoint has gone, if its identity can return.
     fn grace(&self, options: &LeaseOptions, site: &Site) -> Option<u32> {
         let chosen = self.chosen_mac;
         let returns = match options.client_id {

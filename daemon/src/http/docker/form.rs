@@ -17,7 +17,7 @@ pub(crate) struct Form {
     /// What was asked for, for errors: `an address of 192.168.1.0/24`.
     pub(super) about: String,
     pub(super) shape: Shape,
-    /// What somebody should know about a success.
+    /// What somebody should know although the call succeeded.
     pub(crate) warning: Option<String>,
     /// What to ask once the network is known.
     pub(crate) then: Option<Then>,
@@ -32,11 +32,11 @@ pub(super) enum Shape {
     Address(u8),
     /// What this plugin is.
     Activated,
-    /// A network, or an endpoint that goes: nothing is said about it.
+    /// Nothing, for a network or for an endpoint that goes.
     Nothing,
     /// An endpoint, with or without its Ethernet address.
     Endpoint {
-        /// Whether with it.
+        /// Whether with its address.
         tells_mac: bool,
     },
     /// A link and its routes.
@@ -104,7 +104,7 @@ impl Form {
         }
     }
 
-    /// Returns how the network gives its options.
+    /// Returns the flag with which the network's options are given.
     fn flag(&self) -> Flag {
         match self.shape {
             Shape::Plain | Shape::Address(_) | Shape::Activated => Flag::Ipam,
@@ -112,7 +112,7 @@ impl Form {
         }
     }
 
-    /// Returns the answer for a daemon that stops before it has one.
+    /// Returns the answer of a daemon that stops before it has one.
     pub(crate) fn unanswered(&self) -> Refused {
         refused(format!("the leasehold daemon stopped before it had {}: try again", self.about))
     }

@@ -1,4 +1,4 @@
-//! What a network says about its leases, to either of the two drivers.
+//! What a network says about its leases to either of the two drivers.
 //!
 //! | option | default | |
 //! |---|---|---|
@@ -29,11 +29,11 @@ use super::super::fallback::PROBES;
 use super::super::refusal::{cut, quoted};
 use super::{Refused, refused};
 
-/// The longest that an address may take: dockerd gives a plugin that it runs itself 30 s.
+/// The longest time that an address may take: dockerd gives a plugin that it runs itself 30 s.
 const MOST_SECONDS: u64 = 20;
 /// The shortest silence of servers that counts.
 const SHORTEST: Duration = Duration::from_secs(4);
-/// How much longer an address of the fallback may take: its turn among callers that ask at the same time, and its probes.
+/// How much longer a fallback address may take: its turn among callers that ask at the same time, and its probes.
 const BESIDE: Duration = Duration::from_secs(3).saturating_add(PROBES);
 /// The most servers in a list.
 const MOST_SERVERS: usize = 32;
@@ -41,7 +41,7 @@ const MOST_SERVERS: usize = 32;
 /// The placeholder for the container's name in a host name.
 const NAME: &str = "{name}";
 
-/// Where a network says something.
+/// Where a network gives an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
     /// To the IPAM driver.
@@ -74,7 +74,7 @@ impl Flag {
 /// What a network says about its leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeaseOptions {
-    /// Where it says that.
+    /// Where it says so.
     pub(super) flag: Flag,
     pub(super) client_id: Kind,
     /// Option 12, with `{name}` for the container's name; empty: none. `None`: the name, if Docker passes it.
@@ -96,7 +96,7 @@ pub(super) enum Kind {
     Auto,
     /// The Ethernet address.
     Mac,
-    /// The host's DUID, and an IAID of the endpoint's name or Ethernet address.
+    /// The host's DUID, and an IAID made from the endpoint's name or Ethernet address.
     Duid,
     /// These bytes.
     Hex(Vec<u8>),

@@ -1,10 +1,10 @@
 //! Converts between libnetwork's terms and the core's: Docker's IPAM driver, and its network driver.
 //!
-//! Pure: no socket, no file, no state. A failed call is a success to HTTP (200), because any other status of a driver is final
-//! to dockerd, which then shows the answer's bare text. [`options`] and [`wiring`] are what a network says about itself to the
-//! IPAM driver and to the network driver, [`lease`] what it may say to both; [`pool`] and [`address`] are the calls of the
-//! former, [`network`] those of the latter. [`endpoint`] is who a lease is for. A [`form`] is how to answer, [`answer`] what
-//! dockerd hears about an endpoint; [`words`] names failures as Docker does, and [`parse`] reads addresses.
+//! Pure: no socket, no file, no state. A failed call is a success to HTTP (200), because dockerd takes any other status from a
+//! driver as final and shows the bare text of the answer. [`options`] and [`wiring`] are what a network says about itself to the
+//! IPAM driver and to the network driver, [`lease`] is what it may say to both; [`pool`] and [`address`] are the calls of the
+//! IPAM driver, [`network`] those of the network driver. [`endpoint`] is who a lease is for. A [`form`] is how to answer,
+//! [`answer`] what dockerd is told about an endpoint; [`words`] names failures in Docker's terms, and [`parse`] reads addresses.
 
 mod address;
 mod answer;
@@ -32,14 +32,14 @@ pub(crate) use self::network::NetworkMethod;
 use super::add::Site;
 use super::refusal::cut;
 
-/// The name of both address spaces. If they have one, dockerd (27 and later) does not ask again for a pool whose subnet overlaps
-/// a route of the host, as a LAN's always does.
+/// The name of both address spaces. If they have a name, dockerd (27 and later) does not ask again for a pool whose subnet
+/// overlaps a route of the host, as a LAN's always does.
 const ADDRESS_SPACE: &str = "leasehold";
 
-/// What dockerd accepts as the gateway of a network that has none yet.
+/// What dockerd accepts as the gateway of a network that does not have one yet.
 const NO_ADDRESS: &str = "0.0.0.0";
 
-/// What this plugin is to dockerd.
+/// The kinds of driver that this plugin is.
 const DRIVERS: [&str; 2] = ["IpamDriver", "NetworkDriver"];
 
 /// What dockerd may call.
@@ -84,8 +84,8 @@ pub(crate) struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// Returns the name of a LAN's link, and the LAN. `eth0.10` is VLAN 10 of `eth0`, whether a link of that name exists or, as
-    /// Docker's own drivers make it, will exist later: the LAN is the same. Only without an `eth0` is it a link like any other.
+    /// Returns the name of a LAN's link, and the LAN. `eth0.10` is VLAN 10 of `eth0`, whether a link of that name exists already
+    /// or Docker's own drivers make it later: the LAN is the same. It is an ordinary link only if there is no `eth0`.
     fn lan(&self, parent: &str) -> (String, Lan) {
         let of = |link: &str, vlan| (link.to_owned(), Lan::Link { parent: link.into(), vlan });
         match Self::in_vlan(parent) {
@@ -110,9 +110,9 @@ impl Host<'_> {
 /// Why a call is refused before it reaches the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The request cannot be read. It may be a broken one: dockerd repeats those without a body.
+    /// The request cannot be read. It may repeat a call that broke off: dockerd repeats those without a body.
     Undecodable(String),
-    /// It asks for something impossible, with the reason for whoever typed the command.
+    /// The request asks for something impossible; the reason is for whoever typed the command.
     Said(String),
 }
 

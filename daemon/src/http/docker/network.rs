@@ -1,7 +1,7 @@
 //! Docker's network driver: networks, endpoints, and what dockerd does with them.
 //!
-//! Leave, EndpointOperInfo, the two calls about external connectivity, the two about discovery, and those for the managers of a
-//! swarm do nothing here: each succeeds, whatever it says.
+//! Leave, EndpointOperInfo, the two calls about external connectivity, the two about discovery and those for the managers of a
+//! swarm do nothing here: each succeeds, whatever its body says.
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
     let leases = data.address_space == ADDRESS_SPACE;
     let options = NetworkOptions::read(&wiring::said(&said.options)?, host)?;
     if !leases {
-        // No other IPAM driver gets a container's name, nor does the network driver.
+        // No other IPAM driver gets a container's name, nor does this network driver.
         options.lease.hostname(None)?;
     }
     if options.lease.fallback.is_some() && !leases {
@@ -164,7 +164,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
             "-o fallback: its range needs a subnet: pass --ipam-driver leasehold with --subnet, and --ipam-opt fallback= instead",
         ));
     }
-    // Docker's own IPAM driver, the default, does not know who has an address on the LAN.
+    // Docker's own IPAM driver, the default, does not know which addresses are taken on the LAN.
     let is_numbered = !leases && pool.prefix_len() != 0;
     if options.numbered != is_numbered {
         return Err(refused(match is_numbered {
@@ -180,7 +180,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
             }
         }));
     }
-    // Its addresses are leased before there is a network, or are assigned by Docker.
+    // Its addresses are leased before the network exists, or Docker assigns them.
     if let Some((key, _)) = options.lease.spelled().next().filter(|_| leases || is_numbered) {
         return Err(refused(match leases {
             true => format!(
@@ -190,7 +190,7 @@ fn network(said: &CreateNetwork, host: &Host<'_>) -> Result<NetworkRecord, Refus
             false => format!("-o {key}: with -o addresses=docker there is no lease: leave one of the two out"),
         }));
     }
-    // Our own pool names the current router; the lease knows better.
+    // A pool of ours names the gateway of the moment; the lease knows better.
     let from_ipam = data.gateway.parse().ok().map(|gateway: Ipv4Net| gateway.addr());
     let from_ipam = from_ipam.filter(|gateway| !leases && !gateway.is_unspecified());
     Ok(NetworkRecord {
@@ -230,7 +230,7 @@ pub(super) fn endpoint(said: &CreateEndpoint, network: &NetworkRecord, host: &Ho
         None if shared => host.ethernet(&network.wiring.on),
         None => passing(host.number),
     };
-    // No IPAM driver gave it, so the user chose it, and no lease is behind it.
+    // No IPAM driver gave the address, so the user chose it, and no lease is behind it.
     let is_chosen = !network.leases && network.pool.prefix_len() == 0;
     let origin = match address.as_str() {
         "" => EndpointAddress::Leased(Box::new(add(&id, mac, chosen.is_some(), network, host)?)),

@@ -24,7 +24,7 @@ impl Options {
     pub(crate) const KNOWN: [&str; 9] =
         ["parent", "client-id", "hostname", "timeout", "servers-allow", "servers-deny", "release", "grace", "fallback"];
 
-    /// Reads what `--ipam-opt` says.
+    /// Reads the options given with `--ipam-opt`.
     pub(super) fn read(said: &docker::Options) -> Result<Self, Refused> {
         let (mut parent, mut lease) = (None, LeaseOptions::new(Flag::Ipam));
         for (key, value) in said {
@@ -35,7 +35,7 @@ impl Options {
                 _ => return Err(Flag::Ipam.unknown(key, &Self::KNOWN)),
             }
         }
-        // Docker names no network when it asks for a pool or an address.
+        // When Docker asks for a pool or an address, it names no network.
         let parent = parent.ok_or_else(|| {
             refused(
                 "--ipam-opt parent=LINK is missing: name the host's link on the DHCP server's LAN, the one of `-o \
@@ -47,7 +47,7 @@ impl Options {
     }
 }
 
-/// Spells the options for a PoolID: each that is not its default as `key=value`, in one order, with commas between.
+/// Writes the options for a PoolID: each one that is not its default as `key=value`, in a fixed order, separated by commas.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         spell(f, [("parent", self.parent.clone())].into_iter().chain(self.lease.spelled()))
@@ -63,7 +63,7 @@ impl FromStr for Options {
     }
 }
 
-/// Writes options as `key=value`, with commas between.
+/// Writes options as `key=value`, separated by commas.
 pub(super) fn spell(
     f: &mut fmt::Formatter<'_>,
     mut options: impl Iterator<Item = (&'static str, String)>,
@@ -76,7 +76,7 @@ pub(super) fn spell(
     })
 }
 
-/// Reads options as they are spelled.
+/// Reads options in that form.
 pub(super) fn read(definition: &str) -> Result<docker::Options, Refused> {
     let pairs = definition.split(',').filter(|_| !definition.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=')?;
@@ -86,7 +86,7 @@ pub(super) fn read(definition: &str) -> Result<docker::Options, Refused> {
     said.ok_or_else(|| refused(format!("{} are not the options of a network", quoted(definition))))
 }
 
-/// Writes a value so that it contains neither a comma nor anything invisible: those bytes as `%` and two digits.
+/// Writes a value so that it contains neither a comma nor anything invisible: such bytes become `%` and two digits.
 fn escape(f: &mut fmt::Formatter<'_>, value: &str) -> fmt::Result {
     value.bytes().try_for_each(|byte| match byte {
         b',' | b'%' | 0..=0x20 | 0x7f.. => write!(f, "%{byte:02x}"),

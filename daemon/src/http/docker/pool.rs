@@ -1,4 +1,4 @@
-//! Pools: what a network consists of, and the PoolID by which later calls name it.
+//! Pools: what a network consists of, and the PoolID by which later calls name a pool.
 
 use ipnet::{IpNet, Ipv4Net};
 use leasehold_api::docker as wire;
@@ -26,7 +26,7 @@ pub(super) fn request(said: &wire::RequestPool, host: &Host<'_>) -> Result<Asked
         options.lease.fallback((subnet, range), &host.site)?;
     }
     let (ifname, lan) = host.lan(&options.parent);
-    // With its link's own address, a bridge could not be asked through a port, and a server might think it is the host.
+    // If it used its link's own address, a bridge could not be asked through a port, and a server might take it for the host.
     let mac = if host.ipvlan { host.ethernet(&ifname) } else { passing(host.number) };
     let request = PoolRequest {
         definition: options.to_string(),
@@ -46,7 +46,7 @@ pub(super) fn is_anything(id: &PoolId) -> bool {
     id.subnet.prefix_len() == 0
 }
 
-/// Reads a PoolID, and the options that it spells.
+/// Reads a PoolID, and the options that it contains.
 pub(super) fn known(text: &str) -> Result<(PoolId, Options), Refused> {
     let id = id(text)?;
     let options = id.definition.parse()?;

@@ -161,7 +161,7 @@ impl Said {
         let parent = self
             .parent
             .ok_or_else(|| refused("-o parent=LINK is missing: name the host's link on the DHCP server's LAN"))?;
-        // Somebody may have made that link: if it is this VLAN's, it is used; if it is something else, that is reported.
+        // Somebody may have made that link: it is used if it is this VLAN's; anything else is reported.
         let (on, lan) = host.lan(&parent);
         let vlan = lan.vlan();
         if vlan != 0 && self.vlan != 0 && self.vlan != vlan {
@@ -189,7 +189,7 @@ fn macvlan_mode(text: &str) -> Option<MacvlanMode> {
     })
 }
 
-/// Reads what a network's definition says about leases.
+/// Reads the options of leases in a network's definition.
 pub(super) fn lease_of(definition: &str) -> Result<LeaseOptions, Refused> {
     let mut lease = LeaseOptions::new(Flag::Driver);
     for (key, value) in read(definition)? {
@@ -198,7 +198,7 @@ pub(super) fn lease_of(definition: &str) -> Result<LeaseOptions, Refused> {
     Ok(lease)
 }
 
-/// Spells the options: each that is not its default as `key=value`, in one order, with commas between.
+/// Writes the options: each one that is not its default as `key=value`, in a fixed order, separated by commas.
 impl fmt::Display for NetworkOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Wiring { mode, on, vlan, mtu } = &self.wiring;
@@ -223,7 +223,7 @@ impl fmt::Display for NetworkOptions {
     }
 }
 
-/// Returns what `-o` says, whatever JSON each value is.
+/// Returns the options given with `-o`, whatever the JSON type of each value.
 pub(super) fn said(options: &docker::network::AnyOptions) -> Result<BTreeMap<String, String>, Refused> {
     use serde_json::Value;
     let Some(generic) = options.get(docker::network::GENERIC) else { return Ok(BTreeMap::new()) };

@@ -6,7 +6,7 @@ use leasehold_core::link::LinkCause;
 
 use super::lease::Flag;
 
-/// Says why, and what to do.
+/// Says why a call failed, and what to do.
 pub(super) fn of(failure: &Failure, flag: Flag) -> String {
     match failure {
         Failure::Link { cause: LinkCause::NoLink(name), .. } => {
