@@ -13,7 +13,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::term::printable;
 
-/// How long the daemon may be silent.
+/// How long the daemon may stay silent.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The longest answer that is read: ten thousand bindings take some megabytes.
@@ -64,7 +64,8 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, Client
     Ok(serde_json::from_slice(answer)?)
 }
 
-/// Returns the daemon's answer as it is printed. It is read as a value, so that fields known only to a later daemon are shown too.
+/// Returns the daemon's answer as it is printed. It is read as a value, so that fields that only a later daemon knows are shown
+/// too.
 pub(crate) fn pretty(answer: &[u8]) -> Result<String, ClientError> {
     Ok(format!("{:#}\n", read::<Value>(answer)?))
 }
@@ -74,12 +75,12 @@ pub(crate) fn get(socket: &Path, url: &str) -> Result<Vec<u8>, ClientError> {
     request(socket, ("GET", url), "", PATIENCE)
 }
 
-/// Does the same; the daemon may be silent for no longer than `patience`.
+/// Does the same; the daemon may stay silent no longer than `patience`.
 pub(crate) fn get_within(socket: &Path, url: &str, patience: Duration) -> Result<Vec<u8>, ClientError> {
     request(socket, ("GET", url), "", patience)
 }
 
-/// Sends the daemon a body of JSON, and returns that of its answer.
+/// Sends the daemon a body of JSON, and returns the body of its answer.
 pub(crate) fn send(socket: &Path, method: &str, url: &str, body: &str) -> Result<Vec<u8>, ClientError> {
     request(socket, (method, url), body, PATIENCE)
 }
@@ -104,7 +105,7 @@ fn request(socket: &Path, what: (&str, &str), body: &str, patience: Duration) ->
     Ok(body.to_vec())
 }
 
-/// Returns what a refusal says, usually an object with one sentence.
+/// Returns the text of a refusal, usually an object with one sentence.
 fn said(body: &[u8]) -> String {
     let object: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = object["error"].as_str().map_or_else(|| String::from_utf8_lossy(body), Cow::Borrowed);
@@ -113,7 +114,7 @@ fn said(body: &[u8]) -> String {
 
 fn exchange(socket: &Path, (method, url): (&str, &str), body: &str, patience: Duration) -> io::Result<Vec<u8>> {
     let silent = |error: io::Error| match error.kind() {
-        // This is how a Unix socket reports a time-out, including that of a connection for which the backlog has no room.
+        // A Unix socket reports a time-out like this, also when its backlog had no room for the connection.
         ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, format!("no answer within {patience:?}")),
         _ => error,
     };

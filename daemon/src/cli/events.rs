@@ -14,7 +14,7 @@ use super::client::{self, ClientError};
 /// How long the daemon may wait for events, in seconds. Less than the client's own limit.
 const WAIT: u64 = 20;
 
-/// The pause between two tries to find a daemon again.
+/// The pause between two attempts to find a daemon again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Why there are no events, or no more.
@@ -28,7 +28,7 @@ pub(crate) enum EventsError {
     Print(#[source] io::Error),
 }
 
-/// An answer, with its events as values: fields known only to a later daemon are shown too.
+/// An answer with its events as values, so that fields that only a later daemon knows are shown too.
 #[derive(Deserialize)]
 struct Answer {
     events: Vec<Value>,
@@ -68,7 +68,7 @@ fn ask(args: &EventsArgs, after: u64, wait: u64) -> Result<Answer, EventsError> 
     Ok(client::read(&body)?)
 }
 
-/// Returns whether the next try may find a daemon, because this one is restarting or stopping.
+/// Returns whether the next try may find a daemon because this one is restarting or stopping.
 fn may_come_back(error: &ClientError) -> bool {
     match error {
         ClientError::NoDaemon(_) | ClientError::Io { .. } | ClientError::NotHttp { .. } => true,

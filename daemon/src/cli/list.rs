@@ -1,4 +1,4 @@
-//! `leasehold list`: leases, as a table or as JSON, once or again and again.
+//! `leasehold list`: leases, as a table or as JSON, once or repeatedly.
 
 mod table;
 
@@ -15,7 +15,7 @@ use super::columns::escaped;
 use super::ranges;
 use super::term::{Term, printable};
 
-/// The pause of `--watch` between two looks.
+/// The pause between two looks with `--watch`.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Why there is no list.
@@ -36,7 +36,7 @@ impl ListError {
     }
 }
 
-/// Prints what the daemon lists; with `--watch` again and again, in place on a terminal, until the reader has seen enough.
+/// Prints what the daemon lists; with `--watch` repeatedly, in place on a terminal, until the reader has seen enough.
 pub(crate) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), ListError> {
     let term = Term::of_stdout();
     if !args.watch {
@@ -45,7 +45,7 @@ pub(crate) fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), ListError
     loop {
         let text = match asked(args, term) {
             Err(error @ ListError::Client(ClientError::Unreadable(_))) => return Err(error),
-            // It may be restarting.
+            // The daemon may be restarting.
             Err(error @ ListError::Client(_)) => format!("{}\n", printable(&error.to_string())),
             asked => asked?,
         };
@@ -79,7 +79,7 @@ fn asked(args: &ListArgs, term: Term) -> Result<String, ListError> {
     Ok(table + &notes + &others)
 }
 
-/// Returns a heading with these lines, for below the table; empty if there are none.
+/// Returns a heading with these lines, to go below the table; empty if there are no lines.
 fn below(head: &str, lines: impl Iterator<Item = String>) -> String {
     let lines: String = lines.map(|line| line + "\n").collect();
     if lines.is_empty() { lines } else { format!("\n{head}\n{lines}") }

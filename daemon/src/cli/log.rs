@@ -1,4 +1,4 @@
-//! `leasehold log`: what the daemon logs, and a change of that for a while.
+//! `leasehold log`: shows what the daemon logs, and changes it for a while.
 
 use leasehold_api::control::{LOG, Log, LogChange};
 use leasehold_api::to_json;

@@ -1,4 +1,4 @@
-//! The networks of a CNI configuration directory whose addresses come from us, read as an ADD would be.
+//! The networks of a CNI configuration directory whose addresses come from us, read as for an ADD.
 
 use std::fs;
 use std::io;
@@ -22,11 +22,11 @@ pub(super) struct Network {
     pub(super) name: String,
     /// Its main plugin.
     pub(super) plugin: String,
-    /// The host's link that it names.
+    /// The host's link that its configuration names.
     pub(super) parent: Option<String>,
-    /// Whether that link must be there before the first container: a bridge is made by its plugin.
+    /// Whether that link must exist before the first container: a bridge's plugin makes the bridge.
     pub(super) is_standing: bool,
-    /// The ADD for one of its containers, or how it would be refused.
+    /// The ADD for one of its containers, or the error with which it would be refused.
     pub(super) add: Result<Box<Add>, Error>,
 }
 
@@ -39,13 +39,13 @@ pub(super) struct Networks {
     pub(super) unread: Vec<(PathBuf, String)>,
 }
 
-/// Returns what an ADD depends on on this host.
+/// Returns the facts about this host on which an ADD depends.
 pub(super) fn site() -> Site {
     let machine_id = fs::read_to_string(MACHINE_ID).ok().and_then(|text| MachineId::parse(&text));
     Site { machine_id, ..Site::default() }
 }
 
-/// Reads the files that libcni reads: those named `.conf`, `.conflist` and `.json`. `site` is as the daemon's.
+/// Reads the files that libcni reads: those named `.conf`, `.conflist` and `.json`. `site` should be the daemon's.
 pub(super) fn networks(dir: &Path, site: &Site) -> io::Result<Networks> {
     let mut files: Vec<_> = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     files.retain(|file| file.extension().is_some_and(|end| ["conf", "conflist", "json"].iter().any(|e| end == *e)));
@@ -63,7 +63,7 @@ pub(super) fn networks(dir: &Path, site: &Site) -> io::Result<Networks> {
     Ok(networks)
 }
 
-/// Returns the configuration that each plugin of a file gets: a list's name and version go into those of its plugins.
+/// Returns the configuration that each plugin of a file gets: a list's name and version are added to those of its plugins.
 fn plugins(mut configuration: Value) -> impl Iterator<Item = Value> {
     let list = configuration.get_mut("plugins").map(Value::take);
     let shared = ["name", "cniVersion"].map(|key| (key, configuration.get(key).cloned()));
@@ -103,7 +103,7 @@ fn read(file: &Path, plugin: &Value, site: &Site) -> Option<Network> {
     })
 }
 
-/// Returns the environment of an ADD, with all that a runtime may say.
+/// Returns the environment of an ADD with everything that a runtime may say.
 fn stand_in() -> Env {
     let said = |text: &str| Some(text.to_owned());
     Env {

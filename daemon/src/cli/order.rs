@@ -10,11 +10,11 @@ use super::client::{self, ClientError};
 use super::columns::escaped;
 use super::term::{Paint, Term, brief};
 
-/// How long the daemon may take for the last lease, and for each: it extends a LAN's leases one after the other.
+/// How long the daemon may take for the last lease, and for each one: it extends a LAN's leases one after the other.
 const PATIENCE: Duration = Duration::from_secs(60);
 const EACH: Duration = Duration::from_millis(40);
 
-/// Why nothing is ordered.
+/// Why nothing was ordered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrderError {
     /// Nothing says which leases are meant.
@@ -101,7 +101,7 @@ fn verdict(leases: &[Upshot]) -> Verdict {
     }
 }
 
-/// Returns a line for each lease, the cause below what was not done, and how many there are of each at the end.
+/// Returns a line for each lease, with the cause below each that was not done, and the number of each outcome at the end.
 fn text(term: Term, which: &Which, leases: &[Upshot]) -> String {
     if leases.is_empty() {
         let name = which.name.as_deref().map_or_else(String::new, |name| format!(" called {name}"));

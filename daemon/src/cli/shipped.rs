@@ -1,5 +1,5 @@
 //! Shell completions and manual pages are made from the arguments, kept in `daemon/dist`, and compared here: the program itself
-//! does not carry what makes them. `LEASEHOLD_WRITE=1 cargo test -p leasehold shipped` rewrites them.
+//! does not contain the code that makes them. `LEASEHOLD_WRITE=1 cargo test -p leasehold shipped` rewrites them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -34,7 +34,7 @@ fn candidate(binding: &Binding) -> String {
     escaped(&format!("  {}  {address}  {}", binding.attachment, binding.name)) + "\n"
 }
 
-/// Tells a lease's story: a line for each fact, then its options and its last events.
+/// Describes a lease: a line for each fact, then its options and its last events.
 fn text(lease: &Lease) -> String {
     let binding = &lease.binding;
     let mut text = escaped(&binding.attachment.to_string()) + "\n" + &facts(lease);
@@ -130,7 +130,7 @@ fn happened(event: &Event) -> String {
     format!("  {}\n", events::line(event).replacen(&escaped(&of), "", 1))
 }
 
-/// Returns a text from outside as it may be printed.
+/// Returns a text from outside in printable form.
 fn plain(text: &str) -> String {
     super::term::printable(text)
 }

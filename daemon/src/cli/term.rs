@@ -1,11 +1,11 @@
-//! What the reader of a command's output can show: how wide it is, and whether in colour.
+//! What the reader of a command's output can show: how many columns, and whether colours.
 
 use std::env;
 use std::io::{IsTerminal, stdout};
 
 use rustix::termios::tcgetwinsize;
 
-/// The width of a terminal that does not say, and of a file.
+/// The width for a terminal that does not say, and for a file.
 const WIDTH: usize = 80;
 
 /// The reader of standard output.
@@ -13,7 +13,7 @@ const WIDTH: usize = 80;
 pub(crate) struct Term {
     width: usize,
     colour: bool,
-    /// Whether a text can take the place of the one before.
+    /// Whether a text can replace the one before it.
     redraws: bool,
 }
 
@@ -43,7 +43,7 @@ impl Term {
         self.width
     }
 
-    /// Returns a text that takes the place of the one before it on a terminal (ECMA-48: CUP, EL, ED).
+    /// Returns a text that replaces the one before it on a terminal (ECMA-48: CUP, EL, ED).
     pub(crate) fn in_place(self, text: &str) -> String {
         match self.redraws {
             true => format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\r\n")),
@@ -51,7 +51,7 @@ impl Term {
         }
     }
 
-    /// Returns a text as it should stand out.
+    /// Returns a text with the codes that make it stand out.
     pub(crate) fn paint(self, paint: Paint, text: &str) -> String {
         let code = match paint {
             Paint::Good => 32,
@@ -61,8 +61,8 @@ impl Term {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// Returns a text in lines no wider than the reader, whole words each, behind `head` and below its end. A word that is wider
-    /// has a line of its own. Nothing in the text moves a terminal's cursor.
+    /// Returns a text in lines no wider than the reader, broken between words; the first begins with `head`, the others are
+    /// indented by its width. A wider word has a line of its own. Nothing in the text moves a terminal's cursor.
     pub(crate) fn wrapped(self, head: &str, text: &str) -> String {
         let indent = head.chars().count();
         let mut lines = head.to_owned();
@@ -87,7 +87,7 @@ impl Term {
     pub(crate) const PLAIN: Self = Self { width: WIDTH, colour: false, redraws: false };
 }
 
-/// Returns a time as a person reads it: its two largest units.
+/// Returns a time in a form that people read: its two largest units.
 pub(crate) fn brief(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -97,7 +97,7 @@ pub(crate) fn brief(seconds: u64) -> String {
     }
 }
 
-/// Returns a text from outside with everything escaped that a terminal would obey.
+/// Returns a text from outside in which everything that a terminal would obey is escaped.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::new();
     for c in text.chars() {

@@ -12,9 +12,9 @@ use crate::cli::args::Args;
 /// Where the unit reads its variables from.
 const FILE: &str = "/etc/default/leasehold";
 
-/// Returns a command line, with the flags that the unit's variables stand for and that neither it nor the environment sets.
+/// Returns a command line with the flags added for which the unit has variables and which neither it nor the environment sets.
 pub(crate) fn with_unit(line: Vec<OsString>) -> Vec<OsString> {
-    // The daemon itself gets them from whoever starts it.
+    // The daemon itself gets the variables from whoever starts it.
     if line.get(1).is_some_and(|verb| verb == "daemon") {
         return line;
     }
@@ -40,7 +40,7 @@ fn completed(mut line: Vec<OsString>, said: &BTreeMap<String, String>) -> Vec<Os
     line
 }
 
-/// Reads a file of variables as systemd does, without what nobody writes there (systemd.exec(5), EnvironmentFile=).
+/// Reads a file of variables as systemd does, except for syntax that nobody uses there (systemd.exec(5), EnvironmentFile=).
 fn variables(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
     let pairs = lines.filter_map(|line| line.split_once('='));

@@ -1,4 +1,4 @@
-//! `leasehold capture`: the DHCP and ARP frames of one attachment, or of all, as the daemon sees and sends them, from now on.
+//! `leasehold capture`: the DHCP and ARP frames of one attachment, or of all, as the daemon receives and sends them, from now on.
 
 mod pcapng;
 
@@ -31,8 +31,8 @@ pub(crate) enum CaptureError {
     File(PathBuf, #[source] io::Error),
 }
 
-/// Captures until time is up, the file has its full size, or somebody stops it. The file is complete at any moment. Returns
-/// what to tell a person at the end.
+/// Captures until time is up, the file has reached its size limit, or somebody stops it. The file is complete at any moment.
+/// Returns what to tell a person at the end.
 pub(crate) fn capture(args: &CaptureArgs) -> Result<String, CaptureError> {
     let unwritten = |error| CaptureError::File(args.write.clone(), error);
     let whose = args.attachment.as_ref().map(|name| format!("&attachment={}", to_url(name))).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Frames as a file that Wireshark opens (pcapng, draft-ietf-opsawg-pcapng).
 //!
-//! Only three kinds of blocks are written. The crates for this are unfinished or bring a parser.
+//! Only three kinds of blocks are written. The existing crates are unfinished or bring a parser.
 
 use std::io::{self, Write};
 
@@ -52,7 +52,7 @@ impl<W: Write> Pcapng<W> {
         self.written
     }
 
-    /// Writes a frame, on the interface of its attachment. `missed`: how many were lost before it.
+    /// Writes a frame on the interface of its attachment. `missed` frames were lost before it.
     pub(super) fn frame(&mut self, frame: &Frame, bytes: &[u8], missed: u64) -> io::Result<()> {
         let interface = self.interface(frame.attachment.as_deref().unwrap_or("-"))?;
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;

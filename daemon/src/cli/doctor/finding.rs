@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(crate) enum Level {
     /// As it should be.
     Ok,
-    /// It works, or will, and somebody should look.
+    /// It works, or will, but somebody should look.
     Warning,
     /// Containers get no addresses, or lose them.
     Failure,

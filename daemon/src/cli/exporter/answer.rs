@@ -77,7 +77,7 @@ impl Page {
     }
 }
 
-/// Answers a scrape: the daemon's metrics, if it answered, and whether it did.
+/// Answers a scrape with the daemon's metrics, if it answered, and with whether it did.
 pub(super) fn metrics(asked: &Result<Vec<u8>, ClientError>) -> Response<Answer> {
     let up = u8::from(asked.is_ok());
     let text = asked.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The daemon's events, followed once for all who look at a page (server-sent events, HTML Living Standard §9.2).
+//! The daemon's events, followed once for all pages (server-sent events, HTML Living Standard §9.2).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,10 +27,10 @@ const MOST: usize = 64;
 /// How many events a page may be behind before it is cut off: it reconnects, and gets what it missed.
 const BEHIND: usize = 512;
 
-/// How long the daemon waits for an event before it answers that there is none. Each time, pages hear that all is well.
+/// How long the daemon waits for an event before it answers that there is none. Each time, pages are told that all is well.
 const WAIT: u64 = 15;
 
-/// The pause before the daemon is asked again after it did not answer.
+/// The pause after a missing answer before the daemon is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The events, for those who follow them.
@@ -84,7 +84,7 @@ impl Feed {
     /// Follows the daemon's events, for ever.
     pub(super) async fn follow(self, socket: PathBuf) {
         let socket: Arc<PathBuf> = socket.into();
-        // Pages hear at once whether the daemon answers; only then is there something to wait for.
+        // Pages are told at once whether the daemon answers; only then is there something to wait for.
         let (mut after, mut wait) = (0, 0);
         loop {
             let (socket, url) = (socket.clone(), format!("{EVENTS}?after={after}&wait={wait}"));
@@ -137,7 +137,7 @@ impl Known {
         }
     }
 
-    /// Tells all pages; one that does not read is cut off.
+    /// Tells all pages; a page that does not read is cut off.
     fn tell(&mut self, bytes: &Bytes) {
         self.pages.retain(|page| page.events.try_send(bytes.clone()).is_ok());
     }

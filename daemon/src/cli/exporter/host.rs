@@ -1,6 +1,6 @@
 //! By which names a browser may ask for the page.
 //!
-//! A foreign page whose name suddenly points to this host's address (DNS rebinding) asks under its own name. So only addresses,
+//! A foreign page whose name suddenly resolves to this host's address (DNS rebinding) asks under its own name. So only addresses,
 //! `localhost` and the names that the operator gave are served.
 
 use std::net::IpAddr;

@@ -38,7 +38,7 @@ use crate::one_request::http1;
 /// The most connections at once; further ones wait in the backlog.
 const MOST: usize = 128;
 
-/// How many may wait there.
+/// The most connections that wait there.
 const BACKLOG: u32 = 128;
 
 /// The most requests to the daemon at once. A thread waits for each.
@@ -47,7 +47,7 @@ const ASKING: usize = 8;
 /// From the accept to the end of the answer, except for events, which end when the page is cut off.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How long the daemon may be silent.
+/// How long the daemon may stay silent.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause after a failed accept.
@@ -74,7 +74,7 @@ pub(crate) fn exporter(args: &ExporterArgs) -> Result<(), ExporterError> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(ASKING).build().map_err(ExporterError::Start)?;
     let served = LocalSet::new().block_on(&runtime, serve(args));
-    // It does not wait for pending requests to the daemon.
+    // This does not wait for pending requests to the daemon.
     runtime.shutdown_background();
     served
 }
@@ -97,7 +97,7 @@ async fn serve(args: &ExporterArgs) -> Result<(), ExporterError> {
     Ok(())
 }
 
-/// Listens, also while another exporter of the same user does: an update may start the next before it ends the last.
+/// Listens, even while another exporter of the same user does: an update may start the next one before it ends the last.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
@@ -106,21 +106,21 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// What each connection is served from.
+/// What connections are served with.
 struct Site {
     socket: Arc<Path>,
     /// The names by which browsers may ask, besides addresses and `localhost`.
     hosts: Vec<String>,
     page: Page,
     feed: Feed,
-    /// What the daemon said a moment ago.
+    /// What the daemon answered a moment ago.
     said: BTreeMap<&'static str, Fresh<Said>>,
 }
 
-/// The requests to the daemon. However many ask and however slow it is, only one of each kind is under way.
+/// The requests to the daemon. However many ask and however slow it is, at most one of each kind is under way.
 const ASKED: [&str; 4] = [control::METRICS, control::HEALTH, control::READINESS, control::BINDINGS];
 
-/// What it says.
+/// The daemon's answer.
 type Said = Rc<Result<Vec<u8>, ClientError>>;
 
 async fn accept(listener: &TcpListener, site: &Rc<Site>) {
@@ -156,14 +156,14 @@ async fn connection(stream: TcpStream, site: Rc<Site>) {
     }
 }
 
-/// The end of a connection that follows events, if it is one.
+/// The end of a connection that follows events; `None` for any other.
 type Follows = Cell<Option<oneshot::Receiver<Infallible>>>;
 
 async fn respond(request: &Request<Incoming>, site: &Site, follows: &Follows) -> Response<Answer> {
     if request.method() != Method::GET {
         return answer::sentence(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here");
     }
-    // These name no container, and scrapers may use any name.
+    // The answers name no container, and scrapers may use any name for this host.
     match request.uri().path() {
         "/metrics" => return answer::metrics(&*ask(site, control::METRICS).await),
         control::HEALTH => return relayed(site, control::HEALTH).await,
@@ -200,7 +200,7 @@ async fn ask(site: &Site, url: &'static str) -> Said {
     site.said[url].or(asked).await
 }
 
-/// Answers what the daemon says, with its status.
+/// Relays what the daemon says, with its status.
 async fn relayed(site: &Site, url: &'static str) -> Response<Answer> {
     match &*ask(site, url).await {
         Ok(body) => answer::json(StatusCode::OK, body.clone()),

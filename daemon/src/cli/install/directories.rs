@@ -8,8 +8,8 @@ use toml::{Table, Value};
 
 use super::{Doing, InstallError, identity};
 
-/// Configuration of containerd, on its own and as k3s, RKE2 and MicroK8s write it; of CRI-O; of podman. A directory stands for
-/// the files in it.
+/// Configuration of containerd, both on its own and as k3s, RKE2 and MicroK8s write it, of CRI-O, and of podman. A directory
+/// stands for the files in it.
 const CONFIGURATIONS: [&str; 10] = [
     "/etc/containerd/config.toml",
     "/etc/containerd/conf.d",
@@ -78,7 +78,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Adds the directories that a table and those in it name.
+/// Adds the directories that a table and the tables in it name.
 fn collect(table: &Table, name: &str, directories: &mut Vec<PathBuf>) {
     for (key, value) in table {
         let texts: Vec<&str> = match value {

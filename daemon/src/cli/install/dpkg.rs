@@ -1,4 +1,5 @@
-//! Files that Debian packages own: diverted, so that an upgrade of the package writes beside ours instead of over it.
+//! Files that Debian packages own: they are diverted, so that an upgrade of the package writes beside our file instead of over
+//! it.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,19 +8,19 @@ use super::{InstallError, run};
 
 /// Returns the package that owns a file; `None` on hosts without dpkg.
 pub(super) fn owner(path: &Path) -> Result<Option<String>, InstallError> {
-    // It fails if nobody owns it.
+    // It also fails if nobody owns the file.
     let Ok(Some(said)) = run("dpkg-query", &["--search".as_ref(), path.as_os_str()]) else { return Ok(None) };
     let owners = said.lines().filter(|line| !line.starts_with("diversion ")).filter_map(|line| line.split_once(": "));
     Ok(owners.map(|(package, _)| package.to_owned()).next())
 }
 
-/// Has packages that bring the file write it as `kept` from now on. The files themselves are not touched.
+/// Makes packages that contain the file write it as `kept` from now on. The files themselves are not touched.
 pub(super) fn divert(path: &Path, kept: &Path) -> Result<(), InstallError> {
     let how = ["--quiet", "--local", "--no-rename", "--divert"].map(OsStr::new);
     run("dpkg-divert", &[&how[..], &[kept.as_os_str(), "--add".as_ref(), path.as_os_str()]].concat()).map(drop)
 }
 
-/// Has packages write the file again under its own name.
+/// Makes packages write the file under its own name again.
 pub(super) fn restore(path: &Path) -> Result<(), InstallError> {
     let diverted = run("dpkg-divert", &["--list".as_ref(), path.as_os_str()])?;
     if diverted.unwrap_or_default().is_empty() {

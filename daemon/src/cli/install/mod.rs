@@ -1,7 +1,7 @@
 //! `leasehold install` and `leasehold uninstall`: the shim where the host's runtimes look for CNI plugins, and systemd's units.
 //!
-//! Nothing is remembered between the two: our files identify themselves, and what they replaced is beside them. So each
-//! may be run again after any interruption.
+//! Nothing is remembered between the two: our files identify themselves, and what they replaced is beside them. So each may run
+//! again after any interruption.
 
 mod directories;
 mod dpkg;
@@ -28,10 +28,10 @@ use place::{Found, Place};
 const DHCP: &str = "dhcp";
 const HOST_LOCAL: &str = "host-local";
 
-/// Where packages and the image have the shim, from the directory of the daemon's program.
+/// Where packages and the image keep the shim, relative to the directory of the daemon's program.
 const BESIDE: [&str; 2] = ["dhcp", "../libexec/leasehold/dhcp"];
 
-/// Why something is not installed, or is still there.
+/// Why something is not installed, or not removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InstallError {
     /// The shim is not where it is shipped.
@@ -78,7 +78,7 @@ pub(crate) enum InstallError {
 }
 
 impl InstallError {
-    /// Returns the exit code that says so.
+    /// Returns the exit code for the error.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::LaterStore(_) => 3,
@@ -102,7 +102,7 @@ impl<T> Doing<T> for io::Result<T> {
     }
 }
 
-/// Puts the shim into the host's CNI directories, and says what it did, a line for each file.
+/// Puts the shim into the host's CNI directories, and says what it did, with a line for each file.
 ///
 /// Nothing is changed anywhere if somebody else's file is in the way, or if a later release wrote the store.
 pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
@@ -138,7 +138,7 @@ pub(crate) fn install(args: &InstallArgs, out: &mut dyn Write) -> Result<(), Ins
     if args.systemd { units::start(out) } else { Ok(()) }
 }
 
-/// Takes the shim out again, puts back what it replaced, and says what it did. Leases and running containers stay.
+/// Removes the shim, puts back what it replaced, and says what it did. Leases and running containers stay.
 pub(crate) fn uninstall(args: &UninstallArgs, out: &mut dyn Write) -> Result<(), InstallError> {
     enter(&args.root)?;
     if args.systemd {
@@ -174,7 +174,7 @@ pub(crate) fn shim_version(file: &[u8]) -> Option<String> {
     })
 }
 
-/// Returns where `word` stands in `file`.
+/// Returns the places where `word` occurs in `file`.
 fn memchr_all<'a>(file: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
     file.windows(word.len()).enumerate().filter(move |(_, window)| *window == word).map(|(at, _)| at)
 }
@@ -195,7 +195,7 @@ fn own_program() -> Result<units::Program, InstallError> {
     Ok(units::Program { path, contents: fs::read(exe).doing("read", exe)? })
 }
 
-/// Makes the host's root directory this process's own, so that links and programs in there mean what they mean to the host.
+/// Makes the host's root directory this process's own, so that links and programs in it mean the same as they do to the host.
 fn enter(root: &Path) -> Result<(), InstallError> {
     if root == Path::new("/") {
         return Ok(());
@@ -204,7 +204,7 @@ fn enter(root: &Path) -> Result<(), InstallError> {
     env::set_current_dir("/").doing("enter", Path::new("/"))
 }
 
-/// Returns the directories that are named, or else those of the host's runtimes.
+/// Returns the directories that are named, or if none are, those of the host's runtimes.
 fn directories(named: Option<&[PathBuf]>) -> Result<Vec<PathBuf>, InstallError> {
     match named {
         Some(named) => Ok(named.to_owned()),
@@ -212,7 +212,7 @@ fn directories(named: Option<&[PathBuf]>) -> Result<Vec<PathBuf>, InstallError> 
     }
 }
 
-/// Returns the directories without those on file systems that are read-only, such as the `/usr` of an image.
+/// Returns the directories without those on read-only file systems, such as the `/usr` of an image.
 fn writable(directories: Vec<PathBuf>, out: &mut dyn Write) -> Result<Vec<PathBuf>, InstallError> {
     let mut writable = Vec::new();
     for directory in directories {
@@ -231,7 +231,7 @@ fn say(out: &mut dyn Write, path: &Path, what: &str) -> Result<(), InstallError>
     }
 }
 
-/// Returns which file this is, whatever its name.
+/// Returns the identity of a file, whatever its name.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }

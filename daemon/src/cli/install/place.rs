@@ -1,4 +1,4 @@
-//! One installed file: what is there, putting ours in place, and back.
+//! One installed file: what is there, putting ours in place, and restoring what was there before.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Doing, InstallError, dpkg};
 
-/// What the name of a replaced file ends in.
+/// The suffix of a replaced file's name.
 const KEPT: &str = ".before-leasehold";
 
 /// Where one of our files goes.
@@ -25,11 +25,11 @@ pub(super) struct Place {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
-    /// What is to be put there, with its version.
+    /// The file to be put there, with its version.
     Same(String),
-    /// Another version of it.
+    /// Another version of our file.
     Ours(String),
-    /// Somebody else's file. One that a Debian package owns may be diverted: it is not replaced then, only renamed.
+    /// Somebody else's file. A file that a Debian package owns may be diverted: then it is not replaced, only renamed.
     Foreign {
         package: Option<String>,
     },
@@ -40,7 +40,7 @@ impl Place {
     pub(super) fn look(&self) -> Result<Found, InstallError> {
         let file = match fs::read(&self.path) {
             Ok(file) => file,
-            // A dangling link is somebody's.
+            // A dangling link belongs to somebody.
             Err(error) if error.kind() == ErrorKind::NotFound => match fs::symlink_metadata(&self.path) {
                 Err(_) => return Ok(Found::Nothing),
                 Ok(_) => Vec::new(),
@@ -54,7 +54,7 @@ impl Place {
         })
     }
 
-    /// Puts the file there atomically, for whoever runs the old one meanwhile, and returns what was done.
+    /// Puts the file there atomically, because somebody may be running the old one, and returns what was done.
     pub(super) fn put(&self, found: &Found) -> Result<String, InstallError> {
         let version = (self.version)(&self.contents).unwrap_or_default();
         let kept = self.kept();
@@ -102,7 +102,7 @@ impl Place {
         with_suffix(&self.path, KEPT)
     }
 
-    /// Gives what is there a second name, so that its own is never missing. A link is kept as a link.
+    /// Gives what is there a second name, so that the first is never missing. A link is kept as a link.
     fn keep(&self, kept: &Path) -> Result<(), InstallError> {
         let new = with_suffix(kept, ".new");
         remove_if_there(&new).doing("remove", &new)?;
@@ -117,7 +117,7 @@ impl Place {
         let write = || {
             fs::create_dir_all(directory)?;
             let mut file = OpenOptions::new().write(true).create_new(true).mode(self.mode).open(&new)?;
-            // Whatever the umask is.
+            // Independent of the umask.
             file.set_permissions(fs::Permissions::from_mode(self.mode))?;
             file.write_all(&self.contents)?;
             file.sync_all()

@@ -14,22 +14,22 @@ const UNITS: [(&str, &str); 4] = [
     (EXPORTER, include_str!("../../../dist/leasehold-exporter@.service")),
 ];
 
-/// Those that are enabled and started. Whoever wants a TCP port enables the exporter.
+/// The units that are enabled and started. An administrator who wants a TCP port enables the exporter.
 const STARTED: [&str; 3] = ["leasehold.socket", "leasehold-read.socket", SERVICE];
 
 /// A template: its instances say where they listen.
 const EXPORTER: &str = "leasehold-exporter@.service";
 
-/// The daemon's.
+/// The daemon's unit.
 const SERVICE: &str = "leasehold.service";
 
 /// Where an administrator's units are.
 const DIRECTORY: &str = "/etc/systemd/system";
 
-/// Where a package has put them, with the daemon.
+/// Where a package puts them, with the daemon.
 const PACKAGED: &str = "/usr/lib/systemd/system";
 
-/// Where the units look for a package's daemon, and where to put a daemon without a package.
+/// Where the units look for a package's daemon, and where a daemon without a package is put.
 const OF_A_PACKAGE: &str = "/usr/bin/leasehold";
 const PROGRAM: &str = "/usr/local/bin/leasehold";
 
@@ -40,13 +40,13 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Stands for a program that is only to be removed.
+    /// Returns a stand-in for a program that is only to be removed.
     pub(super) fn none() -> Self {
         Self { path: PathBuf::new(), contents: Vec::new() }
     }
 }
 
-/// Returns where the program and its units go. The units come last: what they start is there by then.
+/// Returns where the program and its units go. The units come last, so that what they start is already there.
 pub(super) fn places(program: &Program) -> Vec<Place> {
     if are_in(PACKAGED) {
         return Vec::new();
@@ -69,11 +69,11 @@ fn version(file: &[u8]) -> Option<String> {
     file.windows(word.len()).any(|window| window == word).then(|| env!("CARGO_PKG_VERSION").to_owned())
 }
 
-/// Has systemd read the units, start them now and at each boot.
+/// Makes systemd read the units, and start them now and at each boot.
 pub(super) fn start(out: &mut dyn Write) -> Result<(), InstallError> {
     control(&["daemon-reload"])?;
     let started = control(&[&["enable", "--now"], &STARTED[..]].concat())?;
-    // Once more for a daemon of an earlier version; one that has just started loses nothing by it.
+    // Once more, for a daemon of an earlier version; one that has just started loses nothing.
     control(&["try-restart", SERVICE])?;
     let done = if started { "enabled and started" } else { "there is no systemctl: enable it yourself" };
     say(out, Path::new(SERVICE), done)
@@ -89,7 +89,7 @@ pub(super) fn stop(out: &mut dyn Write) -> Result<(), InstallError> {
     Ok(())
 }
 
-/// Has systemd forget units whose files are gone.
+/// Makes systemd forget units whose files are gone.
 pub(super) fn forget() -> Result<(), InstallError> {
     control(&["daemon-reload"]).map(drop)
 }

@@ -11,7 +11,7 @@ const FEW: [&str; 5] = ["NAME", "ATTACHMENT", "ADDRESS", "STATE", "LEFT"];
 const ALL: [&str; 12] =
     ["ATTACHMENT", "NAME", "LAN", "CLIENT ID", "CHADDR", "ADDRESS", "STATE", "SERVER", "T1", "T2", "EXPIRES", "LINK"];
 
-/// The least width of a column that is cut to fit.
+/// The minimum width of a column that is cut to fit.
 const LEAST: usize = 10;
 
 /// How much of a container's id is shown.
@@ -55,7 +55,7 @@ fn cut(text: &str, width: usize) -> String {
     }
 }
 
-/// Returns an attachment with the head of its container's id.
+/// Returns an attachment with the beginning of its container's id.
 fn short(attachment: &Attachment) -> String {
     match attachment {
         Attachment::Cni { network, container, ifname } => {

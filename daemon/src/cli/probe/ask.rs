@@ -1,6 +1,6 @@
-//! Asking: one client that sends DISCOVER and hears every answer, over the daemon's own sockets.
+//! One client that sends DISCOVER and hears every answer, over the daemon's own sockets.
 //!
-//! It speaks from the link, like the daemon for a container on that LAN; from its second DISCOVER on, it also speaks from a
+//! It sends from the link, as the daemon does for a container on that LAN. From its second DISCOVER on, it also sends from a
 //! macvlan beside the link, which a server in a macvlan on this host hears. It does not change the link.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -39,7 +39,7 @@ pub(super) struct Question {
     pub(super) netns: Option<PathBuf>,
     /// The VLAN on it; 0: none.
     pub(super) vlan: u16,
-    /// The client's hardware address, if not the link's or one derived from that.
+    /// The client's hardware address, if it is neither the link's nor one derived from the link's.
     pub(super) mac: Option<Mac>,
     /// What the client says about itself. It believes every server.
     pub(super) client: ClientProfile,
@@ -47,10 +47,10 @@ pub(super) struct Question {
     pub(super) wait: Duration,
 }
 
-/// An answer, as it came in.
+/// An answer as it arrived.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// Since the first DISCOVER.
+    /// The time since the first DISCOVER.
     pub(super) after: Duration,
     /// The Ethernet source.
     pub(super) from: Mac,
@@ -105,7 +105,7 @@ impl Question {
     pub(super) fn lan(&self) -> Lan {
         match &self.netns {
             None => Lan::Link { parent: (&self.ifname).into(), vlan: self.vlan },
-            // The host's link of that LAN is not known.
+            // The host's link of that LAN is unknown.
             Some(netns) => Lan::Network(format!("{} in {}", self.ifname, netns.display()).into()),
         }
     }
@@ -136,8 +136,9 @@ impl Question {
     }
 }
 
-/// The hardware address of a client on a link: that of an interface with a namespace of its own, and of one that hears no other. On
-/// a link of the host, another one of that link's, so that neither a bridge nor a server takes the client for the host.
+/// Returns a client's hardware address on a link. That is the link's own address if the link has a namespace of its own, or hears
+/// no other address. On a link of the host it is a different one, so that neither a bridge nor a server takes the client for the
+/// host.
 fn chaddr(question: &Question, view: &LinkView) -> Mac {
     const LOCAL: u8 = 0b10;
     let own = question.netns.is_some() || view.macvlan || view.wireless;
@@ -191,7 +192,7 @@ impl Asking<'_> {
             }
             if beside && inquiry.asks_again(now) {
                 beside = false;
-                // The first socket stays open: answers to its DISCOVERs may arrive there.
+                // The first socket stays open, because answers to its DISCOVERs may arrive there.
                 match self.open(link.clone().by_port(), mac).await {
                     Ok(other) => exchange = other,
                     Err(cause) => not_beside = Some(cause),
@@ -231,7 +232,7 @@ impl Asking<'_> {
         OpId(self.ops)
     }
 
-    /// Waits for the outcome of an operation. Nobody needs what comes in meanwhile.
+    /// Waits for the outcome of an operation. Nobody needs what arrives meanwhile.
     async fn outcome(&mut self, of: OpId) -> Result<Outcome, AskError> {
         loop {
             match self.news.recv().await {

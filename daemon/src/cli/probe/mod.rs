@@ -1,4 +1,4 @@
-//! `leasehold probe`: what the DHCP servers of a LAN offer. It takes nothing: it sends DISCOVER, and no REQUEST. It needs no
+//! `leasehold probe`: what the DHCP servers of a LAN offer. It takes nothing: it sends DISCOVER, but no REQUEST. It needs no
 //! daemon.
 
 mod ask;
@@ -31,7 +31,7 @@ pub(crate) enum ProbeError {
         name: String,
         /// The directory of networks.
         dir: PathBuf,
-        /// Those that there are.
+        /// Those that exist.
         others: String,
     },
     /// The network's configuration would be refused.
@@ -49,7 +49,7 @@ pub(crate) enum ProbeError {
     Output(#[from] io::Error),
 }
 
-/// Probes, and prints each answer as it comes, then how it ended; as JSON, all at the end.
+/// Probes, and prints each answer as it comes, then the outcome; as JSON, everything at the end.
 pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, ProbeError> {
     let network = args.network.as_deref().map(|name| network(name, &args.cni_conf_dir)).transpose()?;
     let (client, servers) = match network {
@@ -83,7 +83,7 @@ pub(crate) fn probe(args: &ProbeArgs, mut out: impl Write) -> Result<Verdict, Pr
     Ok(report.verdict())
 }
 
-/// Returns what a network's containers say about themselves and whom they believe.
+/// Returns what a network's containers say about themselves and which servers they believe.
 fn network(name: &str, dir: &Path) -> Result<ClientProfile, ProbeError> {
     let Networks { ours, .. } = networks(dir, &site()).map_err(|error| ProbeError::Directory(dir.to_owned(), error))?;
     let names: Vec<_> = ours.iter().map(|network| network.name.clone()).collect();
@@ -91,7 +91,7 @@ fn network(name: &str, dir: &Path) -> Result<ClientProfile, ProbeError> {
     let found = ours.into_iter().find(|network| network.name == name);
     let network = found.ok_or_else(|| ProbeError::NoNetwork { name: name.to_owned(), dir: dir.to_owned(), others })?;
     match network.add {
-        // Names belong to containers, and there is none.
+        // Names belong to containers, and here there is none.
         Ok(add) => Ok(ClientProfile { hostname: None, fqdn: None, ..(*add.profile.client).clone() }),
         Err(error) => Err(ProbeError::Refused { name: name.to_owned(), file: network.file, reason: error.msg }),
     }

@@ -111,7 +111,7 @@ impl Judge {
         Self { network, seen: BTreeSet::new() }
     }
 
-    /// Returns an answer, unless the same came before.
+    /// Returns an answer, unless the same answer came before.
     pub(super) fn hears(&mut self, answer: &Answer) -> Option<Heard> {
         let message = answer.message.as_ref();
         let server = message.and_then(|message| message.options.server_id);
@@ -143,14 +143,14 @@ impl Judge {
         (!servers.trusts(server)).then(|| format!("`servers` of network {network} does not allow {server}"))
     }
 
-    /// Returns all that was found.
+    /// Returns everything that was found.
     pub(super) fn report(self, question: &Question, asked: &Asked, answers: Vec<Heard>) -> Report {
         let unheard = asked.not_beside.as_ref();
         let beside =
             unheard.map(|cause| format!("a server in a macvlan on {} was not asked: {cause}", question.ifname));
         let silence = asked.silence.as_ref().filter(|_| answers.is_empty());
         let host = silence.map(|silence| silence.reasons(&question.lan())).unwrap_or_default();
-        // Each refused answer says itself why.
+        // Each refused answer already says why it was refused.
         let tally = asked.tally.reason().filter(|_| answers.is_empty());
         Report {
             link: question.ifname.clone(),
@@ -224,7 +224,7 @@ impl Report {
         term.wrapped("", &said) + &reasons.collect::<String>()
     }
 
-    /// Returns how it ended.
+    /// Returns how the probe ended.
     pub(super) fn verdict(&self) -> Verdict {
         match &self.answers[..] {
             [] => Verdict::Silent,

@@ -8,7 +8,7 @@ const TOO_LITTLE: u64 = 4 << 20;
 /// With less than this, somebody should look.
 const LITTLE: u64 = 64 << 20;
 
-/// `check`: the directory's name in findings.
+/// `check` is the directory's name in findings.
 pub(in crate::cli::doctor) fn directory(check: &'static str, directory: &Directory) -> Vec<Finding> {
     let path = directory.path.display();
     let Some(standing) = directory.found else {
@@ -28,7 +28,7 @@ pub(in crate::cli::doctor) fn directory(check: &'static str, directory: &Directo
     findings
 }
 
-/// Returns the finding that this release's daemon cannot start on the store that there is.
+/// Returns the finding that this release's daemon cannot start on the existing store.
 pub(in crate::cli::doctor) fn later_store(store: &LaterStore) -> Finding {
     let path = store.path.display();
     let way_out = format!(

@@ -1,4 +1,4 @@
-//! What dockerd meets: plugins' sockets, and where it keeps its containers' namespaces.
+//! What dockerd finds: plugins' sockets, and the place where it keeps its containers' namespaces.
 
 use crate::cli::doctor::facts::{Docker, Listener};
 use crate::cli::doctor::finding::Finding;
@@ -28,7 +28,7 @@ pub(in crate::cli::doctor) fn docker(docker: &Docker) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether dockerd finds our own drivers.
+/// Checks whether dockerd finds our own drivers.
 fn ours(docker: &Docker) -> Option<Finding> {
     let directory = docker.plugin_dir.as_ref()?;
     let path = directory.join("leasehold.sock");
@@ -45,7 +45,7 @@ fn ours(docker: &Docker) -> Option<Finding> {
     }
 }
 
-/// Whether the daemon looks for Docker's containers where dockerd puts them.
+/// Checks whether the daemon looks for Docker's containers where dockerd puts them.
 fn exec_root(docker: &Docker) -> Option<Finding> {
     docker.plugin_dir.as_ref()?;
     let kept = docker.exec_root.as_ref()?.join("netns");

@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::cli::doctor::facts::{Clock, Identity, MachineId, Neighbours};
 use crate::cli::doctor::finding::Finding;
 
-/// How far a file may be ahead of the clock: a file server's may differ.
+/// How far a file may be ahead of the clock: a file server's clock may differ.
 const SKEW: Duration = Duration::from_secs(60);
 
-/// `processes`: of the incumbent's daemons.
+/// `processes` are those of the incumbent's daemons.
 pub(in crate::cli::doctor) fn incumbent(processes: &[u32]) -> Finding {
     match processes {
         [] => Finding::ok("incumbent", "no daemon of the replaced plugin runs"),
@@ -48,7 +48,7 @@ pub(in crate::cli::doctor) fn neighbours(neighbours: &Neighbours) -> Option<Find
     let most = most?;
     let found =
         format!("the kernel keeps {most} neighbours for all namespaces together, and there are {leases} leases");
-    // Each container has its router as a neighbour at least, and the host and others have the container.
+    // Each container has at least its router as a neighbour, and the host and other machines have the container as one.
     Some(match leases.saturating_mul(2) {
         needed if needed > most => {
             let way_out =

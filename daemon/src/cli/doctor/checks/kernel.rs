@@ -3,7 +3,7 @@
 use crate::cli::doctor::facts::Kernel;
 use crate::cli::doctor::finding::Finding;
 
-/// The least version: namespaces have cookies since then.
+/// The lowest supported version: the first in which namespaces have cookies.
 const LEAST: (u32, u32) = (5, 14);
 
 /// What the daemon needs, by the numbers of linux/capability.h.

@@ -70,7 +70,7 @@ fn network(network: &NetworkFacts) -> Vec<Finding> {
     findings
 }
 
-/// Frames of bridges may go through iptables, where Docker drops what it does not know.
+/// Bridged frames may go through iptables, where Docker drops what it does not know.
 fn bridge(facts: &NetworksFacts) -> Option<Finding> {
     let bridged = facts.ours.iter().find(|network| network.plugin == "bridge")?;
     match (facts.bridge_nf?, facts.forward_drop) {

@@ -15,7 +15,8 @@ pub(in crate::cli::doctor) fn plugins(directories: &[PluginDirectory]) -> Vec<Fi
     findings
 }
 
-/// `is_installed`: another directory has it, so it need not be here: nobody knows which directory a runtime uses.
+/// `is_installed` means that another directory has the plugin. Then it need not be here: nobody knows which directory a runtime
+/// uses.
 fn plugin(directory: &PluginDirectory, is_installed: bool) -> Option<Finding> {
     let path = directory.path.join("dhcp");
     let path = path.display();

@@ -34,8 +34,8 @@ pub(super) fn socket(path: &Path) -> Socket {
     Socket { path: path.to_owned(), found: standing(path), directory: path.parent().and_then(standing), answer }
 }
 
-/// Returns the attachments that servers recognise by the machine id and that had a conflict or lost their address, according
-/// to the daemon's events.
+/// Returns the attachments that servers recognise by the machine id and that, according to the daemon's events, had a conflict or
+/// lost their address.
 pub(super) fn in_conflict(socket: &Path, bindings: &Bindings) -> Vec<String> {
     let is_machines = |identity: &Identity| identity.client_id.starts_with(DUID);
     let by_machine = bindings.bindings.iter().filter(|binding| binding.identity.as_ref().is_some_and(is_machines));

@@ -1,4 +1,4 @@
-//! What dockerd meets.
+//! What dockerd finds on this host.
 
 use std::fs;
 use std::path::{Path, PathBuf};

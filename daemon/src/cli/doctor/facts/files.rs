@@ -11,7 +11,7 @@ use super::{Clock, Directory, LaterStore, MachineId, Room, Standing};
 use crate::cli::networks::site;
 use crate::store::{StoreError, check_version};
 
-/// Returns what stands at a path.
+/// Returns what is at a path.
 pub(super) fn standing(path: &Path) -> Option<Standing> {
     let found = fs::metadata(path).ok()?;
     Some(Standing { mode: found.mode(), owner: found.uid(), is_socket: found.file_type().is_socket() })

@@ -16,7 +16,7 @@ use leasehold_api::control::Bindings;
 
 use super::super::args::DoctorArgs;
 
-/// Everything that is looked at.
+/// Everything that is examined.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) kernel: Kernel,
@@ -44,7 +44,7 @@ pub(super) struct Kernel {
     pub(super) daemon: Option<u32>,
 }
 
-/// What stands at a path.
+/// What is at a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) mode: u32,
@@ -80,7 +80,7 @@ pub(super) enum Answer {
     Leases(Box<Bindings>),
     /// Nobody listens.
     Nobody,
-    /// Somebody listens and says nothing.
+    /// Somebody listens but does not answer.
     Silent,
     /// Something else.
     Other(String),
@@ -98,7 +98,7 @@ pub(super) struct Directory {
 #[derive(Debug)]
 pub(super) struct LaterStore {
     pub(super) path: PathBuf,
-    /// What the daemon says when it refuses it.
+    /// What the daemon says when it refuses the store.
     pub(super) said: String,
 }
 
@@ -169,7 +169,7 @@ pub(super) struct LinkFacts {
     pub(super) wireless: bool,
 }
 
-/// What dockerd meets.
+/// What dockerd finds on this host.
 #[derive(Debug)]
 pub(super) struct Docker {
     /// Where our drivers are offered, if they are.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use super::{Plugin, PluginDirectory};
 use crate::cli::install::{WELL_KNOWN, of_the_host, shim_version};
 
-/// Looks into these directories; if there are none, into those that the host's runtimes use, or use by default if their
-/// configuration cannot be read.
+/// Looks into these directories. If none are named, looks into those that the host's runtimes use, or, if their configuration
+/// cannot be read, into those that they use by default.
 pub(super) fn plugins(named: &[PathBuf]) -> Vec<PluginDirectory> {
     let mut directories = match named {
         [] => of_the_host()

@@ -47,12 +47,12 @@ pub(super) fn kernel(processes: &[Process]) -> Kernel {
     Kernel { release, capabilities, daemon }
 }
 
-/// Returns the processes of the incumbent's daemons. Ours is `leasehold` even if it was started as `dhcp daemon`.
+/// Returns the processes of the incumbent's daemons. Ours is named `leasehold` even if it was started as `dhcp daemon`.
 pub(super) fn incumbents(processes: &[Process]) -> Vec<u32> {
     processes.iter().filter(|process| process.is_daemon("dhcp")).map(|process| process.id).collect()
 }
 
-/// Returns the `exec-root` of dockerd's command line, if dockerd runs: `Some(None)` without one.
+/// Returns the `exec-root` of dockerd's command line, if dockerd runs: `Some(None)` if the command line has none.
 pub(super) fn exec_root(processes: &[Process]) -> Option<Option<PathBuf>> {
     let dockerd = processes.iter().find(|process| process.is("dockerd"))?;
     let mut args = dockerd.args.iter();
