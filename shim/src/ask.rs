@@ -16,14 +16,14 @@ use crate::spool;
 /// arrives first.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// How long a verb keeps asking a daemon that is down, when no container waits for the answer. A restart takes less.
-/// Waiting longer would only hold up the removal of a container: a DEL that is kept loses nothing, a GC comes again,
-/// and STATUS asks just that.
+/// How long a verb for which no container waits keeps asking a daemon that is down. A restart takes less. Waiting longer would
+/// only delay the removal of a container: a kept DEL loses nothing, a GC is repeated, and STATUS asks exactly whether the daemon
+/// is there.
 const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The pauses between tries: doubling from the first to the last. A try costs some 20 µs, so a hundred waiting shims
-/// cost a host 2 % of one core; and nobody waits more than 100 ms longer than the daemon takes to start. inotify would
-/// be exact, but not for a daemon that dies with its socket in place.
+/// The pauses between tries, which double from the first to the last. A try costs some 20 µs, so a hundred waiting shims cost a
+/// host 2 % of one core, and nobody waits more than 100 ms longer than the daemon takes to start. inotify would be exact, but
+/// would miss a daemon that dies with its socket in place.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -34,13 +34,13 @@ pub(crate) struct Ask {
     body: Vec<u8>,
     socket: PathBuf,
     verb: Verb,
-    /// Until when to ask a daemon that is down.
+    /// How long to keep asking a daemon that is down.
     patience: Instant,
     /// When to give up.
     deadline: Instant,
 }
 
-/// What the shim does differently from verb to verb.
+/// The verbs, as far as the shim treats them differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Add,
@@ -107,11 +107,11 @@ impl Ask {
         }
     }
 
-    /// Keeps the DEL, then tries once more: a daemon that began to listen just before may have looked for such files
-    /// too early, but it gets this try.
+    /// Keeps the DEL, then tries once more: a daemon that began to listen just before may have looked for such files too early,
+    /// but this try reaches it.
     ///
-    /// A DEL that cannot be kept still succeeds: an error would only keep its container from being removed until
-    /// somebody intervened. The next daemon finds the container's namespace gone and gives its lease back.
+    /// A DEL that cannot be kept still succeeds: an error would only prevent the removal of its container until somebody
+    /// intervened. The next daemon finds the container's namespace gone and gives its lease back.
     fn keep(&self) -> Result<Answer, Error> {
         let socket = self.socket.display();
         let done = Ok(Answer { success: true, body: Vec::new() });
@@ -151,13 +151,13 @@ fn resolv_conf(ipam: &Value) -> Result<Option<String>, Error> {
     }
 }
 
-/// Returns the value of a key. If no key matches exactly, case does not matter, as in Go.
+/// Returns the value of a key. If no key matches exactly, ignores case, as Go does.
 fn get<'a>(value: &'a Value, key: &str) -> &'a Value {
     let other_case = || value.as_object()?.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
     value.get(key).or_else(|| other_case().map(|(_, value)| value)).unwrap_or(&Value::Null)
 }
 
-/// Returns the error for a configuration that does not fit a request.
+/// Returns the error for a configuration that is too large for a request.
 pub(crate) fn too_large() -> Error {
     Error::new(
         Code::InvalidConfig,

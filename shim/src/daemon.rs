@@ -1,7 +1,7 @@
-//! `dhcp daemon`: the command that starts the incumbent's daemon, with all its flags, starts ours.
+//! `dhcp daemon`: the command that starts the incumbent's daemon, with all its flags, starts ours instead.
 //!
-//! Flags are passed on in the environment, not as arguments: the `leasehold` that is found may be this plugin again,
-//! under its other name, which then looks further and loses nothing.
+//! Flags are passed on in the environment, not as arguments: the `leasehold` that is found may be this plugin again under its
+//! other name. It then looks further, and nothing is lost.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -61,7 +61,7 @@ pub(crate) fn start(args: impl Iterator<Item = OsString>) -> ExitCode {
 /// Returns the plugins that must not be started: those that have passed this on, and this one.
 fn passed(me: &Path, before: Option<String>) -> Vec<String> {
     let mut passed: Vec<_> = before.iter().flat_map(|list| list.split(',')).map(str::to_owned).collect();
-    // Not the path: that may have become another file since.
+    // Not by the path, which may lead to another file by now.
     let me = fs::metadata("/proc/self/exe").or_else(|_| fs::metadata(me));
     passed.extend(me.ok().as_ref().map(identity));
     passed
@@ -81,12 +81,12 @@ fn find(me: &Path, path: Option<&OsStr>, passed: &[String]) -> Option<PathBuf> {
     })
 }
 
-/// Returns the daemon's environment variables for what the flags say. What they leave out keeps its setting.
+/// Returns the daemon's environment variables for the flags. Variables of flags that are not given stay as they are.
 fn settings(flags: &Flags, has_state_dir: bool) -> Vec<(&'static str, OsString)> {
     let mut set: Vec<(&str, OsString)> = Vec::new();
     let prefix = flags.host_prefix.as_deref().unwrap_or_default();
     let socket = flags.socket_path.as_deref().filter(|path| !path.is_empty()).unwrap_or(DEFAULT_SOCKET);
-    // The incumbent's own rule: the socket is the host's too.
+    // The incumbent's own rule: the socket is below the host's root too.
     let socket = format!("{prefix}{socket}");
     if socket != DEFAULT_SOCKET {
         set.push(("LEASEHOLD_SOCKET", socket.clone().into()));
@@ -111,8 +111,8 @@ fn settings(flags: &Flags, has_state_dir: bool) -> Vec<(&'static str, OsString)>
 
 /// Returns where a daemon in a short-lived container, which sees the host's root at `prefix`, keeps its leases.
 ///
-/// A manifest for the incumbent mounts what that needs: often only the socket's directory and those of namespaces. The
-/// store is then beside the socket, and is lost at the next boot, as the containers are.
+/// A manifest for the incumbent often mounts only the socket's directory and those of namespaces, which is all that the incumbent
+/// needs. The store is then beside the socket and is lost at the next boot, as the containers are.
 fn state_dir(prefix: &str, socket: &Path) -> PathBuf {
     let hosts = PathBuf::from(format!("{prefix}/var/lib/leasehold"));
     match DirBuilder::new().mode(0o700).create(&hosts) {

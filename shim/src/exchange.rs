@@ -62,7 +62,7 @@ impl fmt::Display for Trouble {
 pub(crate) fn exchange(socket: &Path, body: &[u8], deadline: Instant) -> Result<Answer, Trouble> {
     let stream = connect(socket, deadline)?;
     let mut wire = Wire { stream, deadline, bytes: Vec::new() };
-    // A server may answer and close before it has read all, so read even after a failed write.
+    // A server may answer and close before it has read everything, so read even after a failed write.
     let written = wire.write(&request(body));
     if let Err(Trouble::TimedOut) = written {
         return Err(Trouble::TimedOut);
@@ -72,12 +72,12 @@ pub(crate) fn exchange(socket: &Path, body: &[u8], deadline: Instant) -> Result<
 
 /// Connects, by `deadline`: if the socket's backlog is full, that takes until somebody accepts.
 ///
-/// Linux bounds that wait by the time-out for sending, and then says EAGAIN (`unix_stream_connect` in net/unix/af_unix.c).
-/// std connects in one step, which leaves no moment to set it.
+/// Linux limits that wait by the time-out for sending, and then returns EAGAIN (`unix_stream_connect` in net/unix/af_unix.c). std
+/// connects in one step, which leaves no moment to set the time-out.
 fn connect(socket: &Path, deadline: Instant) -> Result<UnixStream, Trouble> {
     let address = SockAddr::unix(socket).map_err(Trouble::Unusable)?;
     let stream = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(Trouble::Unusable)?;
-    // Tried even at the deadline: learning that nobody listens takes no time, and says more than that the time is up.
+    // Tried even at the deadline: it takes no time to learn that nobody listens, and that says more than that the time is up.
     let mut limit = left(deadline).unwrap_or(SHORTEST);
     loop {
         stream.set_write_timeout(Some(limit)).map_err(Trouble::Unusable)?;
@@ -91,7 +91,7 @@ fn connect(socket: &Path, deadline: Instant) -> Result<UnixStream, Trouble> {
     }
 }
 
-/// Sorts out why a connect failed.
+/// Classifies why a connect failed.
 fn not_there(cause: io::Error) -> Trouble {
     match cause.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::NotFound | ErrorKind::ConnectionReset => Trouble::Down(cause),
@@ -99,7 +99,7 @@ fn not_there(cause: io::Error) -> Trouble {
     }
 }
 
-/// Returns the time left, never zero, which a socket would take for "no time-out".
+/// Returns the time left. Never returns zero, which a socket would take for "no time-out".
 fn left(deadline: Instant) -> Result<Duration, Trouble> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(Trouble::TimedOut) } else { Ok(left.max(SHORTEST)) }
@@ -150,7 +150,7 @@ impl Wire {
         let mut body = self.bytes.split_off(head.length);
         body.truncate(head.body);
         let answer = Answer { success: (200..300).contains(&head.status), body };
-        // An error must be in CNI's form: anything else is from something that knows nothing about CNI.
+        // An error must be in CNI's form: whoever answers anything else knows nothing about CNI.
         if !answer.success && !is_cni_error(&answer.body) {
             let said: String = String::from_utf8_lossy(&answer.body).trim().chars().take(120).collect();
             return Err(Trouble::NotLeasehold(format!("it answers {} {said:?}", head.status)));
@@ -158,7 +158,7 @@ impl Wire {
         Ok(answer)
     }
 
-    /// Reads some bytes more, at least one.
+    /// Reads at least one more byte.
     fn read(&mut self) -> Result<(), Trouble> {
         let mut chunk = [0; 8192];
         loop {
@@ -174,7 +174,7 @@ impl Wire {
         }
     }
 
-    /// Sorts out which errors end the exchange. A time-out does not: the deadline itself is checked next.
+    /// Decides which errors end the exchange. A time-out does not: the deadline itself is checked next.
     fn survive(&self, error: io::Error) -> Result<(), Trouble> {
         match error.kind() {
             ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),
@@ -197,7 +197,7 @@ struct Head {
 }
 
 impl Head {
-    /// Returns the head that `bytes` begin with, `None` while it is not whole.
+    /// Returns the head with which `bytes` begin; `None` while it is not complete.
     fn parse(bytes: &[u8]) -> Result<Option<Self>, Trouble> {
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut response = httparse::Response::new(&mut headers);

@@ -50,16 +50,16 @@ impl Flags {
     }
 }
 
-/// Why there are no flags.
+/// Why the flags cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Help was asked for.
     Help,
-    /// In the words of Go.
+    /// Something is wrong, in the words of Go.
     Wrong(String),
 }
 
-/// Reads flags up to the first argument that is not one. Like the incumbent, ignores what follows.
+/// Reads flags up to the first argument that is not one. Ignores what follows, as the incumbent does.
 pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Flags, Fault> {
     let mut args = args.map(|arg| arg.to_string_lossy().into_owned());
     let mut flags = Flags::default();
@@ -131,8 +131,7 @@ fn duration(text: &str) -> Option<Duration> {
     Some(if text.starts_with('-') { Duration::ZERO } else { Duration::from_nanos(nanos) })
 }
 
-/// Returns the decimal `number` of `each`. Integers will do; floating point would be a sizeable part of a small
-/// program.
+/// Returns the decimal `number` times `each`. Integers are enough; floating point would be a sizeable part of a small program.
 fn times(number: &str, each: u64) -> Option<u64> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && part.is_empty() {
@@ -143,7 +142,7 @@ fn times(number: &str, each: u64) -> Option<u64> {
     let mut place = each;
     for digit in part.bytes() {
         place /= 10;
-        // A second point is no digit.
+        // A second point is not a digit.
         sum = sum.checked_add(u64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?) * place)?;
     }
     Some(sum)

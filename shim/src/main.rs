@@ -1,10 +1,10 @@
 //! The CNI plugin `dhcp`: passes a runtime's calls on to the leasehold daemon, and the daemon's answers back.
 //!
-//! It decides nothing about networks. It does only this itself: VERSION, which has to work without a daemon; trying
-//! again while the daemon restarts; and keeping a DEL for a daemon that is down ([`spool`]). All verbs are idempotent
-//! at the daemon, so asking again is always safe. Called as `dhcp daemon` it becomes the daemon ([`daemon`]).
+//! It decides nothing about networks. By itself it does only this: VERSION, which has to work without a daemon; trying again
+//! while the daemon restarts; and keeping a DEL for a daemon that is down ([`spool`]). All verbs are idempotent at the daemon, so
+//! asking again is always safe. Called as `dhcp daemon` it becomes the daemon ([`daemon`]).
 //!
-//! Its own name means nothing to it: it may be installed as `leasehold` and `host-local` too, for networks of these types.
+//! Its own name does not matter: it may be installed as `leasehold` and `host-local` too, for networks of these types.
 
 mod ask;
 mod daemon;
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use exchange::Answer;
 
-/// What this is, for people and, with [`leasehold_api::SHIM_MARK`], for `leasehold install`.
+/// Says what this is, to people and, with [`leasehold_api::SHIM_MARK`], to `leasehold install`.
 const ABOUT: &str = concat!("leasehold's CNI plugin, version ", env!("CARGO_PKG_VERSION"), "\n");
 
 fn main() -> ExitCode {
@@ -45,7 +45,7 @@ fn plugin() -> ExitCode {
         Ok(config) => config,
         Err(error) => return print(&failure(&error)),
     };
-    // The shim reads what it needs itself leniently: the daemon judges the rest.
+    // The shim is lenient with what it reads itself: the daemon checks everything.
     let parsed: Value = serde_json::from_str(&config).unwrap_or_default();
     let said = parsed["cniVersion"].as_str().filter(|version| !version.is_empty());
     let result = match env.command.as_deref() {
@@ -62,9 +62,9 @@ fn plugin() -> ExitCode {
     }))
 }
 
-/// Reads standard input, up to what fits a request.
+/// Reads standard input, no more than fits a request.
 ///
-/// What is not UTF-8 is not JSON either; it is passed on with replacement characters, for the daemon to refuse.
+/// What is not UTF-8 is not JSON either; it is passed on with replacement characters, so that the daemon refuses it.
 fn read_config() -> Result<String, Error> {
     let mut bytes = Vec::new();
     match io::stdin().lock().take(MAX_BODY as u64 + 1).read_to_end(&mut bytes) {
@@ -86,7 +86,7 @@ fn failure(error: &Error) -> Answer {
     Answer { success: false, body: to_json(error).into_bytes() }
 }
 
-/// Prints the answer as a plugin does: results and errors alike on standard output.
+/// Prints the answer as plugins do: results and errors both go to standard output.
 fn print(answer: &Answer) -> ExitCode {
     let mut out = io::stdout().lock();
     let end: &[u8] = if answer.body.is_empty() { b"" } else { b"\n" };

@@ -1,8 +1,8 @@
-//! Keeps a DEL for a daemon that is down: see `leasehold_api::spool` for the file's name and content.
+//! Keeps a DEL for a daemon that is down. `leasehold_api::spool` defines the file's name and content.
 //!
-//! A network configuration says where the file goes, and whoever may write one is not always root, as this program is.
-//! So only the default directory is ever made; any other must exist and be root's own. Everything there happens through
-//! the directory as it was checked.
+//! A network configuration says where the file goes, and whoever may write a configuration is not always root, as this program
+//! is. So only the default directory is ever made; any other must exist and belong to root. Everything there is done through the
+//! directory that was checked.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -56,7 +56,7 @@ pub(crate) struct Kept {
 pub(crate) fn keep(socket: &Path, request: &Request) -> Result<Kept, NotKept> {
     let del = spool::del(request).ok_or(NotKept::NoAttachment)?;
     let mut directory = open_directory(socket, Path::new(DEFAULT_SOCKET))?;
-    // Concurrent callers may exceed that by one each.
+    // Concurrent callers may exceed the limit by one each.
     if directory.iter().take(spool::MAX_CALLS).count() == spool::MAX_CALLS {
         return Err(NotKept::Full);
     }
@@ -82,7 +82,7 @@ fn open_directory(socket: &Path, default: &Path) -> Result<Dir, NotKept> {
     {
         return Err(NotKept::NoDirectory(path.to_owned(), error));
     }
-    // The directory itself, not a link that somebody could redirect; and what is checked is what is used.
+    // Opens the directory itself, not a link that somebody could redirect, and uses the same directory that it checks.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let opened = Dir::open(path, flags, Mode::empty()).and_then(|directory| Ok((fstat(&directory)?, directory)));
     let (found, directory) = opened.map_err(|errno| NotKept::NoDirectory(path.to_owned(), errno.into()))?;
@@ -90,7 +90,7 @@ fn open_directory(socket: &Path, default: &Path) -> Result<Dir, NotKept> {
     if ours { Ok(directory) } else { Err(NotKept::NotRoots(path.to_owned())) }
 }
 
-/// Returns whether nobody but root, or the user `me` that this runs as, may write in a directory.
+/// Returns whether only root, or the user `me` that this runs as, may write in a directory.
 fn is_roots(owner: u32, mode: u32, me: u32) -> bool {
     let for_others = Mode::S_IWGRP | Mode::S_IWOTH;
     [0, me].contains(&owner) && !Mode::from_bits_truncate(mode).intersects(for_others)
@@ -102,7 +102,7 @@ fn name(path: &Path) -> &OsStr {
 }
 
 fn write(directory: &Dir, name: &OsStr, body: &[u8]) -> Result<(), NotKept> {
-    // Left by a process of the same id that was killed.
+    // The file was left by a process with the same id that was killed.
     remove(directory, name)?;
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     let mut file = File::from(openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?);
@@ -119,7 +119,7 @@ fn remove(directory: &Dir, name: &OsStr) -> nix::Result<()> {
 }
 
 impl Kept {
-    /// Removes the file of a call that was answered. The daemon may have been quicker.
+    /// Removes the file of a call that was answered. The daemon may have removed it first.
     pub(crate) fn forget(&self) {
         if let Err(error) = remove(&self.directory, name(&self.path)) {
             eprintln!("dhcp: cannot remove {}: {error}", self.path.display());

@@ -1,4 +1,4 @@
-//! What the operator asks: `leasehold list`, `leasehold events` and the like.
+//! What the operator asks with `leasehold list`, `leasehold events` and the like.
 
 mod status;
 mod story;
@@ -16,12 +16,12 @@ pub use self::story::{Acknowledged, DhcpOption, Interface, Lease, Story};
 /// The daemon's URL path for the list of bindings (`GET`).
 pub const BINDINGS: &str = "/v1/bindings";
 
-/// The daemon's URL path for events (`GET`), with `?after=N&limit=M&wait=SECONDS`, each of which may be missing: the
-/// oldest `limit` events after number `after` (0), waiting until there is one for `wait` seconds (0).
+/// The daemon's URL path for events (`GET`), with `?after=N&limit=M&wait=SECONDS`, each of which may be missing: the oldest
+/// `limit` events after number `after` (0). Waits up to `wait` seconds (0) until there is one.
 pub const EVENTS: &str = "/v1/events";
 
-/// The daemon's URL path for what it logs: `GET` tells it, `PUT` with a [`LogChange`] changes it for a while, `DELETE` takes it back to
-/// what it was at the start. Each answers with a [`Log`].
+/// The daemon's URL path for what it logs: `GET` returns it, `PUT` with a [`LogChange`] changes it for a while, `DELETE` sets it
+/// back to what it was at the start. Each answers with a [`Log`].
 pub const LOG: &str = "/v1/log";
 
 /// The daemon's URL path for all metrics (`GET`), as OpenMetrics text.
@@ -36,8 +36,9 @@ pub const READINESS: &str = "/readyz";
 /// The longest time for which the log can be changed, in seconds.
 pub const MAX_LOG_CHANGE: u64 = 86_400;
 
-/// The daemon's URL path for frames (`GET`), with `?after=N&wait=SECONDS&attachment=NAME`, each of which may be missing: those after
-/// number `after`, from now on without it, waiting until there is one for `wait` seconds (0). Frames are kept while somebody asks.
+/// The daemon's URL path for frames (`GET`), with `?after=N&wait=SECONDS&attachment=NAME`, each of which may be missing: the
+/// frames after number `after`, or those from now on without it. Waits up to `wait` seconds (0) until there is one. Frames are
+/// kept while somebody asks.
 pub const CAPTURE: &str = "/v1/capture";
 
 /// The most frames in one answer.
@@ -50,17 +51,17 @@ pub const MAX_EVENTS: usize = 1_000;
 pub const MAX_WAIT: u64 = 60;
 
 /// The daemon's URL path for leases to be extended now (`POST`), with the query of a [`Which`], or `?all=true`. It answers with
-/// [`Obeyed`] when each lease has been, or no server has answered for half a minute.
+/// [`Obeyed`] when each lease was extended or no server has answered for half a minute.
 pub const RENEW: &str = "/v1/renew";
 
-/// The daemon's URL path for leases to be given back (`POST`), with the query of a [`Which`], or `?all=true`; with `&force=true` those
-/// of containers that live too. It answers with [`Obeyed`].
+/// The daemon's URL path for leases to be given back (`POST`), with the query of a [`Which`], or `?all=true`; with `&force=true`,
+/// also those of containers that live. It answers with [`Obeyed`].
 pub const RELEASE: &str = "/v1/release";
 
-/// The daemon's URL path for the whole story of a lease (`GET`), with the query of a [`Which`]. It answers with a [`Story`].
+/// The daemon's URL path for everything about one lease (`GET`), with the query of a [`Which`]. It answers with a [`Story`].
 pub const SHOW: &str = "/v1/show";
 
-/// The daemon's URL path for how it fares (`GET`). It answers with a [`Status`].
+/// The daemon's URL path for how it is doing (`GET`). It answers with a [`Status`].
 pub const STATUS: &str = "/v1/status";
 
 /// Which leases are meant. What is absent leaves nobody out.
@@ -81,7 +82,7 @@ pub struct Which {
 }
 
 impl Which {
-    /// Returns the parameters of a query that say it.
+    /// Returns the parameters of a query that select the same leases.
     pub fn parameters(&self) -> Vec<String> {
         let Self { name, network, container, address, state, door } = self;
         let address = address.as_ref().map(IpNet::to_string);
@@ -96,7 +97,7 @@ impl Which {
         all.iter().filter_map(|(key, value)| Some(format!("{key}={}", to_url(value.as_deref()?)))).collect()
     }
 
-    /// Takes in a parameter; false if it is none of these, or its value cannot be.
+    /// Takes in a parameter. Returns false if it is none of these or cannot have this value.
     pub fn take(&mut self, key: &str, value: &str) -> bool {
         let Some(value) = from_url(value) else { return false };
         let place = match key {
@@ -174,7 +175,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns whether what was ordered is done.
+    /// Returns whether what was ordered has been done.
     pub const fn is_done(self) -> bool {
         matches!(self, Self::Extended | Self::Recent | Self::Returned)
     }

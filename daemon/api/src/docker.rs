@@ -26,7 +26,7 @@ pub const REQUEST_ADDRESS: &str = "/IpamDriver.RequestAddress";
 /// Gives an address back.
 pub const RELEASE_ADDRESS: &str = "/IpamDriver.ReleaseAddress";
 
-/// The key of [`RequestAddress::options`] that says what the address is for, if not for an endpoint.
+/// The key of [`RequestAddress::options`] that says what the address is for, if it is not for an endpoint.
 pub const ADDRESS_TYPE: &str = "RequestAddressType";
 /// The value of [`ADDRESS_TYPE`] for a network's gateway, and the key of [`Pool::data`] that names it, with its prefix.
 pub const GATEWAY: &str = "com.docker.network.gateway";
@@ -48,10 +48,10 @@ pub struct RequestPool {
     /// The subnet (`--subnet`), or empty: any.
     #[serde(deserialize_with = "or_empty")]
     pub pool: String,
-    /// The part of it that endpoints get addresses from (`--ip-range`), or empty: all.
+    /// The part of the subnet from which endpoints get addresses (`--ip-range`), or empty: all of it.
     #[serde(deserialize_with = "or_empty")]
     pub sub_pool: String,
-    /// What `--ipam-opt` says.
+    /// The options given with `--ipam-opt`.
     #[serde(deserialize_with = "or_empty")]
     pub options: Options,
     /// Whether an IPv6 pool is wanted.
@@ -77,7 +77,7 @@ pub struct RequestAddress {
     /// The address wanted (`--ip`, `--gateway`, `--aux-address`), or empty: any.
     #[serde(deserialize_with = "or_empty")]
     pub address: String,
-    /// What it is for.
+    /// What the address is for.
     #[serde(deserialize_with = "or_empty")]
     pub options: Options,
 }
@@ -132,7 +132,7 @@ pub struct Pool {
     pub pool_id: String,
     /// Its subnet.
     pub pool: Ipv4Net,
-    /// What else there is to say about it.
+    /// Whatever else there is to say about it.
     pub data: Options,
 }
 
@@ -148,8 +148,8 @@ pub struct Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Released {}
 
-/// The answer to a failed call, under both of the names that dockerd reads: one in an IPAM driver's answer, the other in a
-/// network driver's, and whenever the status is not 200.
+/// The answer to a failed call, under both names that dockerd reads: one in an IPAM driver's answer, the other in a network
+/// driver's, and whenever the status is not 200.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Failed {
@@ -160,7 +160,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// Returns the answer that says why.
+    /// Returns the answer that gives the reason.
     pub fn new(why: impl Into<String>) -> Self {
         let why = why.into();
         Self { error: why.clone(), err: why }

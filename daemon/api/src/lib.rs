@@ -15,7 +15,7 @@ use serde::Serialize;
 /// Where the daemon listens unless told otherwise: the incumbent's path, so networks in the field work unchanged.
 pub const DEFAULT_SOCKET: &str = "/run/cni/dhcp.sock";
 
-/// What the shim's program file contains, with its version and a line feed behind it: so it can be told from other plugins
+/// A text in the shim's program file, followed by its version and a line feed, by which the shim can be told from other plugins
 /// without being run.
 pub const SHIM_MARK: &str = "leasehold's CNI plugin, version ";
 
@@ -26,8 +26,8 @@ pub const MAX_BODY: usize = 1 << 20;
 /// How long an ADD may take if the configuration does not say.
 pub const ADD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest time that a configuration can give an ADD, so that every wait has an end. A kubelet gives a whole
-/// sandbox four minutes.
+/// The longest time that a configuration can give an ADD, so that every wait has an end. A kubelet allows four minutes for a
+/// whole sandbox.
 pub const MAX_ADD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Returns how long an ADD may take when its configuration says `ipam.timeout` seconds: anything but a positive number

@@ -1,9 +1,9 @@
 //! The spool: DELs that came while no daemon ran, as files beside the socket, and ends of leases that the daemon's store could
-//! not record. Beside it is a copy of what is lost with that store.
+//! not record. Beside it is a copy of what would be lost with that store.
 //!
-//! A spooled call is [`del`]'s request as JSON, in a file that appears whole under its name or not at all. Shims write,
-//! the daemon reads, and both forget the file once the call is done. The file's name and content are defined here, so
-//! that both agree; writing and reading are not.
+//! A spooled call is [`del`]'s request as JSON, in a file that appears whole under its name or not at all. Shims write, the
+//! daemon reads, and both remove the file once the call is done. The file's name and content are defined here so that both agree;
+//! this module neither reads nor writes.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use crate::cni::{Env, Request};
 
-/// The most calls that may wait for a daemon. It reads that many at once, and no configuration may fill a disk.
+/// The most calls that may wait for a daemon, which reads that many at once. No configuration may fill a disk.
 pub const MAX_CALLS: usize = 65_536;
 
-/// The longest part of an attachment that is kept, in bytes. The daemon serves no longer one.
+/// The longest part of an attachment that is kept, in bytes. The daemon serves none that is longer.
 const MAX_PART: usize = 255;
 
-/// Returns what a daemon needs of a DEL: the attachment, and nothing else from the configuration. `None` if `request` names no
+/// Returns what a daemon needs from a DEL: the attachment, and nothing else from the configuration. `None` if `request` names no
 /// attachment.
 ///
 /// Shims of earlier versions kept the whole request, which reads the same.
@@ -40,13 +40,13 @@ fn part(text: Option<&str>) -> Option<String> {
 
 /// Returns the file in which a DEL of `request`'s attachment is kept for the daemon at `socket`.
 ///
-/// One attachment has one name, however often it is deleted. Its parts come from outside and may be anything, so the
-/// name holds their hash: for `/run/cni/dhcp.sock`, `/run/cni/dhcp.sock.del-` and 32 hexadecimal digits.
+/// An attachment always has the same name, however often it is deleted. Its parts come from outside and may be anything, so the
+/// name contains their hash: for `/run/cni/dhcp.sock`, `/run/cni/dhcp.sock.del-` and 32 hexadecimal digits.
 pub fn path(socket: &Path, request: &Request) -> PathBuf {
     socket.with_file_name(name(socket, ".del-", &digits(request)))
 }
 
-/// Returns the name under which the process `pid` writes what then becomes [`path`].
+/// Returns the name under which the process `pid` writes the file that then becomes [`path`].
 pub fn unfinished(socket: &Path, request: &Request, pid: u32) -> PathBuf {
     socket.with_file_name(name(socket, ".new-", &format!("{}-{pid}", digits(request))))
 }
@@ -57,17 +57,17 @@ pub fn end(socket: &Path, store: u64, binding: u64) -> PathBuf {
     socket.with_file_name(name(socket, ".end-", &format!("{store:016x}-{binding}")))
 }
 
-/// Returns the name under which the daemon writes what then becomes [`end`].
+/// Returns the name under which the daemon writes the file that then becomes [`end`].
 pub fn unfinished_end(socket: &Path, store: u64, binding: u64) -> PathBuf {
     socket.with_file_name(name(socket, ".new-", &format!("end-{store:016x}-{binding}")))
 }
 
-/// Returns the binding of this store whose end the file `name` keeps, `None` if it keeps none.
+/// Returns the binding of this store whose end the file `name` keeps; `None` if it keeps none.
 pub fn ended(socket: &Path, store: u64, name: &OsStr) -> Option<u64> {
     kind_of(socket, name, ".end-")?.strip_prefix(&format!("{store:016x}-"))?.parse().ok()
 }
 
-/// Returns the directory in which the daemon at `socket` keeps a copy of what nobody but its store remembers.
+/// Returns the directory in which the daemon at `socket` keeps a copy of what only its store remembers.
 pub fn copy(socket: &Path) -> PathBuf {
     socket.with_file_name(name(socket, ".copy", ""))
 }
@@ -78,7 +78,7 @@ pub fn set_aside(socket: &Path, name: &OsStr) -> Option<PathBuf> {
     Some(socket.with_file_name(self::name(socket, ".bad-", digits)))
 }
 
-/// What a file beside the socket is to the spool.
+/// What kind of spool file a file beside the socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A call that waits for the daemon.
@@ -89,7 +89,7 @@ pub enum Kind {
     SetAside,
 }
 
-/// Returns what the file `name` beside `socket` is to the spool, `None` if it is nothing of ours.
+/// Returns what kind of spool file `name` beside `socket` is; `None` if it is not ours.
 pub fn kind(socket: &Path, name: &OsStr) -> Option<Kind> {
     let kinds = [(".del-", Kind::Call), (".new-", Kind::Unfinished), (".bad-", Kind::SetAside)];
     kinds.into_iter().find(|(infix, _)| kind_of(socket, name, infix).is_some()).map(|(_, kind)| kind)
@@ -114,8 +114,8 @@ fn digits(request: &Request) -> String {
         request.env.container_id.as_deref().unwrap_or_default(),
         request.env.ifname.as_deref().unwrap_or_default(),
     ];
-    // FNV-1a with 128 bits: written out here, it stays the same in every build, which std's hasher does not promise.
-    // NUL cannot be part of an environment variable, so it separates the parts.
+    // FNV-1a with 128 bits. Written out here, it stays the same in every build, which std's hasher does not promise. NUL cannot
+    // be part of an environment variable, so it separates the parts.
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in parts.into_iter().flat_map(|part| part.bytes().chain([0])) {
         hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);

@@ -1,4 +1,4 @@
-//! The network configuration, as far as an IPAM plugin reads it.
+//! The network configuration, as much of it as an IPAM plugin reads.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer};
@@ -49,7 +49,7 @@ pub struct Config {
     attachments: Option<Value>,
 }
 
-/// What a runtime passes for the capabilities of a network, as far as this plugin uses it.
+/// What a runtime passes for the capabilities of a network, as much of it as this plugin uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeConfig {
     /// `mac`: the hardware address that the interface will have.
@@ -78,7 +78,7 @@ impl Config {
         named.filter(|name| !name.is_empty()).or(default)
     }
 
-    /// Returns whether addresses come from local ranges: `ipam.type` says so, under whatever name the plugin is installed.
+    /// Returns whether addresses come from local ranges. `ipam.type` says so, under whatever name the plugin is installed.
     pub fn is_host_local(&self) -> bool {
         Object::new("ipam", &self.ipam).is_ok_and(|ipam| ipam.get("type").and_then(Value::as_str) == Some("host-local"))
     }
@@ -119,13 +119,13 @@ impl Config {
         Ok(RuntimeConfig { mac, ips: said.list("ips", owned)? })
     }
 
-    /// Returns the attachments that a GC says are valid, each as container and interface name.
+    /// Returns the attachments that are valid according to a GC, each as container and interface name.
     ///
-    /// `cni.dev/valid-attachments` is the key of the specification, `cni.dev/attachments` an older spelling of it;
-    /// libcni sends both, and an attachment that either names is valid. libcni writes `null` for no attachment at all.
+    /// `cni.dev/valid-attachments` is the key in the specification, and `cni.dev/attachments` an older spelling. libcni sends
+    /// both, and an attachment that either names is valid. libcni writes `null` for no attachment at all.
     ///
     /// # Errors
-    /// Neither key is there, which says nothing about any attachment, or an entry is not complete.
+    /// Neither key is there, so nothing is known about any attachment; or an entry is not complete.
     pub fn valid_attachments(&self) -> Result<Vec<(String, String)>, BadKey> {
         const KEYS: [&str; 2] = ["cni.dev/valid-attachments", "cni.dev/attachments"];
         let said = KEYS.into_iter().zip([&self.valid_attachments, &self.attachments]);
@@ -149,7 +149,7 @@ impl Config {
     }
 }
 
-/// The result of ADD of a chain of plugins, as far as an IPAM plugin reads it.
+/// The result of ADD of a chain of plugins, as much of it as an IPAM plugin reads.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct PrevResult {
     /// Interfaces, which addresses point to by their index.
@@ -175,8 +175,8 @@ struct PrevIp {
 impl PrevResult {
     /// Returns the addresses that the result puts on the container's interface `ifname`.
     ///
-    /// An address of another interface is not ours to check. One that points to no interface, as an IPAM plugin itself
-    /// answers, is taken to be on ours.
+    /// An address on another interface is not ours to check. One that points to no interface, like those in an IPAM plugin's own
+    /// answer, is taken to be on ours.
     pub fn addresses_on<'a>(&'a self, ifname: &'a str) -> impl Iterator<Item = IpNet> + 'a {
         let elsewhere = move |index: i64| {
             let interface = usize::try_from(index).ok().and_then(|index| self.interfaces.get(index));

@@ -9,7 +9,7 @@ use super::Version;
 #[serde(into = "u32", try_from = "u32")]
 #[repr(u32)]
 pub enum Code {
-    /// The configuration's `cniVersion` is not supported, or has no such verb.
+    /// The configuration's `cniVersion` is not supported, or does not have the verb.
     IncompatibleVersion = 1,
     /// A field of the configuration is known but its value is not supported.
     UnsupportedField = 2,
@@ -79,7 +79,7 @@ pub struct Error {
     pub code: Code,
     /// What happened and what to do, in one sentence.
     pub msg: String,
-    /// To whom: the attachment.
+    /// Whom it concerns: the attachment.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub details: String,
 }

@@ -1,8 +1,8 @@
-//! What host-local reads of a network configuration. The ranges are as they are said: what is left out is not completed
-//! here, nor is it judged whether they can be used.
+//! What host-local reads from a network configuration. The ranges are as given: what is left out is not completed here, and
+//! nobody checks here whether they can be used.
 //!
-//! Keys that it does not know are ignored, as host-local does, except in `ipam` itself for one that is one slip away from a
-//! known one (`rangeEnds`): see [`Ipam`](super::Ipam).
+//! Unknown keys are ignored, as by host-local, except in `ipam` itself a key that is one slip away from a known one
+//! (`rangeEnds`): see [`Ipam`](super::Ipam).
 
 mod file;
 
@@ -31,11 +31,11 @@ pub const HOST_LOCAL_KEYS: [&str; 13] = [
     "conflictDetection",
 ];
 
-/// What host-local reads of a network configuration.
+/// What host-local reads from a network configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostLocal {
-    /// The range sets, of each of which an ADD gets an address: those of `runtimeConfig.ipRanges`, then the set of one range
-    /// that `subnet`, `rangeStart`, `rangeEnd` and `gateway` make, then those of `ranges`.
+    /// The range sets, from each of which an ADD gets an address: those of `runtimeConfig.ipRanges`, then the set of the one
+    /// range that `subnet`, `rangeStart`, `rangeEnd` and `gateway` make, then those of `ranges`.
     pub sets: Vec<Vec<Range>>,
     /// `routes`, passed on with each result.
     pub routes: Vec<Route>,
@@ -43,7 +43,7 @@ pub struct HostLocal {
     pub resolv_conf: Option<String>,
     /// `dataDir`: where host-local keeps its files, in a directory for each network; `None` is [`HostLocal::DATA_DIR`].
     pub data_dir: Option<String>,
-    /// `timeout`: how long an ADD may take, in seconds: see [`crate::add_timeout`].
+    /// `timeout`: how long an ADD may take, in seconds (see [`crate::add_timeout`]).
     pub timeout: Option<f64>,
     /// `clientId`: who gets the same addresses again; `None` is nobody.
     pub client_id: Option<ClientId>,
@@ -58,8 +58,8 @@ impl HostLocal {
     /// Reads the values of `ipam` and `runtimeConfig`.
     ///
     /// # Errors
-    /// The first key that is refused, or more than one set of a family in a version before 0.3.0, whose results have one
-    /// address of each.
+    /// The first key that is refused; or more than one set of a family before version 0.3.0, whose results have one address of
+    /// each family.
     pub(super) fn parse(ipam: &Value, runtime: Option<&Value>, version: Version) -> Result<Self, BadKey> {
         let ipam = Object::new("ipam", ipam)?;
         ipam.nothing_misspelt(&HOST_LOCAL_KEYS)?;
@@ -93,7 +93,7 @@ impl HostLocal {
     }
 }
 
-/// Reads a route, which is passed on as it is: no more is asked of it than that it can be read.
+/// Reads a route, which is passed on unchanged: it only has to be readable.
 fn route(entry: Object<'_>) -> Result<Route, BadKey> {
     Ok(Route {
         dst: entry.require("dst", subnet)?,

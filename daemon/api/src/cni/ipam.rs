@@ -6,8 +6,8 @@
 //! * In `ipam` itself, an unknown key that is one slip away from a known one (`clientIds`, `vendor_class`): a setting
 //!   that silently does nothing is the worst fault of all.
 //!
-//! Any other key is ignored, as the incumbent does, in `ipam` and in its own objects: networks in the field carry keys
-//! of other plugins and other versions, and must not stop working. Case does not matter, as in Go.
+//! Any other key is ignored, as by the incumbent, in `ipam` and in the incumbent's objects: networks in the field have keys of
+//! other plugins and other versions, and must not stop working. Case does not matter, as in Go.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -47,7 +47,7 @@ pub const IPAM_KEYS: [&str; 23] = [
 /// Our part of the configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ipam {
-    /// `priority`: the metric of all routes that have none of their own. 0 means none, as for the incumbent.
+    /// `priority`: the metric of all routes without one of their own. 0 means none, as for the incumbent.
     pub priority: Option<u32>,
     /// `request`: options to ask for.
     pub request: RequestList,
@@ -67,11 +67,11 @@ pub struct Ipam {
     pub broadcast: Option<bool>,
     /// `rapidCommit`.
     pub rapid_commit: bool,
-    /// `timeout`: how long an ADD may take, in seconds: see [`crate::add_timeout`].
+    /// `timeout`: how long an ADD may take, in seconds (see [`crate::add_timeout`]).
     pub timeout: Option<f64>,
     /// `routes`: routes in addition to the server's.
     pub routes: Vec<ExtraRoute>,
-    /// `suppressDefaultRoute`: no default route and no gateway of the server's.
+    /// `suppressDefaultRoute`: the server's default route and gateway are not used.
     pub suppress_default_route: bool,
     /// `servers`.
     pub servers: Servers,
@@ -94,7 +94,7 @@ pub struct Ipam {
 /// Local ranges for the time when no server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
-    /// `ranges`, as host-local has them.
+    /// `ranges`, as host-local defines them.
     pub sets: Vec<Vec<Range>>,
     /// `after`: how many seconds servers must be silent.
     pub after: Option<u32>,

@@ -1,6 +1,6 @@
 //! CNI: what the shim passes on, the network configuration, results and errors.
 //!
-//! Only the form is judged here; the daemon decides whether a thing can be done.
+//! Only the form is checked here; the daemon decides whether a request can be carried out.
 
 mod config;
 mod error;
@@ -25,7 +25,7 @@ pub use version::{UnknownVersion, Version, VersionInfo};
 /// The daemon's URL path for CNI calls.
 pub const PATH: &str = "/cni";
 
-/// One call of a runtime, passed on as it came: the body of `POST /cni`.
+/// One call of a runtime, passed on unchanged: the body of `POST /cni`.
 ///
 /// The configuration is text, not a JSON value, because it must arrive verbatim even if it is not JSON, so that the
 /// daemon can say so.
@@ -35,8 +35,8 @@ pub struct Request {
     pub env: Env,
     /// Standard input.
     pub config: String,
-    /// What is in the file that `ipam.resolvConf` names, for an ADD of a network of type `host-local`. The path is the
-    /// runtime's, so the shim reads it.
+    /// The contents of the file that `ipam.resolvConf` names, for an ADD of a network of type `host-local`. The path is the
+    /// runtime's, so the shim reads the file.
     #[serde(rename = "resolvConf", default, skip_serializing_if = "Option::is_none")]
     pub resolv_conf: Option<String>,
 }

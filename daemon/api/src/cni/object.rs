@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::Version;
 
-/// The most entries of a list. A network needs a handful, and each lease's record holds them all.
+/// The most entries of a list. A network needs a handful, and the record of each lease holds them all.
 const MAX_ENTRIES: usize = 256;
 
 /// The most characters of a value or key that an error repeats.
@@ -20,7 +20,7 @@ const MAX_QUOTED: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {fault}")]
 pub struct BadKey {
-    /// Where it stands: `ipam.servers.allow[1]`.
+    /// Where the key is: `ipam.servers.allow[1]`.
     pub key: String,
     /// What is wrong with it.
     pub fault: Fault,
@@ -57,7 +57,7 @@ pub enum Fault {
     /// A list that is too long.
     #[error("more than {0} entries")]
     TooMany(usize),
-    /// More addresses of a family than a version's results can have.
+    /// More addresses of a family than the results of a version can hold.
     #[error("more than one set of a family: results of cniVersion {0} have one address of each")]
     OneOfAFamily(Version),
 }
@@ -84,7 +84,7 @@ impl Fault {
     }
 }
 
-/// A JSON object and where it stands.
+/// A JSON object, and where it is.
 #[derive(Clone, Debug)]
 pub(super) struct Object<'a> {
     path: String,
@@ -101,7 +101,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Returns where a key of this object stands.
+    /// Returns where a key of this object is.
     pub(super) fn path(&self, key: &str) -> String {
         format!("{}.{key}", self.path)
     }
@@ -168,7 +168,7 @@ impl<'a> Object<'a> {
         Ok(entries.iter().enumerate().map(move |(i, value)| (format!("{path}[{i}]"), value)))
     }
 
-    /// Refuses any key but these.
+    /// Refuses all keys but these.
     pub(super) fn only(&self, known: &[&'static str]) -> Result<(), BadKey> {
         match self.unknown(known).next() {
             Some(key) => Err(nearest(key, known).map_or(Fault::Unknown, Fault::Misspelt).at(self.path(&cut(key)))),

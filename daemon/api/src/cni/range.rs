@@ -1,4 +1,4 @@
-//! Ranges of addresses as a network's configuration says them: what is left out is not completed here.
+//! Ranges of addresses as a network's configuration gives them: what is left out is not completed here.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::object::{BadKey, Fault, Object, ip, text};
 
-/// A range as it is said.
+/// A range as it is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// `subnet`, with any host bits.
@@ -36,14 +36,14 @@ impl Range {
     }
 }
 
-/// Reads a subnet, with any host bits. Go reads an IPv4 subnet in IPv6 form as neither.
+/// Reads a subnet, with any host bits. To Go, an IPv4 subnet in IPv6 form is neither.
 pub(super) fn subnet(value: &Value) -> Result<IpNet, Fault> {
     let text = text(value)?;
     let subnet = text.parse().ok().filter(|subnet: &IpNet| subnet.addr().to_canonical() == subnet.addr());
     subnet.ok_or_else(|| Fault::value(text, "a subnet, such as 10.0.0.0/8"))
 }
 
-/// Reads an address; the empty string means none, and an IPv4 address in IPv6 form is one of IPv4, as for Go.
+/// Reads an address. The empty string means none, and an IPv4 address in IPv6 form counts as IPv4, as in Go.
 pub(super) fn address(value: &Value) -> Result<Option<IpAddr>, Fault> {
     if value.as_str() == Some("") {
         return Ok(None);

@@ -10,8 +10,8 @@ use crate::to_json;
 
 /// The answer of an IPAM plugin to ADD, before it is written in a version.
 ///
-/// There are no interfaces here: a delegated plugin leaves `interfaces` and `ips[].interface` out (CNI specification,
-/// "Delegated Plugins (IPAM)").
+/// It has no interfaces: a delegated plugin leaves out `interfaces` and `ips[].interface` (CNI specification, "Delegated Plugins
+/// (IPAM)").
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Success {
     /// Addresses.
@@ -62,7 +62,7 @@ pub struct Dns {
     /// Domains to search for short names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<String>,
-    /// What else the resolver is told (resolv.conf(5)).
+    /// Further options of the resolver (resolv.conf(5)).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
 }
@@ -165,7 +165,7 @@ struct RouteOut {
     attributes: Attributes,
 }
 
-/// What routes can have since 1.1.0.
+/// The attributes that routes can have since 1.1.0.
 #[derive(Default, Serialize)]
 struct Attributes {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -88,7 +88,7 @@ impl TryFrom<String> for Version {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionInfo {
-    /// As asked, or the newest.
+    /// The version asked for, or the newest.
     pub cni_version: String,
     /// All supported versions.
     pub supported_versions: Vec<Version>,

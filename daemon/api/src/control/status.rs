@@ -1,4 +1,4 @@
-//! How the daemon is doing, as `leasehold status` tells it.
+//! How the daemon is doing, as `leasehold status` shows it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Everything about one lease, as `leasehold show` tells it.
+//! Everything about one lease, as `leasehold show` shows it.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::or_empty;
 
-/// What the URLs of all calls to a network driver begin with.
+/// The beginning of the URLs of all calls to a network driver.
 pub const PREFIX: &str = "/NetworkDriver.";
 
-/// The key of [`CreateNetwork::options`] that holds what `-o` says.
+/// The key of [`CreateNetwork::options`] that holds the options given with `-o`.
 pub const GENERIC: &str = "com.docker.network.generic";
 /// The key of [`CreateNetwork::options`] that says whether the network has IPv6 addresses.
 pub const ENABLE_IPV6: &str = "com.docker.network.enable_ipv6";
@@ -100,11 +100,11 @@ pub struct Interface {
     pub mac_address: String,
 }
 
-/// The answer to `CreateEndpoint`: what dockerd does not know about the interface yet.
+/// The answer to `CreateEndpoint`: what dockerd does not yet know about the interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Created {
-    /// The interface, as far as dockerd does not know it.
+    /// The part of the interface that dockerd does not yet know.
     pub interface: Interface,
 }
 
@@ -140,13 +140,13 @@ pub struct Joined {
     pub disable_gateway_service: bool,
 }
 
-/// What an interface is called, before and after.
+/// The names of an interface, before and after the move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct InterfaceName {
     /// Its name in the host's namespace.
     pub src_name: String,
-    /// What its name in the container begins with.
+    /// The beginning of its name in the container.
     pub dst_prefix: String,
     /// Its name in the container, or empty: Docker chooses.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -180,7 +180,7 @@ pub struct NetworkCapabilities {
     pub gw_alloc_checker: bool,
 }
 
-/// The answer to `GwAllocCheck`: whether dockerd should not ask any IPAM driver for a gateway.
+/// The answer to `GwAllocCheck`: whether dockerd should ask no IPAM driver for a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct GwAlloc {

@@ -1,6 +1,6 @@
-//! The files in which host-local keeps what it has given: `<dataDir>/<network>/<address>` and `last_reserved_ip.<set>`.
+//! The files in which host-local records what it has given: `<dataDir>/<network>/<address>` and `last_reserved_ip.<set>`.
 //!
-//! Reading and writing them is the caller's. host-local syncs nothing to disk, so after a power cut a file may be empty.
+//! The caller reads and writes them. host-local syncs nothing to disk, so after a power cut a file may be empty.
 
 use std::net::IpAddr;
 
@@ -20,10 +20,10 @@ pub enum File {
     Taken {
         /// The address.
         address: IpAddr,
-        /// By whom, if the file says that.
+        /// By whom, if the file says.
         by: Option<Holder>,
     },
-    /// `last_reserved_ip.<set>`: the last address that was given of a range set.
+    /// `last_reserved_ip.<set>`: the last address that was given from a range set.
     Last {
         /// The set's index.
         set: usize,
@@ -42,19 +42,19 @@ pub struct Holder {
 }
 
 impl File {
-    /// Reads a file by its name in the network's directory, and its contents. `None`: it says nothing, as `lock` does.
+    /// Reads a file from its name in the network's directory and its contents. `None` if it says nothing, such as `lock`.
     pub fn read(name: &str, contents: &[u8]) -> Option<Self> {
         let text = str::from_utf8(contents).ok();
         if let Some(index) = name.strip_prefix(LAST) {
             let set = index.parse().ok().filter(|set: &usize| set.to_string() == index)?;
             return Some(Self::Last { set, address: text?.parse::<IpAddr>().ok()?.to_canonical() });
         }
-        // host-local asks for an address by this spelling alone.
+        // host-local looks for an address only under this spelling.
         let address = name.parse().ok().filter(|address: &IpAddr| address.to_canonical().to_string() == name)?;
         Some(Self::Taken { address, by: text.and_then(Holder::read) })
     }
 
-    /// Returns the file's name. IPv6 addresses are spelt as in RFC 5952, which is also how Go does it.
+    /// Returns the file's name. IPv6 addresses are spelt as in RFC 5952, which is also how Go spells them.
     pub fn name(&self) -> String {
         match self {
             Self::Taken { address, .. } => address.to_string(),
@@ -76,7 +76,7 @@ impl File {
 }
 
 impl Holder {
-    /// Reads what is in the file of an address. Names that no runtime may use are not believed.
+    /// Reads the contents of an address's file. Names that no runtime may use are not believed.
     fn read(text: &str) -> Option<Self> {
         let (container, ifname) = match text.trim().split_once(LINE_BREAK) {
             Some((container, ifname)) => (container, Some(ifname)),
