@@ -1,7 +1,7 @@
 //! What a run did to the world, as one number: its frames, changes of links, answers and stored leases, with their times.
 //!
-//! Everything is spelled here, without the texts that people read and without the names of types, so that the number stays the
-//! same when a text is corrected or code is moved.
+//! Everything is spelled out here, without the texts that people read and without the names of types, so that the number stays
+//! the same when a text is corrected or code is moved.
 
 use std::fmt::{self, Write};
 use std::net::IpAddr;
@@ -62,7 +62,7 @@ impl Digest {
         }
     }
 
-    /// Adds a link of the daemon's own that came or went.
+    /// Adds a link of the daemon's own that appeared or disappeared.
     pub(crate) fn own(&mut self, at: u64, there: bool, ifname: &str) {
         self.line(format_args!("{at} {} {ifname}", if there { "made" } else { "unmade" }));
     }
@@ -182,7 +182,7 @@ fn code_of(answer: &Answer) -> u32 {
     }
 }
 
-/// Returns what a record of a door is, and its name; that of an endpoint or a network as people see it.
+/// Returns the kind and the name of a door's record; for an endpoint or a network, the name that people see.
 fn key_of(DoorKey { table, name }: &DoorKey) -> String {
     let seen = if table == "pools" { name } else { &name[..name.len().min(DoorId::SHORT)] };
     format!("{} {seen}", table.trim_end_matches('s'))

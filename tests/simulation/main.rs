@@ -1,12 +1,12 @@
 //! The whole core under a virtual clock: a seeded world of namespaces, servers, callers, faults and crashes.
 //!
-//! `SEEDS=n` changes how many seeds are run, and `FROM=n` the first of them; `SEED=n` replays one and prints everything that
-//! happens; `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken. Seeds from [`LOCAL`] on have local ranges
-//! and fallbacks too.
+//! `SEEDS=n` changes how many seeds are run, and `FROM=n` the first of them. `SEED=n` replays one seed and prints everything that
+//! happens. `KEEP_GOING=1` goes on after a failing seed, and counts which rules are broken. Seeds from [`LOCAL`] on have local
+//! ranges and fallbacks too.
 //!
-//! `DIGEST=1` prints one number per seed, of everything that it did to the world, and one for all seeds: if these are the same
-//! before and after a change of the core, the change has moved code and nothing else. `diff` of the two outputs names the seeds
-//! that differ.
+//! `DIGEST=1` prints one number for each seed, made from everything that the seed did to the world, and one for all seeds. If
+//! these are the same before and after a change of the core, the change has moved code and nothing else. `diff` of the two
+//! outputs names the seeds that differ.
 
 mod digest;
 mod plan;
@@ -49,7 +49,7 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs this many seeds, on all cores. Returns the least seed that broke a rule, and all counts.
+/// Runs this many seeds, on all cores. Returns the lowest seed that broke a rule, and all counts.
 fn run_many(from: u64, count: u64) -> (Option<u64>, Stats) {
     let next = AtomicU64::new(from);
     let failed = AtomicU64::new(u64::MAX);
@@ -114,7 +114,7 @@ fn fail_with(seed: u64) -> ! {
     }
 }
 
-/// Runs all seeds whatever happens, and prints how many break each rule, with the first of them. Fails if any does.
+/// Runs all seeds whatever happens, and prints how many break each rule, and the first of those. Fails if any does.
 fn survey(from: u64, count: u64) {
     let mut broken: std::collections::BTreeMap<String, Vec<u64>> = Default::default();
     let mut stats = Stats::default();
@@ -132,7 +132,7 @@ fn survey(from: u64, count: u64) {
     assert!(broken.is_empty(), "rules are broken");
 }
 
-/// What happens in a thousand seeds. Anything that does not is not tested.
+/// What happens in a thousand seeds. What does not happen is not tested.
 const HAPPENS: &[&str] = &[
     "ADD again leased",
     "ADD failed",
@@ -308,8 +308,8 @@ fn a_seed_runs_the_same_each_time() {
 /// An omitted duty, and the rules that this breaks.
 type Case = (Mutation, fn(&Rule) -> bool);
 
-/// The first seed to try for an omitted duty that few seeds reveal, or only those with local ranges. If it no longer reveals it, take
-/// any other that does.
+/// The first seed to try for an omitted duty that few seeds reveal, or only seeds with local ranges. If it no longer reveals the
+/// omission, take any other that does.
 const KNOWN: [(Mutation, u64); 9] = [
     (Mutation::GraceForgotten, 346),
     (Mutation::FormerForgotten, 8844),

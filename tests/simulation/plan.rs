@@ -15,7 +15,7 @@ pub(crate) use self::docker::{VLAN, Wires};
 pub(crate) use self::fallback::Fallback;
 pub(crate) use self::ranges::Ranges;
 
-/// The first of the seeds with local ranges and fallbacks. What is drawn for them changes nothing for those before.
+/// The first of the seeds with local ranges and fallbacks. What is drawn for these changes nothing for earlier seeds.
 pub(crate) const LOCAL: u64 = 1_000_000_000;
 
 /// How often something happens, in parts per million.
@@ -26,7 +26,7 @@ pub(crate) fn happens(rng: &mut Rng, chance: Chance) -> bool {
     chance > 0 && rng.u32(..1_000_000) < chance
 }
 
-/// The kinds of effects; a crash can come at each.
+/// The kinds of effects, at each of which a crash can come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EffectKind {
     Persist,
@@ -56,11 +56,11 @@ impl EffectKind {
         Self::Unmake,
     ];
 
-    /// Those of any daemon, whatever doors it has.
+    /// Those that every daemon has, whatever its doors.
     const COMMON: [Self; 8] =
         [Self::Persist, Self::Open, Self::Inspect, Self::Apply, Self::Send, Self::Close, Self::Reply, Self::Publish];
 
-    /// Those of an endpoint's link, and those just before and after.
+    /// Those of an endpoint's link, and those just before and after them.
     const WIRED: [Self; 4] = [Self::Make, Self::Unmake, Self::Persist, Self::Reply];
 }
 
@@ -92,13 +92,14 @@ pub(crate) struct CrashPoint {
 /// Everything that a seed decides beforehand.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// How many attachments live beside each other.
+    /// How many attachments live at the same time.
     pub(crate) actors: usize,
     /// How many LANs there are.
     pub(crate) lans: usize,
     /// How many actors share a client identifier, at most.
     pub(crate) sharers: u32,
-    /// How many clusters the actors belong to, which use the same names for pods: the identifier begins with the cluster's name.
+    /// How many clusters the actors belong to. They use the same names for pods, and the identifier begins with the cluster's
+    /// name.
     pub(crate) clusters: usize,
     /// Servers per LAN.
     pub(crate) servers: usize,
@@ -112,7 +113,7 @@ pub(crate) struct Plan {
     pub(crate) rogue: Option<Rogue>,
     /// Whether a server offers at once, and never acknowledges.
     pub(crate) deaf: bool,
-    /// Whether the servers also hear broadcasts through the relay of another subnet, and refuse them besides their answers.
+    /// Whether the servers also hear broadcasts through the relay of another subnet, and refuse them in addition to answering.
     pub(crate) relay: bool,
     /// Whether the first server is behind a router.
     pub(crate) off_link: bool,
@@ -122,17 +123,17 @@ pub(crate) struct Plan {
     pub(crate) lease: u32,
     /// T1 and T2, if the server sends them.
     pub(crate) times: Option<(u32, u32)>,
-    /// How long the server thinks before an offer.
+    /// How long the server waits before an offer.
     pub(crate) offer_delay: Duration,
-    /// Whether the servers are in macvlans on the host's link: frames sent on that link itself do not reach them.
+    /// Whether the servers are in macvlans on the host's link, and frames sent on that link itself do not reach them.
     pub(crate) beside: bool,
     /// How long a RENEW or REBIND waits for its answer.
     pub(crate) extend_delay: Duration,
-    /// Whether the host's link hears frames to a container's Ethernet address, as over veth.
+    /// Whether the host's link hears frames to a container's Ethernet address, as it does over veth.
     pub(crate) promiscuous: bool,
     /// Whether the servers answer clients without an address only by broadcast, and only those that ask for that.
     pub(crate) flag_only: bool,
-    /// Whether the server gives an MTU.
+    /// The MTU that the server gives, if any.
     pub(crate) mtu: Option<u16>,
     /// How long the runtime goes on.
     pub(crate) active: Duration,
@@ -148,7 +149,7 @@ pub(crate) struct Plan {
     pub(crate) partitions: Option<Duration>,
     /// How often, roughly, a server refuses every REQUEST for a while.
     pub(crate) storms: Option<Duration>,
-    /// How often, roughly, a server gets another configuration: another pool, subnet, mask, or other options.
+    /// How often, roughly, a server gets a new configuration: another pool, subnet, mask, or other options.
     pub(crate) renumbers: Option<Duration>,
     /// The networks' policies for a lease that changes, and for one that ends.
     pub(crate) on_change: OnChange,
@@ -159,11 +160,11 @@ pub(crate) struct Plan {
     pub(crate) stubborn: bool,
     /// Whether a station on each LAN answers ARP probes for every address.
     pub(crate) proxy: bool,
-    /// How many of the addresses that are probed for a station on each LAN claims; it claims none that nobody can have.
+    /// How many of the probed addresses a station on each LAN claims; it claims none that nobody can have.
     pub(crate) claimer: u32,
     /// Whether the daemon crashes when its first DECLINE of an address in use is on the wire.
     pub(crate) dies_declining: bool,
-    /// For how many seconds leases are kept whose identity can return. `None`: no identity can, in any network's configuration.
+    /// How many seconds leases are kept whose identity can return. `None`: no identity can, in any network's configuration.
     pub(crate) grace: Option<u32>,
     /// How often a container whose identity can return is taken down late: by then the same client lives on another host.
     pub(crate) elsewhere: Chance,
@@ -171,13 +172,13 @@ pub(crate) struct Plan {
     pub(crate) detection: Detection,
     /// The metric of routes, if the networks set one.
     pub(crate) metric: Option<u32>,
-    /// Whether main plugins do not get routes beyond the subnet.
+    /// Whether main plugins get no routes beyond the subnet.
     pub(crate) late_routes: bool,
     /// Whether servers answer an extension with only the lease's times.
     pub(crate) terse: bool,
     /// The option whose value is cut short in answers to an extension.
     pub(crate) cut: Option<u8>,
-    /// From carrier to the moment when a port forwards, if spanning tree delays it.
+    /// The time from carrier to the moment when a port forwards, if spanning tree delays it.
     pub(crate) forward_delay: Option<Duration>,
     /// How often an operation on a link fails or takes too long.
     pub(crate) link_faults: Chance,
@@ -185,9 +186,9 @@ pub(crate) struct Plan {
     pub(crate) store_faults: Chance,
     /// How often, roughly, the store is full for a while.
     pub(crate) store_full: Option<Duration>,
-    /// Whether the end of a lease can be kept beside the socket while the store takes nothing.
+    /// Whether the end of a lease can be kept beside the socket while the store accepts nothing.
     pub(crate) spools: bool,
-    /// How often the kernel's message is lost, and the loss is reported.
+    /// How often the kernel's message is lost and the loss is reported.
     pub(crate) missed: Chance,
     /// Where the daemon crashes.
     pub(crate) crashes: Vec<CrashPoint>,
@@ -207,21 +208,21 @@ pub(crate) struct Plan {
     pub(crate) orders: Option<Duration>,
     /// How often containers and callers misbehave: hang-ups, deaths, links gone, DEL during ADD, ADD twice.
     pub(crate) unruly: Chance,
-    /// How often carrier comes late or goes for a while.
+    /// How often carrier comes late, or disappears for a while.
     pub(crate) flapping: Chance,
     /// Whether some containers are Docker's.
     pub(crate) docker: bool,
-    /// How some of those are on networks of our own driver.
+    /// How some of the Docker containers are on networks of our own driver.
     pub(crate) wires: Option<Wires>,
-    /// What containers get that no server answers.
+    /// What containers that no server answers get.
     pub(crate) fallback: Option<Fallback>,
     /// Networks with local ranges.
     pub(crate) ranges: Option<Ranges>,
 }
 
 impl Plan {
-    /// Draws a plan. One seed in a hundred has 200 attachments; one in five has no faults at all. Those from [`LOCAL`] on have local
-    /// ranges, fallbacks, or both.
+    /// Draws a plan. One seed in a hundred has 200 attachments; one in five has no faults at all. Seeds from [`LOCAL`] on have
+    /// local ranges, fallbacks, or both.
     pub(crate) fn draw(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x706c_616e);
         let rng = &mut rng;
@@ -327,8 +328,8 @@ impl Plan {
         Self { orders, flag_only: long && Rng::with_seed(seed ^ 0x666c_6167).u32(..8) == 0, ..plan }
     }
 
-    /// Half of these seeds have fallbacks, if their servers allow that. Half of those have ranges too, and all others have ranges
-    /// alone.
+    /// Gives half of these seeds fallbacks, if their servers allow that. Half of those have ranges too, and all others have only
+    /// ranges.
     fn with_addresses_of_ours(self, seed: u64) -> Self {
         let plan = self.with_fallback(&mut Rng::with_seed(seed ^ 0x6661_6c6c));
         let rng = &mut Rng::with_seed(seed ^ 0x7261_6e67);
@@ -336,8 +337,7 @@ impl Plan {
         Self { ranges, ..plan }
     }
 
-    /// Of the seeds with flapping links, every second has ports that forward late, and one in six has servers that cut an option
-    /// short.
+    /// Gives every second seed with flapping links ports that forward late, and one seed in six servers that cut an option short.
     fn with_ports(mut self, rng: &mut Rng) -> Self {
         let delay = Duration::from_secs(rng.u64(15..=30));
         self.forward_delay = Some(delay).filter(|_| self.flapping > 0 && rng.bool());
@@ -346,8 +346,8 @@ impl Plan {
         self
     }
 
-    /// One seed in six has servers that know their clients by chaddr, one in 24 a server that gives everybody the same address,
-    /// and one in twelve has clients that share their chaddr.
+    /// Gives one seed in six servers that know their clients by chaddr, one in 24 a server that gives everybody the same address,
+    /// and one in twelve clients that share their chaddr.
     fn with_keys(mut self, rng: &mut Rng) -> Self {
         self.knows = match rng.u32(..24) {
             0 if self.servers == 1 && self.actors <= 8 => Knows::Nothing,
@@ -360,7 +360,7 @@ impl Plan {
         self
     }
 
-    /// One in four of the seeds with crashes.
+    /// Gives one in four of the seeds with crashes a daemon that may be blind.
     fn with_blindness(mut self, rng: &mut Rng) -> Self {
         if !self.crashes.is_empty() {
             self.blindness = pick(rng, &[0, 0, 0, 600_000]);
@@ -368,14 +368,14 @@ impl Plan {
         self
     }
 
-    /// Two seeds in three have identities that can return.
+    /// Gives two seeds in three identities that can return.
     fn with_grace(mut self, rng: &mut Rng) -> Self {
         self.grace = pick(rng, &[None, None, Some(0), Some(5), Some(60), Some(120)]);
         self.elsewhere = if self.grace.is_some() { pick(rng, &[0, 200_000]) } else { 0 };
         self
     }
 
-    /// One seed in four has some, among the addresses that a server gives first.
+    /// Gives one seed in four squatters, among the addresses that a server gives first.
     fn with_squatters(mut self, rng: &mut Rng) -> Self {
         if rng.u32(..4) == 0 {
             self.squatters = (0..1 + rng.u32(..5)).map(|_| (rng.usize(..self.servers), rng.u32(..8))).collect();
@@ -384,8 +384,8 @@ impl Plan {
         self
     }
 
-    /// One seed in eight has a station that answers for every address, one in sixteen a station that claims what is offered. The
-    /// first is left out if stores are damaged: containers are adopted then, for which no station is asked.
+    /// Gives one seed in eight a station that answers for every address, and one in sixteen a station that claims what is
+    /// offered. The first is left out if stores are damaged, because containers are then adopted without asking any station.
     fn with_claims(mut self, rng: &mut Rng) -> Self {
         self.proxy = rng.u32(..8) == 0 && self.damages == 0;
         self.claimer = if rng.u32(..16) == 0 { rng.u32(5..30) } else { 0 };
@@ -450,7 +450,7 @@ impl Plan {
         (Ipv4Addr::from_bits(base + 10), Ipv4Addr::from_bits(base + 480))
     }
 
-    /// Returns how long the slowest try of an ADD takes: from its DISCOVER to an address that is found free, or in use.
+    /// Returns how long the slowest try of an ADD takes: from its DISCOVER until an address is found free, or in use.
     pub(crate) fn one_try(&self) -> Duration {
         let seconds = [
             // REQUESTs that are never acknowledged.
@@ -465,9 +465,9 @@ impl Plan {
         self.offer_delay + Duration::from_secs(seconds)
     }
 
-    /// Returns how soon an ADD has its lease if nothing goes wrong: after its first try, and one for each address in use, after
-    /// servers were silent about the address that it remembers. A crowd waits for its turns, and finds that another has what it was
-    /// offered.
+    /// Returns how soon an ADD has its lease if nothing goes wrong: after its first try, and one more for each address in use,
+    /// once servers were silent about the address that it remembers. In a crowd, each waits for its turn, and finds that another
+    /// has what it was offered.
     pub(crate) fn needs(&self) -> Duration {
         const CARRIER: Duration = Duration::from_secs(2);
         const PERMITS: u32 = 32;
@@ -494,8 +494,8 @@ impl Plan {
             && !self.overlap
     }
 
-    /// Returns whether the daemon hears everything that the kernel reports: it cannot find out that it missed a link going down
-    /// and up.
+    /// Returns whether the daemon hears everything that the kernel reports: if not, it cannot find out that a link went down and
+    /// up.
     pub(crate) fn hears_all(&self) -> bool {
         self.missed == 0 && self.crashes.is_empty()
     }

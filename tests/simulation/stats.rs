@@ -17,9 +17,9 @@ pub(crate) struct Stats {
     pub(crate) starts: u64,
     /// Crashes.
     pub(crate) crashes: u64,
-    /// How many of these were the host's.
+    /// How many of the crashes were the host's.
     pub(crate) reboots: u64,
-    /// Crashes by effect, and whether after it.
+    /// Crashes by effect, and by whether they came after it.
     pub(crate) crash_points: BTreeMap<(EffectKind, bool), u64>,
     /// Everything else worth counting, by name.
     pub(crate) counts: BTreeMap<&'static str, u64>,

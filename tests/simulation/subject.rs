@@ -1,7 +1,7 @@
 //! The core under test, unchanged or with one of its duties omitted.
 //!
-//! A mutation sits between the core and the world: the core has no switches for tests. Each does what a core without that duty
-//! would do, seen from outside.
+//! A mutation sits between the core and the world, because the core has no switches for tests. Seen from outside, each does what
+//! a core without that duty would do.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -42,11 +42,11 @@ pub(crate) enum Mutation {
     StoreFailureIgnored,
     /// Every restart is taken for a reboot, so that leases are confirmed.
     RestartConfirms,
-    /// A namespace that dies goes unnoticed, and so does a link that goes.
+    /// A namespace that dies goes unnoticed, and so does a link that disappears.
     DeathIgnored,
     /// A record is never removed.
     RecordKept,
-    /// An interface is changed for a lease while that is on its way to the store.
+    /// An interface is changed for a lease while the lease is on its way to the store.
     ApplyBeforePersist,
     /// Remains of a lost lease on its interface stay there.
     ExpiryIgnored,
@@ -68,19 +68,19 @@ pub(crate) enum Mutation {
     ArpUnheard,
     /// The time until which a lease is kept is not recorded.
     GraceForgotten,
-    /// A station that answers for an address that is about to be given back is not heard.
+    /// Nobody hears a station that answers for an address that is about to be given back.
     ElsewhereUnheard,
     /// STATUS is answered with success whatever was found.
     StatusBlind,
     /// A RELEASE from the host leaves from the host's link itself.
     PortForgotten,
-    /// A namespace that is not seen is believed to be gone.
+    /// A namespace that cannot be seen is believed to be gone.
     BlindnessBelieved,
-    /// It is not recorded that somebody took an address off.
+    /// Nobody records that somebody took an address off.
     RemovalForgotten,
     /// A link that is set down goes unnoticed.
     DownUnheard,
-    /// Every claimant is taken for a station that answers for every address.
+    /// Every claimant is taken for a station that answers for all addresses.
     ClaimantsForgiven,
     /// Addresses are declined without end.
     DeclinesUncounted,
@@ -130,12 +130,12 @@ pub(crate) struct Subject {
     claimants: BTreeMap<ExchangeId, [u8; 6]>,
     /// The LANs that a mutation hides, by the names that it uses instead.
     lans: BTreeMap<Lan, Lan>,
-    /// Questions for addresses that nobody can have, which a mutation answers itself.
+    /// Questions about addresses that nobody can have, which a mutation answers itself.
     controls: VecDeque<(ExchangeId, Arp)>,
 }
 
 impl Subject {
-    /// Returns a core as it is after its daemon started.
+    /// Returns a core as it is after its daemon has started.
     pub(crate) fn new(seed: u64, mutation: Option<Mutation>) -> Self {
         Self {
             seed,
@@ -399,7 +399,7 @@ impl Subject {
         }
     }
 
-    /// Answers for addresses that nobody can have in the name of whoever claimed the leased one.
+    /// Answers for addresses that nobody can have, in the name of whoever claimed the leased one.
     fn answer_controls(&mut self, now: Now) {
         while let Some((exchange, question)) = self.controls.pop_front() {
             let Some(claimant) = self.claimants.get(&exchange) else { continue };
@@ -408,7 +408,7 @@ impl Subject {
         }
     }
 
-    /// Returns a NAK as the client's own server would send it.
+    /// Returns a NAK as if the client's own server had sent it.
     fn forged(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         let frame = decode(bytes).ok()?;
         let Packet::Udp { source, destination, payload } = frame.packet else { return None };
@@ -459,7 +459,7 @@ impl Subject {
         self.own.push_back(Effect::Reply { id, answer });
     }
 
-    /// Sends the RELEASEs of an address that were held back: somebody was just told that it has the address.
+    /// Sends the RELEASEs of an address that were held back, because somebody was just told that it has the address.
     fn let_releases_go(&mut self, address: Ipv4Addr) {
         let ready = self.held.extract_if(.., |_, (released, _)| *released == address);
         self.own.extend(ready.flat_map(|(_, (_, effects))| effects));
@@ -490,7 +490,7 @@ pub(crate) fn message_of(frame: &[u8]) -> Option<Message> {
     }
 }
 
-/// Returns whether a frame answers an ARP probe, which bears no sender.
+/// Returns whether a frame answers an ARP probe, which names no sender.
 fn answers_probe(frame: &[u8]) -> bool {
     let to_nobody = |arp: &Arp| !arp.request && arp.target.is_unspecified();
     matches!(decode(frame), Ok(frame) if matches!(&frame.packet, Packet::Arp(arp) if to_nobody(arp)))
@@ -533,12 +533,12 @@ pub(crate) fn key_of(client_id: &ClientId) -> ClientKey {
     ClientKey::Id(client_id.as_bytes().to_vec())
 }
 
-/// Returns whether it belongs to this network.
+/// Returns whether an attachment belongs to this network.
 pub(crate) fn is_in(attachment: &Attachment, name: &str) -> bool {
     matches!(attachment, Attachment::Cni { network, .. } if network == name)
 }
 
-/// Returns whether a GC of a network gives it back.
+/// Returns whether a GC of a network gives an attachment back.
 pub(crate) fn is_collected(attachment: &Attachment, network: &str, keep: &[(String, String)]) -> bool {
     is_in(attachment, network) && !keep.iter().any(|(c, ifname)| *attachment == Attachment::cni(network, c, ifname))
 }

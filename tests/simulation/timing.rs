@@ -1,6 +1,6 @@
-//! When clients may speak: T1, T2, and how long they wait before they say something again (RFC 2131 §4.1, §4.4.5).
+//! When clients may speak: T1, T2, and how long they wait before they repeat a message (RFC 2131 §4.1, §4.4.5).
 //!
-//! The rules are written here once more, from the RFC and the documents, not from the core.
+//! The rules are written down here a second time, from the RFC and the documents, not from the core.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -11,11 +11,11 @@ use netns_fixtures::model::{ClientKey, Message, Purpose, code};
 const SECOND: u64 = 1_000_000;
 /// Clocks are read to the microsecond; computed times may be off by one.
 const GRAIN: u64 = 2;
-/// A client that has lost its lease, and is refused again and again, asks at most this often per minute.
+/// The most often per minute that a client asks that has lost its lease and is refused again and again.
 const MOST_DISCOVERS: usize = 30;
-/// When the first message of an ADD whose link has just come up is repeated; the two count as one.
+/// When the first message of an ADD whose link has just come up is repeated; the two messages count as one.
 const SOON: u64 = SECOND / 5;
-/// How late a client may be if nothing keeps it from its server: it has to open sockets and ask ARP.
+/// How late a client may be if nothing keeps it from its server: it has to open sockets and ask by ARP.
 const PROMPT: u64 = 15 * SECOND;
 
 /// The times of a lease as its client knows them.
@@ -46,21 +46,22 @@ impl Times {
 /// What a client said last, and what it knows.
 #[derive(Debug, Default)]
 struct Client {
-    /// The last two leases: an ACK that comes between two phases may not have counted.
+    /// The last two leases: an ACK that arrives between two phases may not have counted.
     leases: VecDeque<Times>,
-    /// When it heard about the last one.
+    /// When it heard about the last lease.
     heard: u64,
     /// When it last asked all servers for a lease that it has, if it has said nothing else since.
     claimed: Option<u64>,
-    /// The last message: what for, its xid and the server that it asks, when, and which of its kind in a row it was.
+    /// The last message: its purpose, its xid and the server that it asks, when it was sent, and which of its kind in a row it
+    /// was.
     last: Option<(Purpose, Asked, u64, u32)>,
     discovers: VecDeque<u64>,
-    /// How many ADDs, at most two, have not soon repeated a message since somebody asked for them: its predecessor may still do
-    /// that too.
+    /// How many ADDs, at most two, have not yet repeated a message soon since somebody asked for them: the previous ADD may still
+    /// do that too.
     fresh: u32,
     /// Whether it may ask once more before it falls back to a local range.
     once_more: bool,
-    /// Whether it went on in another place: what it had begun to ask for in the old one counts from there.
+    /// Whether it went on in another place: what it began to ask for in the old place counts from there.
     moved: bool,
 }
 
@@ -75,17 +76,17 @@ pub(crate) struct Timing {
     healed: Option<u64>,
     /// Whether clients fall back to a local range.
     falls_back: bool,
-    /// When the host last awoke: what was due before is said then.
+    /// When the host last awoke: messages that were due before are sent then.
     awoke: u64,
 }
 
 impl Timing {
-    /// Returns what nobody has said yet. `falls_back`: clients may fall back to a local range.
+    /// Returns the state in which nobody has said anything yet. `falls_back`: clients may fall back to a local range.
     pub(crate) fn new(falls_back: bool) -> Self {
         Self { falls_back, ..Self::default() }
     }
 
-    /// Forgets what clients knew: their daemon ended.
+    /// Forgets what clients knew, because their daemon ended.
     pub(crate) fn daemon_ended(&mut self) {
         self.clients.clear();
     }
@@ -100,7 +101,7 @@ impl Timing {
         self.awoke = now;
     }
 
-    /// Records that a client knows a lease: from an ACK that it hears, or from its record.
+    /// Records that a client knows a lease, from an ACK that it hears or from its record.
     pub(crate) fn knows(&mut self, now: u64, who: (usize, ClientKey), times: Times) {
         let client = self.clients.entry(who).or_default();
         if client.leases.back() != Some(&times) {
@@ -114,12 +115,12 @@ impl Timing {
         }
     }
 
-    /// Returns when the last lease of a client began, as far as it knows.
+    /// Returns when a client's last lease began, as far as the client knows.
     pub(crate) fn last_start(&self, who: &(usize, ClientKey)) -> Option<u64> {
         self.clients.get(who)?.leases.back().map(|lease| lease.start)
     }
 
-    /// Records that a client begins anew: somebody asked for it.
+    /// Records that a client begins anew, because somebody asked for it.
     pub(crate) fn asked(&mut self, who: &(usize, ClientKey)) {
         let falls_back = self.falls_back;
         let client = self.clients.entry(who.clone()).or_default();
@@ -129,7 +130,7 @@ impl Timing {
         client.discovers.clear();
     }
 
-    /// Records that a server refuses what a client asked for: offered and requested again, it is not a repetition.
+    /// Records that a server refuses what a client asked for: if it is offered and requested again, that is not a repetition.
     pub(crate) fn refused(&mut self, who: &(usize, ClientKey)) {
         if let Some(client) = self.clients.get_mut(who) {
             client.last = client.last.filter(|(purpose, ..)| *purpose != Purpose::Select);
@@ -147,8 +148,8 @@ impl Timing {
         self.clients.get(who)?.claimed
     }
 
-    /// Judges a message that a client sends. `waited_for`: a caller waits for it. `early`: its server seems to
-    /// have forgotten its lease, so that it may renew before T1.
+    /// Judges a message that a client sends. `waited_for`: a caller waits for it. `early`: its server seems to have forgotten its
+    /// lease, so it may renew before T1.
     pub(crate) fn sent(
         &mut self,
         now: u64,
@@ -204,8 +205,8 @@ impl Timing {
 }
 
 impl Client {
-    /// Judges RENEW from T1 to T2, REBIND from T2 to the end, and neither too soon again. Both times may be early by a
-    /// sixteenth.
+    /// Judges RENEW, which belongs between T1 and T2, and REBIND, between T2 and the end; neither may be repeated too soon. Both
+    /// times may be early by a sixteenth.
     fn extends(&self, now: u64, purpose: Purpose, gap: Option<u64>, healed: Option<u64>) -> Result<(), String> {
         let window = |lease: &Times| match purpose {
             Purpose::Renew => ((lease.t1 - lease.start) / 16, lease.t1, lease.t2),
@@ -230,7 +231,7 @@ impl Client {
         }
     }
 
-    /// Judges DISCOVER after 1, 2, 4, 8 s while somebody waits, up to a minute while nobody does; and never too many.
+    /// Judges DISCOVER: after 1, 2, 4, 8 s while somebody waits, up to a minute while nobody does, and never too many.
     fn discovers(&mut self, now: u64, nth: u32, gap: Option<u64>, waited_for: bool) -> Result<(), String> {
         let least = backoff(nth.saturating_sub(1), if waited_for { 8 } else { 60 });
         if let Some(gap) = gap.filter(|gap| gap + GRAIN < least) {

@@ -16,7 +16,7 @@ pub(crate) enum Trace {
 }
 
 impl Trace {
-    /// Adds a line, which is made only if it is wanted.
+    /// Adds a line, which is only made if it is wanted.
     pub(crate) fn line(&mut self, now: u64, line: impl FnOnce() -> String) {
         let stamped = || format!("{:>7}.{:06}  {}", now / 1_000_000, now % 1_000_000, line());
         match self {

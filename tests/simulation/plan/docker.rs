@@ -22,7 +22,7 @@ pub(crate) enum Wires {
 pub(crate) const VLAN: u16 = 10;
 
 impl Plan {
-    /// One seed in six has Docker containers: their leases are acquired over the host's link, for a container's Ethernet
+    /// Gives one seed in six Docker containers: their leases are acquired over the host's link, for a container's Ethernet
     /// address. Docker's door reports no containers that run without a record.
     pub(super) fn with_docker(mut self, rng: &mut Rng) -> Self {
         // To a server that knows clients by chaddr, the next container with a name is another client.
@@ -35,8 +35,8 @@ impl Plan {
         self
     }
 
-    /// Of the seeds with Docker containers, three in four have networks of our own driver, and so has every second one with
-    /// ipvlans: there are no other Docker networks there.
+    /// Gives three in four of the seeds with Docker containers networks of our own driver. Among the seeds with ipvlans, every
+    /// second has them: there are no other Docker networks there.
     pub(super) fn with_wires(mut self, rng: &mut Rng) -> Self {
         let own = pick(rng, &[None, Some(Wires::Macvlan), Some(Wires::Bridge), Some(Wires::Vlan)]);
         let ipvlan = rng.bool() && self.ipvlan && self.knows == Knows::ClientId && self.sharers == 1;

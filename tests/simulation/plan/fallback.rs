@@ -1,4 +1,4 @@
-//! What a seed decides about networks of `dhcp` with a fallback.
+//! What a seed decides about networks of type `dhcp` with a fallback.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use leasehold_core::range::{self, Said, Sets};
 
 use super::{Plan, pick};
 
-/// The addresses are those of a LAN from this one on.
+/// The first address of the range, counted within a LAN.
 const FIRST: u32 = 482;
 
-/// A local range for containers that no server answers, outside of every server's pool.
+/// A local range for containers that no server answers, outside every server's pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fallback {
-    /// For how long servers have to be silent.
+    /// How long servers have to be silent.
     pub(crate) after: Duration,
     /// How many addresses it has.
     pub(crate) size: u32,
@@ -33,7 +33,7 @@ impl Fallback {
         (Self::address(lan, 0)..Self::address(lan, self.size)).contains(&address)
     }
 
-    /// Returns it as an ADD bears it.
+    /// Returns it in the form that an ADD carries.
     pub(crate) fn of_add(&self, lan: usize) -> range::Fallback {
         let end = |nth| Some(IpAddr::V4(Self::address(lan, nth)));
         let subnet = format!("10.{lan}.0.0/22").parse().expect("a subnet");
@@ -44,7 +44,7 @@ impl Fallback {
 }
 
 impl Plan {
-    /// Draws whether there are fallbacks. In three of four cases nobody reaches the servers now and then.
+    /// Draws whether there are fallbacks. In three of four cases, nobody can reach the servers now and then.
     pub(super) fn with_fallback(mut self, rng: &mut Rng) -> Self {
         // Nobody could tell whose silence it was.
         let is_plain = self.sharers == 1 && !self.ipvlan && self.knows == netns_fixtures::model::Knows::ClientId;

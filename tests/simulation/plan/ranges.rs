@@ -10,19 +10,19 @@ use super::{Chance, pick};
 pub(crate) struct Ranges {
     /// How many there are on a LAN. Their ranges overlap.
     pub(crate) networks: usize,
-    /// How many containers live beside each other on a LAN.
+    /// How many containers live at the same time on a LAN.
     pub(crate) containers: usize,
     /// How many addresses each range has.
     pub(crate) size: u32,
-    /// Whether they have a second set, of IPv6.
+    /// Whether they have a second set, of IPv6 addresses.
     pub(crate) both: bool,
     /// How often a file takes long.
     pub(crate) slow: Chance,
     /// Whether a stray host-local gives addresses too.
     pub(crate) strays: bool,
-    /// How their addresses are probed for: only where containers have interfaces by then.
+    /// How their addresses are probed for, which happens only where containers have interfaces by then.
     pub(crate) detection: Detection,
-    /// Whether containers get the addresses of those before them.
+    /// Whether containers get the addresses of their predecessors.
     pub(crate) pods: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Calls that are handed to the core, and their answers.
+//! Calls handed to the core, and their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,18 +22,18 @@ struct Asked {
     call: Call,
     /// When its answer is due.
     due: u64,
-    /// Whether a DEL has overtaken this ADD: it cannot succeed any more.
+    /// Whether a DEL has overtaken this ADD, which can then no longer succeed.
     overtaken: bool,
 }
 
-/// How soon a DEL or CHECK is answered, in microseconds: this includes the shell's own limits, but not endless failures.
+/// How soon a DEL or CHECK is answered, in microseconds: this includes the shell's own limits, but no endless failures.
 const PATIENCE: u64 = 30_000_000;
-/// How late an ADD on the host's link may be answered: the macvlan that it asks from has to be made, and to be gone first.
+/// How late an ADD on the host's link may be answered: the macvlan that it asks from must be made, and removed first.
 const PORT: u64 = 10_000_000;
 /// How late a timer may be.
 const SLACK: u64 = 50_000;
 
-/// The calls of one run of the daemon: each is answered once, in time, with what is true and durable.
+/// The calls of one run of the daemon: each is answered once, in time, and the answer is true and durable.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     asked: BTreeMap<RequestId, Asked>,
@@ -77,7 +77,7 @@ impl Calls {
         self.asked.insert(id, Asked { call: call.clone(), due: now + limit, overtaken: false });
     }
 
-    /// Handles a suspend of the host: what was due meanwhile is due that much later.
+    /// Handles a suspend of the host: what was due during it is due that much later.
     pub(crate) fn resumed(&mut self, asleep: u64) {
         self.asked.values_mut().for_each(|asked| asked.due += asleep);
     }
@@ -88,7 +88,7 @@ impl Calls {
         self.asked.remove(&id).is_some()
     }
 
-    /// Returns the namespace of the ADD that a request is, while that is open.
+    /// Returns the namespace of the ADD that a request is for, while the request is open.
     pub(crate) fn namespace_of(&self, id: RequestId) -> Option<PathBuf> {
         match &self.asked.get(&id)?.call {
             Call::Add(add) => add.place.netns().map(Path::to_owned),
@@ -97,7 +97,7 @@ impl Calls {
         }
     }
 
-    /// Records that the daemon adopts a container, which counts as a call until then.
+    /// Records that the daemon adopts a container, which counts as a call until `until`.
     pub(crate) fn adopts(&mut self, client: &ClientId, until: u64) {
         self.adopting.insert(client.as_bytes().to_vec(), until);
     }
@@ -176,7 +176,7 @@ impl Calls {
     }
 }
 
-/// Returns whose ADD a call is.
+/// Returns the attachment of a call that is an ADD.
 fn added(call: &Call) -> Option<&Attachment> {
     match call {
         Call::Add(add) => Some(&add.attachment),
@@ -185,7 +185,7 @@ fn added(call: &Call) -> Option<&Attachment> {
     }
 }
 
-/// Returns whether a record is what the caller of an ADD was told.
+/// Returns whether a record matches what the caller of an ADD was told.
 pub(crate) fn is_of(record: &Record, add: &Add, told: &Tenure) -> bool {
     record.lease.tenure(&add.profile.policy).without_late().grants_the_same(told)
 }

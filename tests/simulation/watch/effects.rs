@@ -30,7 +30,7 @@ impl Under {
     }
 }
 
-/// The effects of one run of the daemon: at most one of a kind is under way for each binding or link, and nothing is sent on
+/// The effects of one run of the daemon: at most one of each kind is under way for each binding or link, and nothing is sent on
 /// sockets that are not open.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
@@ -75,7 +75,7 @@ impl Effects {
         self.under_way.len()
     }
 
-    /// Judges an effect at the moment that the core emits it.
+    /// Judges an effect as the core emits it.
     pub(crate) fn emitted(&mut self, effect: &Effect) -> Option<Breach> {
         match effect {
             Effect::Persist { op, changes } => {
@@ -148,8 +148,8 @@ impl Effects {
     }
 }
 
-/// Returns whether sockets may be a conflict window's, which come in addition to others. Those of a RELEASE look the same, and
-/// so do those of a renewal whose address is not on the interface.
+/// Returns whether sockets may be those of a conflict window, which come in addition to others. The sockets of a RELEASE look the
+/// same, and so do those of a renewal whose address is not on the interface.
 fn is_window(want: &Sockets) -> bool {
     matches!(want.arp, Hears::About(_)) && want.hold_port.is_none()
 }

@@ -1,4 +1,4 @@
-//! The rules, and what the core promises about the calls and effects of one run, which the world has to know too.
+//! The rules, and what the core promises about the calls and effects of one run, which the world must know too.
 
 mod calls;
 mod effects;
@@ -9,7 +9,7 @@ pub(crate) use self::calls::{Calls, is_of};
 pub(crate) use self::effects::Effects;
 use crate::plan::EffectKind;
 
-/// Which rule was broken. Numbers are those of the design's invariants.
+/// Which rule was broken. The numbers are those of the design's invariants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// 1: a caller was told a lease that was not durable.
@@ -30,7 +30,7 @@ pub(crate) enum Rule {
     DeclineUnderHolder,
     /// 4: a RELEASE while another host has the address under the same identity.
     ReleaseElsewhere,
-    /// A lease whose identity can return was given back too early, or is kept too long.
+    /// A lease whose identity can return was given back too early, or kept too long.
     Grace,
     /// A frame for sockets that are not open, or were closed.
     SendUnopened,
@@ -40,9 +40,9 @@ pub(crate) enum Rule {
     Unbounded,
     /// 6: the daemon keeps a namespace alive.
     PinnedNamespace,
-    /// A macvlan of the daemon has the Ethernet address of an interface that is to come.
+    /// A macvlan of the daemon has the Ethernet address of an interface that is about to come.
     InTheWay,
-    /// 7: a packet after a restart, before T1 and without cause.
+    /// 7: a packet after a restart, before T1 and without a cause.
     Chatty,
     /// 9: a call is not answered by its time-out.
     Unanswered,
@@ -50,15 +50,15 @@ pub(crate) enum Rule {
     Client(Box<Violation>),
     /// The core asks to be woken again and again without progress.
     Spins,
-    /// A server that is denied, or must not be believed, was believed.
+    /// A server was believed that is denied or must not be believed.
     Rogue,
     /// 4: two live attachments hold one address of a LAN.
     Twice,
     /// A message outside its window, or again too soon (RFC 2131 §4.1, §4.4.5).
     Timing,
-    /// A client whose link was away for long was not heard by a server soon after.
+    /// No server heard a client soon after its link had been away for long.
     Unconfirmed,
-    /// A container is without a lease for long, though a server can hear it.
+    /// A container has been without a lease for long, though a server can hear it.
     Bare,
     /// A message leaves by another link than it should.
     WrongLink,
@@ -66,7 +66,7 @@ pub(crate) enum Rule {
     Fallback,
     /// A lease stays at its server without a holder.
     Stranded,
-    /// An attachment goes on with an address that a neighbour uses, though it could hear that.
+    /// An attachment keeps using an address that a neighbour uses, though it could hear the neighbour.
     Squatted,
     /// An ADD succeeded with an address that a neighbour was heard to use.
     Accepted,
@@ -74,15 +74,15 @@ pub(crate) enum Rule {
     Declines,
     /// Addresses of a LAN were declined in a row, too soon after each other (RFC 5227 §2.1.1).
     Pace,
-    /// ADDs are held back on a LAN where one client alone meets conflicts.
+    /// ADDs are held back on a LAN where only one client meets conflicts.
     HeldUp,
     /// An address was declined without cause.
     Declined,
     /// The name servers that the host's programs read are not those of the leases.
     Published,
-    /// A container's interface does not carry what its lease says, or more.
+    /// A container's interface does not carry what its lease says, or carries more.
     Interface,
-    /// An address is reported as taken off by somebody, and nobody took it off.
+    /// An address is reported as taken off by somebody, though nobody took it off.
     Removed,
     /// The core keeps something after it is over.
     Kept,
@@ -92,7 +92,7 @@ pub(crate) enum Rule {
     Orphan,
     /// The server was not told in time that a lease was given back.
     NotReleased,
-    /// A call failed though nothing was wrong.
+    /// A call failed although nothing was wrong.
     Failed,
     /// An event reports a lease that the store does not have.
     EventAhead,

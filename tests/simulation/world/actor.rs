@@ -24,15 +24,15 @@ use super::{Micros, World};
 use crate::plan::{Plan, ROGUE, Rogue};
 use crate::subject::{container, key_of};
 
-/// How a door's caller deals with one container, which is an actor's.
+/// The way in which a door's callers deal with a container, which is an actor's.
 pub(super) trait Door: Sync {
-    /// Returns whether this actor's containers ask through it.
+    /// Returns whether this actor's containers ask through this door.
     fn serves(&self, plan: &Plan, index: usize) -> bool;
 
-    /// Completes an actor that will ask through it: what its ADDs say.
+    /// Completes an actor that will ask through this door: what its ADDs say.
     fn equips(&self, actor: &mut Actor, plan: &Plan, index: usize);
 
-    /// Returns whether it tells containers apart by their Ethernet addresses.
+    /// Returns whether the door tells containers apart by their Ethernet addresses.
     fn knows_by_mac(&self) -> bool {
         false
     }
@@ -40,7 +40,7 @@ pub(super) trait Door: Sync {
     /// Returns the path of a container's namespace, and its attachment.
     fn names(&self, actor: &Actor, container: &str) -> (PathBuf, Attachment);
 
-    /// Returns where its ADD says that the interface is.
+    /// Returns where an actor's ADD says that its interface is.
     fn place(&self, actor: &Actor) -> Place;
 
     /// Returns whether a container can begin on a LAN.
@@ -48,33 +48,33 @@ pub(super) trait Door: Sync {
         true
     }
 
-    /// Makes its namespace.
+    /// Makes the container's namespace.
     fn makes(&self, world: &mut World, index: usize);
 
-    /// Asks for its address.
+    /// Asks for the container's address.
     fn asks(&self, world: &mut World, index: usize, add: Add, patience: Micros) -> RequestId {
         world.ask(index, Role::Add, Call::Add(Box::new(add)), patience)
     }
 
-    /// Goes on once it has its address.
+    /// Goes on once the container has its address.
     fn leased(&self, world: &mut World, index: usize, lease: &Lease);
 
-    /// Looks at why it has none.
+    /// Looks at why the container has no address.
     fn failed(&self, _world: &mut World, _index: usize, _failure: &Failure) {}
 
-    /// Returns the routes that are put on its interface beside its lease's address.
+    /// Returns the routes that are put on the interface beside the lease's address.
     fn routes(&self, world: &World, actor: &Actor, lease: &Lease) -> Vec<LinkRoute>;
 
-    /// Does something while it runs.
+    /// Does something while the container runs.
     fn next(&self, world: &mut World, index: usize);
 
     /// Does what only this door's callers do.
     fn acts(&self, world: &mut World, index: usize, act: Act);
 
-    /// Asks for its end.
+    /// Asks for the container's end.
     fn ends(&self, world: &mut World, index: usize);
 
-    /// Returns whether only its caller can tell that it died.
+    /// Returns whether only its caller can report that it died.
     fn dies_unseen(&self, _world: &World) -> bool {
         false
     }
@@ -85,32 +85,32 @@ pub(super) trait Door: Sync {
 
 /// An occasional request through a door about a LAN.
 pub(super) trait Errand: Debug + Sync {
-    /// Plans the first time.
+    /// Plans the first request.
     fn begins(&self, world: &mut World, lan: usize);
 
-    /// Does it, and plans the next time.
+    /// Makes the request, and plans the next one.
     fn runs(&self, world: &mut World, lan: usize);
 
     /// Takes the answer; `None`: the connection broke.
     fn answered(&self, world: &mut World, lan: usize, asked: &Asked, answer: Option<Answer>);
 
-    /// The caller of a request about the LAN gives up; the daemon has heard that it hung up.
+    /// Handles that the caller of a request about the LAN gives up; the daemon has heard it hang up.
     fn gives_up(&self, _world: &mut World, _lan: usize, _id: RequestId) {}
     fn hung_up(&self, _world: &mut World, _asked: &Asked) {}
 
-    /// Returns whether it is how the engine of this attachment ends what it no longer has.
+    /// Returns whether this is how the engine of this attachment ends what it no longer has.
     fn tidies(&self, _attachment: &Attachment) -> bool {
         false
     }
 
-    /// Ends those attachments of that engine.
+    /// Ends these attachments of that engine.
     fn tidy(&self, _world: &mut World, _gone: &[Attachment]) {}
 
-    /// The host rebooted.
+    /// Handles a reboot of the host.
     fn rebooted(&self, _world: &mut World, _lan: usize) {}
 }
 
-/// Makes one container after the other.
+/// An actor, which makes one container after the other.
 pub(crate) struct Actor {
     /// Its LAN.
     pub(crate) lan: usize,
@@ -118,13 +118,13 @@ pub(crate) struct Actor {
     pub(super) door: &'static dyn Door,
     /// What its ADDs say to every server, and about every interface.
     pub(crate) profile: Profile,
-    /// The pool that its addresses come from.
+    /// The pool from which its addresses come.
     pub(crate) pool: Option<PoolId>,
     /// Its endpoint, from its request until dockerd forgets it.
     pub(crate) endpoint: Option<DoorId>,
     /// The only address that its container may have.
     pub(crate) wanted: Option<Ipv4Addr>,
-    /// The network of our own driver on which it was requested.
+    /// The network of our own driver on which its endpoint was requested.
     pub(crate) network: Option<DoorId>,
     /// The routes that Docker was told when it joined that network.
     pub(crate) routes: Vec<LinkRoute>,
@@ -134,7 +134,7 @@ pub(crate) struct Actor {
     pub(crate) cluster: Option<(usize, usize)>,
     /// Whether the client identifier follows the container, not the group.
     pub(crate) own_ids: bool,
-    /// Counts its containers; acts of an earlier one are void.
+    /// Counts its containers; acts that were meant for an earlier one are void.
     pub(crate) generation: u32,
     pub(crate) container: u32,
     /// What it asks for.
@@ -147,13 +147,13 @@ pub(crate) struct Actor {
     pub(crate) netns: Option<Cookie>,
     /// Where its link is.
     pub(crate) at: Option<At>,
-    /// When Docker last moved that there.
+    /// When Docker last moved the link there.
     pub(crate) appeared: Micros,
     /// What it is doing.
     pub(crate) phase: Phase,
-    /// What ADD was answered.
+    /// What its ADD was answered.
     pub(crate) told: Option<Lease>,
-    /// When.
+    /// When it was told.
     pub(crate) told_at: Micros,
     /// Whether it may have lost its lease because of the world, not the daemon.
     pub(crate) excused: bool,
@@ -164,16 +164,16 @@ pub(crate) struct Actor {
     pub(crate) foreign_routes: Vec<LinkRoute>,
     /// Whether the daemon cannot know everything on its interface: somebody changed it.
     pub(crate) meddled: bool,
-    /// Whether the daemon has reported that somebody took its address off: it puts none on.
+    /// Whether the daemon has reported that somebody took its address off, after which it puts none on.
     pub(crate) stays_off: bool,
     /// When its main plugin last put an address on, by the wall clock.
     pub(crate) plugged: WallTime,
-    /// When its last namespace went without a DEL.
+    /// When its last namespace disappeared without a DEL.
     pub(crate) died: Option<Micros>,
-    /// When its container began, and when the one before was gone.
+    /// When its container began, and when the previous container was gone.
     pub(crate) began: Micros,
     pub(crate) ended: Option<Micros>,
-    /// Nothing is handed to the daemon before this: callers' requests keep their order.
+    /// The time before which nothing is handed to the daemon: callers' requests keep their order.
     pub(crate) order: Micros,
 }
 
@@ -232,23 +232,23 @@ pub(crate) struct Asked {
     pub(crate) role: Role,
     /// What.
     pub(crate) call: Call,
-    /// The caller went away.
+    /// Whether the caller went away.
     pub(crate) gone: bool,
-    /// The answer is on its way to the caller.
+    /// Whether the answer is on its way to the caller.
     pub(crate) answered: bool,
-    /// The lease for the endpoint that it answers with.
+    /// The lease in its answer, if it is about an endpoint.
     pub(crate) lease: Option<Lease>,
-    /// When it was asked, and until when its caller tries.
+    /// When it was asked, and how long its caller keeps trying.
     pub(crate) since: Micros,
     pub(crate) patience: Micros,
-    /// The LAN that it is about, and what is asked there, if that is no container.
+    /// The LAN that it is about and what is asked there, if it is not about a container.
     pub(super) errand: Option<(usize, &'static dyn Errand)>,
-    /// Another call about the same was waited for, as it came.
+    /// Whether it waited for another call about the same thing when it arrived.
     pub(crate) behind: bool,
 }
 
 impl Asked {
-    /// Returns a request that is no actor's.
+    /// Returns a request that does not belong to an actor.
     pub(crate) fn by_nobody(role: Role, call: Call) -> Self {
         Self {
             by: None,
@@ -278,7 +278,7 @@ pub(crate) enum Role {
     Check,
     /// CHECK of an address that nobody was given.
     WrongCheck,
-    /// ADD of the same attachment in another namespace, which is refused while the first one lives.
+    /// ADD of the same attachment in another namespace, which is refused while the first namespace lives.
     Intruder(Cookie),
     /// A DEL that was left while the daemon was away.
     Spool(Attachment),
@@ -288,11 +288,11 @@ pub(crate) enum Role {
     Collect,
     /// The container's endpoint, whose address Docker has.
     Endpoint,
-    /// Its place in the container.
+    /// The endpoint's place in the container.
     Join,
     /// The endpoint's end.
     Unmake,
-    /// The same call again, for whose answer nobody waits.
+    /// The same call again, whose answer nobody waits for.
     Echo,
     /// Something is asked about a LAN.
     Errand,
@@ -373,17 +373,17 @@ impl Actor {
         actor
     }
 
-    /// Returns whether its door does not say where its interface is, which comes after its lease.
+    /// Returns whether its door does not say where its interface is, because the interface comes after the lease.
     pub(crate) fn is_found_later(&self) -> bool {
         self.profile.wants.is_found_later()
     }
 
-    /// Returns whether its engine says and hears everything once.
+    /// Returns whether its engine says and hears each thing only once.
     pub(crate) fn is_told_once(&self) -> bool {
         self.profile.wants.told_once
     }
 
-    /// Returns whether its containers have one identity, one after the other.
+    /// Returns whether its successive containers have one identity.
     pub(crate) fn returns(&self) -> bool {
         !self.own_ids
     }
@@ -393,8 +393,8 @@ impl Actor {
         self.told.as_ref().is_some_and(|told| !told.source.is_asked())
     }
 
-    /// Returns a lease as it puts it on its interface: with its pool's prefix, and without a default route if its engine chooses
-    /// that.
+    /// Returns a lease in the form in which it puts it on its interface: with its pool's prefix, and without a default route if
+    /// its engine chooses one.
     pub(crate) fn as_told(&self, lease: &Lease) -> Lease {
         let mut lease = lease.clone();
         lease.address = self.address_as_told(lease.address);
@@ -404,18 +404,18 @@ impl Actor {
         lease
     }
 
-    /// Returns a leased address as its runtime is told it.
+    /// Returns a leased address in the form in which its runtime is told it.
     pub(crate) fn address_as_told(&self, address: Ipv4Net) -> Ipv4Net {
         let of_pool = |prefix| Ipv4Net::new(address.addr(), prefix).expect("it is a prefix length");
         self.profile.policy.prefix.map_or(address, of_pool)
     }
 
-    /// Returns whether its engine chooses a default route, by the lease's router or another.
+    /// Returns whether its engine chooses a default route, through the lease's router or another.
     pub(crate) fn chooses_default_route(&self) -> bool {
         self.profile.policy.suppress_default_route
     }
 
-    /// Returns how its client calls itself.
+    /// Returns the name that its client uses.
     pub(crate) fn client_key(&self) -> ClientKey {
         key_of(&self.client_id)
     }
@@ -436,7 +436,7 @@ impl Actor {
         }
     }
 
-    /// Goes on to another container: the same one again, or a new one; with the same Ethernet address, or a new one.
+    /// Goes on to another container: either the same one again or a new one, with either the same Ethernet address or a new one.
     pub(crate) fn turn_to_next(&mut self, index: usize, same: bool, same_mac: bool) {
         self.generation += 1;
         if !same {

@@ -1,4 +1,4 @@
-//! What callers do with their answers, or without one: a lease to configure, a failure to judge, a broken connection.
+//! What callers do with their answers, or without one: they configure a lease, judge a failure, or lose their connection.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use super::{Event, MILLI, Micros, SECOND, World};
 use crate::subject::add_of;
 use crate::watch::Rule;
 
-/// A namespace that died is noticed within this time if no message is lost: the sockets of conflict detection keep it
+/// A namespace's death is noticed within this time if no message is lost: the sockets of conflict detection keep the namespace
 /// for up to a dozen seconds.
 const NOTICED: Micros = 20 * SECOND;
 
-/// How much longer to wait for Docker, which may still release the address, or has not put the link there.
+/// How much longer to wait for Docker, which may still release the address, or may not have put the link there yet.
 const DOCKER_WAIT: Micros = 630 * SECOND;
 
 impl World {
-    /// Returns within what time a dead namespace is noticed, and its leases are given back.
+    /// Returns how soon a dead namespace is noticed and its leases are given back.
     pub(super) fn noticed(&self) -> Micros {
         let waits = self.actors.iter().any(Actor::is_found_later);
         NOTICED + if waits { DOCKER_WAIT } else { 0 }
     }
 
-    /// Records that the core knows that a caller went away. `open`: it had not answered before.
+    /// Records that the core knows that a caller went away. `open` means that it had not answered before.
     pub(super) fn caller_gone(&mut self, id: RequestId, open: bool) {
         let Some(asked) = self.requests.remove(&id) else { return };
         if let Some((_, errand)) = asked.errand {
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Records whether a call that reaches the daemon waits for others about the same attachment, which are not answered yet.
+    /// Records whether a call that reaches the daemon waits for others about the same attachment that are not answered yet.
     pub(super) fn takes_its_turn(&mut self, id: RequestId) {
         let Some(own) = self.requests.get(&id).and_then(|asked| attachment_of(&asked.call)).cloned() else { return };
         let is_before = |(other, asked): (&RequestId, &Asked)| {
@@ -127,7 +127,7 @@ impl World {
         self.requests.entry(id).and_modify(|asked| asked.behind = behind);
     }
 
-    /// Handles the return of a container's lease, as far as its runtime was told.
+    /// Handles that a container's lease is back, as far as its runtime was told.
     pub(super) fn lease_is_back(&mut self, index: usize, told: bool) {
         if let (true, true, Some(lease)) = (told, self.calm, &self.actors[index].told) {
             let (address, kept) = (lease.ip(), self.grace_of(index));
@@ -208,12 +208,12 @@ impl World {
     }
 }
 
-/// Returns whether an endpoint was created whose lease has gone since. Its container starts without it.
+/// Returns whether an endpoint was created whose lease has since gone. Its container starts without one.
 fn is_without_lease(role: &Role, answer: &Answer) -> bool {
     *role == Role::Add && matches!(answer, Answer::Network(_))
 }
 
-/// Returns the attachment that a call is for, if it is for one.
+/// Returns the attachment that a call is for, if any.
 pub(super) fn attachment_of(call: &Call) -> Option<&Attachment> {
     match call {
         Call::Add(add) => Some(&add.attachment),

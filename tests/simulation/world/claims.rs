@@ -1,5 +1,5 @@
-//! Stations that claim addresses which they do not have: one that answers for every address, and one that claims what is
-//! offered. Also which ADD is under way, so that the claims that its client hears can be judged.
+//! Stations that claim addresses which they do not have: one answers for every address, and one claims what is offered. Also
+//! records which ADD is under way, so that the claims that its client hears can be judged.
 
 use std::net::Ipv4Addr;
 
@@ -16,16 +16,16 @@ use super::wire::answer_to;
 use super::{Micros, SECOND, World};
 use crate::subject::{add_of, is_nobodys};
 
-/// An ADD that the host slept through ends within this time.
+/// An ADD during which the host slept ends within this time.
 const AWAKE: Micros = 60 * SECOND;
 
-/// How the Ethernet addresses of stations outside containers begin, by kind.
+/// The first byte of the Ethernet addresses of stations outside containers, by kind.
 pub(super) const SQUATTER: u8 = 0xdd;
 pub(super) const PROXY: u8 = 0xee;
 pub(super) const CLAIMER: u8 = 0xcc;
 
 impl World {
-    /// The stations that claim what they do not have answer a probe.
+    /// Lets the stations that claim what they do not have answer a probe.
     pub(super) fn claimants_hear(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
         if !question.request || !question.sender.is_unspecified() {
             return;
@@ -54,7 +54,7 @@ impl World {
         self.deliver(exchange, reply, FrameMeta::default());
     }
 
-    /// Returns how many addresses a station has claimed as they were offered.
+    /// Returns how many addresses a station has claimed when they were offered.
     pub(super) fn claims_heard(&self) -> u32 {
         self.claims.len() as u32
     }
@@ -64,7 +64,7 @@ impl World {
         self.claims.contains(&(lan, address))
     }
 
-    /// Returns the client of an actor whose link is there.
+    /// Returns the client of an actor whose link exists.
     pub(super) fn who(&self, actor: &Actor) -> Option<Who> {
         let link = actor.at.and_then(|at| self.kernel.link(at)).map(|wire| wire.mac);
         Some((actor.lan, link.or(actor.is_found_later().then_some(actor.mac))?, actor.client_key()))
@@ -76,7 +76,7 @@ impl World {
         self.actors.iter().any(|actor| adds(&actor))
     }
 
-    /// An ADD begins: what was heard and declined before does not concern it.
+    /// Handles the beginning of an ADD, for which nothing counts that was heard or declined before.
     pub(super) fn add_begins(&mut self, id: RequestId) {
         let by = self.requests.get(&id).and_then(|asked| asked.by).filter(|(index, _)| *index < self.actors.len());
         if let Some(who) = by.and_then(|(index, _)| self.who(&self.actors[index])) {
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// An answer may end an ADD.
+    /// Handles an answer that may end an ADD.
     pub(super) fn may_end_add(&mut self, id: RequestId, answer: &Answer) {
         let failed = matches!(answer, Answer::Failed(_));
         let ends = |call: &Call| matches!(call, Call::Add(_)) || failed && add_of(call).is_some();
@@ -103,8 +103,8 @@ impl World {
         }
     }
 
-    /// The core has a link made for an endpoint, whose ADD has ended with that. What it hears from here on is about a lease that is
-    /// held.
+    /// Handles that the core has a link made for an endpoint, which ends the endpoint's ADD. What the endpoint hears from then on
+    /// is about a lease that it holds.
     pub(super) fn ends_add_of_endpoint(&mut self, owner: &LinkOwner) {
         let LinkOwner::Endpoint(id) = owner else { return };
         let has_it = |actor: &Actor| actor.pool.is_none() && actor.endpoint.as_ref() == Some(id);

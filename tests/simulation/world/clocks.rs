@@ -9,7 +9,7 @@ use super::seen::Seen;
 use super::{Event, MILLI, Micros, SECOND, World};
 use crate::plan::pick;
 
-/// By then the daemon has noticed that the wall clock was set, and has recorded it.
+/// How long after the wall clock was set the daemon has noticed and recorded it.
 const WRITTEN: Micros = 10 * SECOND;
 
 /// The clocks of the host, and when its daemon last began to read them.
@@ -21,7 +21,7 @@ pub(super) struct Clocks {
     pub(super) wall_offset: i64,
     /// When it was last set.
     pub(super) wall_set: Micros,
-    /// Whether it was set by less than the daemon takes for a jump.
+    /// Whether it was set by less than the daemon considers a jump.
     pub(super) wall_off: bool,
     /// When the daemon last started.
     pub(super) started: Micros,
@@ -30,7 +30,7 @@ pub(super) struct Clocks {
 }
 
 impl World {
-    /// The wall clock is set to another time: corrected by a little, or wrong by hours or years.
+    /// Sets the wall clock to another time: corrected by a little, or wrong by hours or years.
     pub(super) fn wall_jump(&mut self) {
         let Some(every) = self.plan.wall_jumps else { return };
         self.sometime(every, Event::WallJump);
@@ -58,8 +58,8 @@ impl World {
         self.drain();
     }
 
-    /// Excuses leases whose age in the record is useless to the next boot, because this boot's daemon could not record that the
-    /// wall clock was set.
+    /// Excuses leases whose recorded age is useless to the next boot, because this boot's daemon could not record that the wall
+    /// clock was set.
     pub(super) fn excuse_outdated_clock(&mut self) {
         let unwritten = self.store_fails || self.now < self.clocks.wall_set.max(self.clocks.started) + WRITTEN;
         if self.clocks.wall_set == 0 {
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// Suspends the host. Everything that was to happen meanwhile happens when it is resumed, in some order.
+    /// Suspends the host. Everything that was to happen meanwhile happens when the host is resumed, in some order.
     pub(super) fn suspend(&mut self) {
         let Some(every) = self.plan.suspends else { return };
         let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;

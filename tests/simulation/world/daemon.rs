@@ -22,7 +22,7 @@ pub(crate) struct Daemon {
     pub(super) subject: Subject,
 }
 
-/// A core that emits more than this for one input never ends.
+/// A core that emits more effects than this for one input never ends.
 const MOST_EFFECTS: u32 = 100_000;
 /// A core that is woken this often at one instant makes no progress.
 const MOST_SPINS: u32 = 1_000;
@@ -66,8 +66,8 @@ impl World {
         self.feed(Input::Start { boot, records, doors, spooled, adoptees });
     }
 
-    /// Excuses attachments whose record says that their lease has ended: the last daemon died with an extension that it could
-    /// not record on a full disk, and the next one must acquire a lease anew.
+    /// Excuses attachments whose record says that their lease has ended: the previous daemon died with an extension that it could
+    /// not record on a full disk, and the next one must acquire a new lease.
     fn excuse_outdated(&mut self) {
         let now = self.clock().boot;
         let ended = self.store.durable.values().filter(|record| record.lease.expired(now));
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Forgets the extensions that the last daemon had received but could not write: this one knows only what the store has. A
+    /// Forgets the extensions that the previous daemon received but could not write: this one knows only what is in the store. A
     /// daemon that sees no namespace until such a lease has ended cannot learn more, and considers it lost.
     fn forget_unwritten(&mut self) {
         let boot = BootId(format!("boot-{}", self.clocks.boot));
@@ -137,7 +137,7 @@ impl World {
         self.causes(macs);
     }
 
-    /// Crashes the daemon, or with it the host. It starts again after a while.
+    /// Crashes the daemon, or the whole host. It starts again after a while.
     pub(super) fn crash(&mut self) {
         if self.daemon.take().is_none() {
             return;
@@ -178,7 +178,7 @@ impl World {
         self.run += 1;
     }
 
-    /// The longest time that the daemon stays away. If nothing else goes wrong, it is short enough to lose no lease.
+    /// Returns the longest time that the daemon stays away. If nothing else goes wrong, it is short enough to lose no lease.
     fn downtime(&self) -> Micros {
         let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;
         match self.plan.may_lose_leases() {
@@ -202,7 +202,7 @@ impl World {
         self.containers_ended();
     }
 
-    /// The core's deadline has come.
+    /// Handles the core's deadline.
     pub(super) fn on_timer(&mut self) {
         self.spins += 1;
         self.stats.timeouts += 1;
@@ -341,7 +341,7 @@ impl World {
         self.feed(Input::Kernel(event));
     }
 
-    /// Lets the kernel's message reach the daemon, if that is listening for it.
+    /// Delivers the kernel's message to the daemon, if the daemon listens for it.
     pub(super) fn tell(&mut self, event: Option<KernelMessage>) {
         let Some(event) = event else { return };
         let (cookie, ifindex) = match &event {
@@ -363,7 +363,7 @@ impl World {
         }
     }
 
-    /// Something changed about a namespace or a link, which is a cause to send.
+    /// Handles a change of a namespace or a link, which is a cause to send.
     pub(super) fn link_changed(&mut self, cookie: Cookie, ifindex: Option<u32>) {
         let about = |at: (Cookie, u32)| at.0 == cookie && ifindex.is_none_or(|index| index == at.1);
         let is_there = |record: &&Record| record.link.in_netns().is_some_and(about);
@@ -402,7 +402,7 @@ impl World {
         self.caller_gone(id, open);
     }
 
-    /// Carries an effect out, unless the daemon crashes first; or crashes after it.
+    /// Carries out an effect, unless the daemon crashes before it; or crashes after it.
     pub(super) fn carry(&mut self, effect: Effect) {
         let kind = kind_of(&effect);
         if self.crashes_at(kind, false) {
@@ -419,7 +419,7 @@ impl World {
         self.crashes_at(kind, true);
     }
 
-    /// Crashes if this is the point for it. Counts an effect when asked about the time before it.
+    /// Returns whether to crash at this point. An effect is counted when this is called for the time before it.
     pub(super) fn crashes_at(&mut self, kind: EffectKind, after: bool) -> bool {
         let count = self.carried.entry(kind).or_default();
         if !after {
@@ -496,7 +496,7 @@ fn brief_call(call: &Call) -> String {
     }
 }
 
-/// Returns whether a frame is DHCP: losses count for those.
+/// Returns whether a frame is DHCP: losses only count for those.
 pub(super) fn is_dhcp(frame: &[u8]) -> bool {
     message_of(frame).is_some()
 }

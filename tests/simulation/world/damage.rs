@@ -1,4 +1,5 @@
-//! A store that is set aside: the daemon starts with its copy, which holds Docker's records, and adopts the other containers.
+//! A store that is set aside: the daemon starts with the store's copy, which holds Docker's records, and adopts the other
+//! containers.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::watch::Rule;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl World {
-    /// The store may be found damaged by the next start. Returns whether it is.
+    /// Damages the store now and then, for the next start to find. Returns whether it did.
     pub(super) fn damage(&mut self) -> bool {
         if !happens(&mut self.rng, self.plan.damages) || self.store.durable.is_empty() {
             return false;
@@ -58,8 +59,8 @@ impl World {
         true
     }
 
-    /// The host reboots before a start finds the store damaged: its copy is lost too. Links with the alias of the store that was
-    /// set aside are a stranger's.
+    /// Reboots the host before a start that finds the store damaged: the store's copy is lost too. Links with the alias of the
+    /// store that was set aside belong to a stranger.
     pub(super) fn copy_is_lost(&mut self) {
         self.store.durable.clear();
         self.store.docker = Default::default();
@@ -89,7 +90,7 @@ impl World {
         runs.filter_map(adoptee).collect()
     }
 
-    /// Excuses an actor that the daemon does not know: this may happen only if its adoption could fail.
+    /// Excuses an actor that the daemon does not know, which may happen only if its adoption could fail.
     pub(super) fn not_adopted(&mut self, index: usize) {
         let actor = &self.actors[index];
         if actor.stranded == Some(false) {

@@ -1,4 +1,4 @@
-//! What goes wrong with servers and on the wire: they go away, restart, forget, refuse everything, and rogues join them.
+//! What goes wrong with servers and on the wire: servers go away, restart, forget or refuse everything, and rogues join them.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::trace::Brief;
 const QUARTERS: u64 = 5;
 
 impl World {
-    /// The time of the longest outage, in microseconds.
+    /// Returns the length of an outage, in microseconds.
     fn outage(&mut self) -> u64 {
         let lease = u64::from(self.plan.lease.min(86_400)) * SECOND;
         self.rng.u64(..lease * QUARTERS / 4)
     }
 
-    /// Something happens to a server.
+    /// Makes something happen to a server.
     pub(super) fn server_fault(&mut self, lan: usize) {
         let Some(every) = self.plan.server_faults else { return };
         self.sometime(every, Event::Server(lan));
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// Servers cannot be reached for a while: one or all; in both directions, or only their answers are lost.
+    /// Cuts servers off for a while: one or all, in both directions, or so that only their answers are lost.
     pub(super) fn partition(&mut self, lan: usize) {
         let Some(every) = self.plan.partitions else { return };
         self.sometime(every, Event::Partition(lan));
@@ -76,7 +76,7 @@ impl World {
         way[cut].iter_mut().for_each(|end| *end = until);
     }
 
-    /// A server refuses every REQUEST for a while.
+    /// Makes a server begin or end to refuse every REQUEST.
     pub(super) fn storm(&mut self, lan: usize, station: usize, begins: bool) {
         let every = self.plan.storms;
         let Some(server) = self.segments[lan].stations[station].server_mut() else { return };
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// A server gets another configuration. A new pool or subnet ends its leases; new options come with the next extension.
+    /// Gives a server a new configuration. A new pool or subnet ends its leases; new options come with the next extension.
     pub(super) fn renumber(&mut self, lan: usize) {
         let Some(every) = self.plan.renumbers else { return };
         self.sometime(every, Event::Renumber(lan));
@@ -163,7 +163,7 @@ impl World {
         held.iter().for_each(|address| self.excuse(lan, *address, "renumbered"));
     }
 
-    /// A frame reaches a rogue. Neither the judge nor anybody else needs to know its contents.
+    /// Handles a frame that reaches a rogue. Neither the judge nor anybody else needs to know its contents.
     pub(super) fn at_rogue(&mut self, lan: usize, frame: &[u8]) {
         let now = self.model_time();
         let rogue = self.segments[lan].rogue;
@@ -220,8 +220,8 @@ impl World {
         udp(frame.source, frame.destination, source, destination, &payload[..payload.len().min(most)])
     }
 
-    /// A daemon that starts may see no namespace for a while: its mounts are not those of the containers, or it is in another
-    /// PID namespace.
+    /// May make a daemon that starts see no namespace for a while: its mounts are not those of the containers, or it is in
+    /// another PID namespace.
     pub(super) fn go_blind(&mut self) {
         self.kernel.unseen = None;
         if !happens(&mut self.rng, self.plan.blindness) {
@@ -237,13 +237,13 @@ impl World {
         self.at(self.now + lasts, Event::Sight(self.run));
     }
 
-    /// The daemon sees namespaces again.
+    /// Lets the daemon see namespaces again.
     pub(super) fn see_again(&mut self) {
         self.note(|| "SIGHT".to_owned());
         self.kernel.unseen = None;
     }
 
-    /// Everything on the wire works from now on.
+    /// Makes everything on the wire work from now on.
     pub(super) fn wires_heal(&mut self) {
         for segment in &mut self.segments {
             segment.away.iter_mut().chain(&mut segment.mute).for_each(|until| *until = 0);

@@ -1,4 +1,4 @@
-//! The course of a run, and what is checked in it: audits on the way, and everything at the end of quiet.
+//! The course of a run, and what is checked: audits on the way, and everything after a quiet time at the end.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -21,21 +21,21 @@ use super::{Event, SECOND, World};
 use crate::subject::key_of;
 use crate::watch::Rule;
 
-/// How long until all callers are done, an absent daemon is back, and pending starts have happened.
+/// How long it takes until all callers are done, an absent daemon is back, and pending starts have happened.
 const SETTLE: Duration = Duration::from_secs(3 * 3600);
-/// How long an exchange that is open at the end of quiet may go on.
+/// How long an exchange that is open after the quiet time may go on.
 const EXCHANGE: u64 = 10 * SECOND;
-/// Others may begin meanwhile, for containers that get no lease; but not this many times in a row.
+/// Others may begin meanwhile, for containers that get no lease, but not this many times in a row.
 const ROUNDS: u32 = 30;
-/// How soon its server knows that something was given back: a RELEASE is tried again after at most nine minutes.
+/// How soon a server knows that something was given back: a RELEASE is tried again after at most nine minutes.
 const RELEASED: u64 = 1200 * SECOND;
-/// Clients that heard their server within a minute of its new configuration may have heard the old one.
+/// Clients that heard their server within a minute of its new configuration may have heard the old configuration.
 const MINUTE: u64 = 60 * SECOND;
 /// A client without a lease asks for one within this time.
 const LATELY: u64 = 900 * SECOND;
 
 impl World {
-    /// Runs everything, ends the faults, waits for quiet, checks, ends all, and checks again.
+    /// Runs everything, ends the faults, waits through the quiet time, checks, ends everything, and checks again.
     pub(super) fn live(&mut self) {
         let active = self.plan.active.as_micros() as u64;
         if !self.until(active, |_| false) {
@@ -119,7 +119,8 @@ impl World {
         self.breach.is_none()
     }
 
-    /// Waits for a moment without an open exchange or work: a lease that was just granted belongs to nobody until it is durable.
+    /// Waits for a moment without an open exchange or work, because a lease that was just granted belongs to nobody until it is
+    /// durable.
     fn comes_to_rest(&mut self) -> bool {
         let rests = |world: &Self| world.effects.open_exchanges() == 0 && world.effects.under_way() == 0;
         for _ in 0..ROUNDS {
@@ -134,7 +135,7 @@ impl World {
         true
     }
 
-    /// Checks that everything live is bound, at the daemon, at the server and on its link; and nothing else is.
+    /// Checks that everything live is bound, at the daemon, at the server and on its link, and that nothing else is.
     fn examine_live(&mut self) {
         let Some(Answer::Bindings { mut rows, .. }) = self.inquire(Call::List) else {
             return self.fail(Rule::Unanswered, "LIST at the end of quiet");
@@ -226,8 +227,8 @@ impl World {
         }
     }
 
-    /// Returns whether servers have offered a client something lately, and nothing but what another attachment has or carries, or a
-    /// station uses.
+    /// Returns whether servers have recently offered a client something, but nothing other than what another attachment has or
+    /// carries, or a station uses.
     pub(super) fn is_offered_anothers(&self, actor: &Actor) -> bool {
         let holds = |record: &Record, address| {
             let held = record.state == RecordState::Bound && record.lease.ip() == address;
@@ -256,8 +257,8 @@ impl World {
         offers.peek().is_some() && offers.all(is_anothers)
     }
 
-    /// Returns whether another attachment, which servers do not distinguish from this one, has the address that they would give
-    /// to this one.
+    /// Returns whether another attachment that servers do not distinguish from this one has the address that they would give to
+    /// this one.
     fn has_another(&self, row: &Row, rows: &[Row]) -> bool {
         let known = |row: &Row| {
             let Identity { lan, client_id, chaddr } = row.identity.as_ref()?;
@@ -267,8 +268,8 @@ impl World {
         rows.iter().any(|other| has(other) && known(other) == known(row))
     }
 
-    /// Returns whether an interface has an address with another mask by choice (`onChange: keep`): a lease after the ADD put it
-    /// there, and the daemon has reported that its mask has changed since.
+    /// Returns whether an interface has an address with another mask on purpose (`onChange: keep`): a lease after the ADD put it
+    /// there, and the daemon has reported a change of its mask since.
     fn keeps_another_mask(&self, index: usize, told: Ipv4Net) -> bool {
         let actor = &self.actors[index];
         let Some(wire) = actor.at.and_then(|at| self.kernel.link(at)) else { return false };
@@ -291,7 +292,8 @@ impl World {
         self.actors[index].excused |= lapsed && self.may_lapse || changed || robbed;
     }
 
-    /// Returns whether another station claimed the address of a fallback that an actor was told. No server keeps it for it.
+    /// Returns whether another station claimed the fallback address that an actor was told. No server keeps that address for the
+    /// actor.
     fn was_robbed(&self, index: usize) -> bool {
         let actor = &self.actors[index];
         let (Some(told), Some(fallback)) = (&actor.told, self.plan.fallback) else { return false };
@@ -320,7 +322,7 @@ impl World {
         stations.filter_map(|station| station.server()).filter_map(move |server| server.lease(now, address))
     }
 
-    /// Waits until the daemon has given back everything that it can: then no server has a lease of ours.
+    /// Waits until the daemon has given back everything that it can; then no server has a lease of ours.
     fn come_to_rest(&mut self) -> bool {
         let limit = self.now + RELEASED;
         let rests = |world: &Self| world.store.durable.is_empty() && world.timer.is_none();
@@ -331,7 +333,7 @@ impl World {
         self.breach.is_none()
     }
 
-    /// Checks that the core keeps only what its bindings need. A renewal may begin at any moment, and be half done.
+    /// Checks that the core keeps only what its bindings need. A renewal may begin at any moment, and may be half done.
     fn examine_kept(&mut self, bindings: usize) {
         let rests = self.effects.under_way() == 0 && self.effects.open_exchanges() == 0;
         let Some(daemon) = self.daemon.as_ref().filter(|_| rests) else { return };
@@ -397,7 +399,7 @@ impl World {
         }
     }
 
-    /// Looks at all bindings; `absent` must not hold anything.
+    /// Looks at all bindings; `absent` must hold nothing.
     pub(super) fn ask_audit(&mut self, absent: Option<Attachment>) {
         if self.daemon.is_some() {
             let id = self.file(Role::Audit(absent), Call::List);

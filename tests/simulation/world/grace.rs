@@ -1,4 +1,4 @@
-//! Identities that can return: they may live on another host by the time of their DEL.
+//! Identities that can return: by the time of their DEL they may live on another host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -22,12 +22,12 @@ use crate::subject::key_of;
 pub(super) struct Elsewhere {
     /// The stations that have a client's address, and since when.
     pub(super) there: BTreeMap<(usize, Ipv4Addr), (Mac, Micros)>,
-    /// The addresses that ever were on another host: they are not given back once found there.
+    /// The addresses that were ever on another host: they are not given back once found there.
     ever: BTreeSet<(usize, Ipv4Addr)>,
 }
 
 impl World {
-    /// Returns for how long an actor's lease is kept.
+    /// Returns how long an actor's lease is kept.
     pub(super) fn grace_of(&self, index: usize) -> Micros {
         let seconds = self.plan.grace.filter(|_| self.actors[index].returns());
         u64::from(seconds.unwrap_or(0)) * SECOND
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// Before a DEL, now and then, lets another host have the container, its address, and perhaps its Ethernet address.
+    /// Now and then, before a DEL, gives another host the container, its address, and perhaps its Ethernet address.
     pub(super) fn goes_elsewhere(&mut self, index: usize, counted: &'static str) {
         let actor = &self.actors[index];
         let Some(address) = actor.told.as_ref().map(|lease| lease.ip()) else { return };
@@ -64,7 +64,8 @@ impl World {
     }
 
     /// Records leases that stay at their server: those not given back because another station has the address, and perhaps those
-    /// kept until their end while a renewal was under way when their container ended. `going`: records that went with these events.
+    /// kept until their end because a renewal was under way when their container ended. `going` are the records that went with
+    /// these events.
     pub(super) fn note_left(&mut self, events: &[Event], going: &[Record]) {
         let is_left = |event: &&Event| ["not given back", "was kept"].iter().any(|why| event.cause.starts_with(why));
         let told = events.iter().filter(is_left);
@@ -84,7 +85,7 @@ impl World {
         self.elsewhere.there.clear();
     }
 
-    /// Lets a station on another host answer a question about its address, unless the question bears its own Ethernet address.
+    /// Lets a station on another host answer a question about its address, unless the question has its own Ethernet address.
     pub(super) fn elsewhere_hears(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
         let station = self.elsewhere.there.get(&(lan, question.target)).map(|(mac, _)| *mac);
         let station = station.filter(|mac| question.request && mac.0 != question.sender_mac);

@@ -13,7 +13,7 @@ use super::World;
 use super::actor::{Actor, Phase};
 
 impl World {
-    /// Others put something on an interface before anybody asks for a lease.
+    /// Lets others put something on an interface before anybody asks for a lease.
     pub(super) fn furnish(&mut self, index: usize, at: At) {
         if self.rng.u32(..4) > 0 {
             return;
@@ -23,7 +23,7 @@ impl World {
         self.meddle(index, at, &[Step::AddAddress(address.into())]);
     }
 
-    /// The main plugin puts ADD's answer on the interface; then others may add to it.
+    /// Lets the main plugin put ADD's answer on the interface; then others may add to it.
     pub(super) fn configure(&mut self, index: usize, at: At, lease: &Lease) {
         self.plug(index, at, lease);
         if !self.actors[index].foreign.is_empty() {
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// Somebody other than plugins and the daemon changes an interface.
+    /// Lets somebody other than plugins and the daemon change an interface.
     fn meddle(&mut self, index: usize, at: At, steps: &[Step]) {
         for step in steps {
             self.change(at, step);
@@ -77,7 +77,7 @@ impl World {
         told.into_iter().for_each(|told| self.tell(Some(told)));
     }
 
-    /// An operator takes the leased address off the interface.
+    /// Lets an operator take the leased address off the interface.
     pub(super) fn strip(&mut self, index: usize) {
         let actor = &self.actors[index];
         let (Some(at), Some(record)) = (actor.at, self.record_of(actor)) else { return };
@@ -88,7 +88,8 @@ impl World {
         self.change(at, &Step::RemoveAddress(address.into()));
     }
 
-    /// Returns whether nobody can tell which interface is an actor's: Docker does not say, and all have one Ethernet address.
+    /// Returns whether nobody can tell which interface is an actor's, because Docker does not say and all have one Ethernet
+    /// address.
     pub(super) fn is_out_of_reach(&self, actor: &Actor) -> bool {
         actor.is_found_later() && self.plan.ipvlan
     }
@@ -98,7 +99,7 @@ impl World {
         self.store.durable.values().find(held)
     }
 
-    /// Records what the daemon reports in `events`: it puts no address on an interface any more where somebody took one off.
+    /// Records what the daemon reports in `events`: where somebody took an address off, it puts none on the interface any more.
     pub(super) fn note_removals(&mut self, events: &[Event]) {
         for event in events.iter().filter(|event| event.kind == EventKind::AddressRemoved) {
             // The store may record it only after the next ADD has put the address back. A wall clock that jumps gives no order.
@@ -111,12 +112,12 @@ impl World {
     }
 }
 
-/// Returns a default route by a router.
+/// Returns a default route through a router.
 pub(super) fn default_by(router: Ipv4Addr) -> LinkRoute {
     LinkRoute { destination: Ipv4Net::default().into(), via: Some(router.into()), ..LinkRoute::default() }
 }
 
-/// Returns the routes of a lease: those that it names, and first a route to a router outside its subnet.
+/// Returns the routes of a lease: those that it names, preceded by a route to a router outside its subnet.
 pub(super) fn routes_of(lease: &Lease, metric: Option<u32>) -> Vec<LinkRoute> {
     let mtu = lease.mtu.map(|mtu| mtu.get().into());
     let route = |destination: Ipv4Net, via: Option<Ipv4Addr>| LinkRoute {

@@ -1,7 +1,7 @@
-//! What servers have granted, and who has to give it back: no lease stays at a server without a holder, except for these causes.
+//! What servers have granted, and who has to give it back. No lease stays at a server without a holder, except for these causes.
 //!
 //! A grant is entered under the name that its client uses. A server that knows its clients in another way has one lease for all
-//! clients that it does not distinguish: whichever of them holds the address has it.
+//! clients that it does not distinguish; whichever of them holds the address has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -31,15 +31,15 @@ pub(super) enum Excuse {
     ReleaseLost,
     /// It was granted to a REQUEST that was late: its client had gone on.
     GrantedLate,
-    /// Its client looked for another lease, and never heard of this one.
+    /// Its client looked for another lease, and never learned of this one.
     LeftBehind,
-    /// The daemon died before it could record it.
+    /// The daemon died before it could record the lease.
     DiedUnwritten,
     /// The store was lost.
     StoreLost,
-    /// It is not given back: another station has its address, or it was kept until its end.
+    /// It is not given back, because another station has its address or because it was kept until its end.
     LeftToEnd,
-    /// After a reboot the wall clock said that it had ended.
+    /// After a reboot the wall clock said that the lease had ended.
     WallClock,
 }
 
@@ -50,7 +50,7 @@ pub(super) type Said = (u32, Option<Ipv4Addr>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unnamed {
     xid: u32,
-    /// Whether another server granted the same to it. Its client has the lease of one server, and gives back only that one.
+    /// Whether another server granted it the same address. Its client has the lease of one server, and gives back only that one.
     by_another: bool,
 }
 
@@ -67,17 +67,17 @@ pub(super) struct Ledger {
     pub(super) left: BTreeMap<Grant, Excuse>,
     /// What servers offered although another holder has it.
     pub(super) anothers: BTreeSet<Grant>,
-    /// Leases that servers granted to REQUESTs that named none of them.
+    /// Leases that servers granted to REQUESTs that named no server.
     pub(super) unnamed: BTreeMap<Grant, Unnamed>,
     /// When a client's hold of an address ends at its server.
     pub(super) granted: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
-    /// The xid of each client's last REQUEST, and when the first with that xid was sent: a lease counts from there.
+    /// The xid of each client's last REQUEST, and when the first REQUEST with that xid was sent: a lease counts from then.
     pub(super) latest: BTreeMap<(usize, ClientKey), (Asked, Micros)>,
     /// When a client was last offered or granted an address.
     pub(super) offered: BTreeMap<(usize, Ipv4Addr, ClientKey), Micros>,
-    /// The same as `granted`, as the client knows it by the ACKs to its last REQUEST.
+    /// The same as `granted`, but as the client knows it from the ACKs to its last REQUEST.
     pub(super) heard: BTreeMap<(usize, Ipv4Addr, Option<ClientKey>), Option<Micros>>,
-    /// The server that the client was told by then.
+    /// The server that granted the address to the client, as the client was told.
     pub(super) granted_by: BTreeMap<(usize, Ipv4Addr, ClientKey), Ipv4Addr>,
 }
 
@@ -96,8 +96,8 @@ impl Excuse {
 }
 
 impl World {
-    /// Returns whether a client has asked to keep what it was granted, and no server has granted that since. A server with one lease
-    /// for everybody grants it to whom it likes: what counts there is whether the client heard it.
+    /// Returns whether a client has asked to keep what it was granted, and no server has granted that since. A server with one
+    /// lease for everybody grants it to whom it likes: there, it counts whether the client heard it.
     pub(super) fn asks_in_vain(&self, held: &(usize, Ipv4Addr, ClientKey)) -> bool {
         let (lan, address, client) = held.clone();
         let granted = match self.plan.knows {
@@ -111,7 +111,7 @@ impl World {
         asked.is_some_and(|asked| granted.is_none_or(|granted| asked > granted))
     }
 
-    /// Records a message that a client sends. `strays`: nobody has the Ethernet address that it goes to.
+    /// Records a message that a client sends. `strays` means that nobody has the Ethernet address that it goes to.
     pub(super) fn client_spoke(&mut self, lan: usize, message: &Message, strays: bool) {
         let (key, kind) = (message.key(), message.kind());
         let named = message.address(code::SERVER);
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// A RELEASE did not leave, and its client hears that: it excuses nothing.
+    /// Handles a RELEASE that did not leave, as its client is told: it excuses nothing.
     pub(super) fn not_spoken(&mut self, exchange: ExchangeId, frame: &[u8]) {
         let Some((sock, message)) = self.socks.get(&exchange).zip(message_of(frame)) else { return };
         if let Some(server) = message.address(code::SERVER) {
@@ -159,8 +159,8 @@ impl World {
         }
     }
 
-    /// Records what may not be given back: a declined lease, whose link may have been gone by then, and an address that another
-    /// holder of the daemon's has.
+    /// Records what may not be given back: a declined lease, whose link may have gone by then, and an address that another holder
+    /// of the daemon's has.
     pub(super) fn note_unreturned(&mut self, events: &[Event]) {
         for event in events {
             let actor = self.actors.iter().find(|actor| actor.attachment == event.attachment);
@@ -176,8 +176,8 @@ impl World {
         }
     }
 
-    /// Handles a DECLINE that reaches its server. Nobody answers it: if its client's next REQUEST overtook it, and got the same
-    /// address again, it ends that lease.
+    /// Handles a DECLINE that reaches its server. Nobody answers it: if its client's next REQUEST overtook it and got the same
+    /// address again, the DECLINE ends that lease.
     pub(super) fn end_by_late_decline(&mut self, lan: usize, address: Ipv4Addr) {
         let Some(sent) = self.ledger.declined.get(&(lan, address)).copied() else { return };
         let since = |lease: &Lease| lease.ip() == address && self.world_time(lease.start) >= sent;
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// Handles a message that a server took and should take.
+    /// Handles a message that a server took, as it should.
     pub(super) fn server_took(&mut self, lan: usize, station: usize, message: &Message) {
         let server = self.server_id(lan, station);
         let returned = match message.kind() {
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// A server granted something.
+    /// Records that a server granted something.
     pub(super) fn server_granted(&mut self, grant: Grant, xid: u32, purpose: Purpose) {
         let (lan, server, _, key) = &grant;
         let said = self.ledger.speaking.get(&(*lan, key.clone())).copied().flatten();
@@ -225,7 +225,7 @@ impl World {
         }
     }
 
-    /// Records whether a client's REQUEST, which a server granted, was granted by another too.
+    /// Records whether another server also granted a client's REQUEST that a server has granted.
     fn took_in(&mut self, grant: Grant, xid: u32, purpose: Purpose) {
         if !matches!(purpose, Purpose::Reboot | Purpose::Rebind) {
             self.ledger.unnamed.remove(&grant);
@@ -243,7 +243,7 @@ impl World {
         server.map_or(Ipv4Addr::UNSPECIFIED, |server| server.config().id)
     }
 
-    /// Returns the leases that servers may have granted to a client at any time.
+    /// Returns the leases that servers may ever have granted to a client.
     fn grants(&self, which: impl Fn(usize, Ipv4Addr, &ClientKey) -> bool) -> Vec<Grant> {
         let known = self.ledger.granted.keys().filter_map(|(lan, address, key)| Some((*lan, *address, key.as_ref()?)));
         let known = known.filter(|(lan, address, key)| which(*lan, *address, key));
@@ -257,7 +257,7 @@ impl World {
         self.plan.knows.key(key_of(client_id), mac.0)
     }
 
-    /// Returns whether the server has last granted the address to another client.
+    /// Returns whether the server has since granted the address to another client.
     fn is_anothers(&self, (lan, server, address, client): &Grant) -> bool {
         let mut servers = self.segments[*lan].honest().iter().filter_map(|station| station.server());
         let lease =
@@ -265,7 +265,7 @@ impl World {
         lease.is_some_and(|lease| lease.name != *client)
     }
 
-    /// Returns why a lease may stay at its server, for any of the clients that the server does not distinguish.
+    /// Returns why a lease may stay at a server, for any of the clients that the server does not distinguish.
     fn excuse_of(&self, grant: &Grant) -> Option<Excuse> {
         let (lan, server, address, _) = grant;
         let mut of_address = self.ledger.left.iter().filter(|((l, s, a, _), _)| (l, s, a) == (lan, server, address));
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// Returns whether a record of a client's lease, which it has not lost, is durable.
+    /// Returns whether there is a durable record of a client's lease, which the client has not lost.
     fn is_written(&self, (_, server, address, key): &Grant) -> bool {
         let of_client = |record: &Record| {
             let lease = &record.lease;
@@ -286,7 +286,7 @@ impl World {
         self.store.durable.values().any(of_client)
     }
 
-    /// Excuses all leases that are granted now, or those that are not recorded.
+    /// Excuses all leases that are granted now, or only those that are not recorded.
     pub(super) fn leave_all(&mut self, excuse: Excuse, unwritten_only: bool) {
         let mut left = self.grants(|_, _, _| true);
         left.retain(|grant| !unwritten_only || !self.is_written(grant));

@@ -1,4 +1,4 @@
-//! Links that are made for Docker: the shell's part, which makes and deletes them, and dockerd's, which moves them.
+//! Links made for Docker: the shell's part, which makes and deletes them, and dockerd's, which moves them.
 
 use leasehold_core::link::own::{LinkOwner, OwnLink, OwnLinks};
 use leasehold_core::link::{KernelMessage, LinkCause};
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Lets the daemon hear that a link has come into the host's namespace, or has left it. The kernel reports that in order.
+    /// Tells the daemon that a link has appeared in the host's namespace, or has left it. The kernel reports that in order.
     fn tell_own(&mut self, owner: LinkOwner, store: u32, there: bool) {
         if store == self.store.number {
             let delay = self.rng.u64(10..5 * MILLI);
@@ -95,7 +95,7 @@ impl World {
         Some(at)
     }
 
-    /// Lets dockerd move a link back. Returns whether it is one that was made for it.
+    /// Lets dockerd move a link back. Returns whether the link was made for dockerd.
     pub(super) fn link_moves_back(&mut self, at: At) -> bool {
         let Some(own) = self.kernel.move_back(at, self.now) else { return false };
         self.stats.count("links moved back from containers");
@@ -104,7 +104,8 @@ impl World {
         true
     }
 
-    /// Checks that a link lives with its endpoint: none is deleted that dockerd is about to move, or that is in a container.
+    /// Checks that a link lives as long as its endpoint: none is deleted that dockerd is about to move, or that is in a
+    /// container.
     fn judge_unmade(&mut self, own: &leasehold_core::testbed::link::Own, with_another: bool) {
         let LinkOwner::Endpoint(id) = &own.owner else { return };
         let Some(attachment) = self.wired.has(id).cloned() else { return };

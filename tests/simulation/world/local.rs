@@ -1,4 +1,4 @@
-//! Networks with local ranges: their containers, and host-local's files, which the daemon writes, and a stray host-local too.
+//! Networks with local ranges: their containers, and host-local's files, which the daemon writes, and a stray host-local as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use super::{MILLI, Micros, SECOND, World};
 use crate::plan::{Ranges, happens};
 use crate::subject::{container, is_in};
 
-/// How the names of networks with local ranges begin.
+/// The beginning of the names of networks with local ranges.
 const NETWORK: &str = "local";
 
 /// What is known about local ranges.
@@ -31,29 +31,29 @@ pub(crate) struct Local {
     looked: BTreeSet<String>,
     /// Removals of files that are under way.
     removals: BTreeMap<(PathBuf, IpAddr), u32>,
-    /// Writes of files that are under way: who is answered once more does not wait for them.
+    /// Writes of files that are under way: a caller that is answered a second time does not wait for them.
     pub(super) writes: BTreeMap<IpAddr, u32>,
-    /// When the last change of a file happens: they keep their order.
+    /// When the last change of a file happens: changes keep their order.
     changed: Micros,
 }
 
-/// One container after the other.
+/// A series of containers, one after the other.
 #[derive(Debug)]
 pub(crate) struct Container {
     pub(super) lan: usize,
     pub(super) network: usize,
-    /// Counts them.
+    /// Counts the containers.
     pub(super) number: u32,
     pub(super) attachment: Attachment,
     pub(super) path: PathBuf,
     pub(super) netns: Option<Cookie>,
     pub(super) phase: Phase,
-    /// The call that it waits for.
+    /// The call that the container waits for.
     pub(super) call: Option<RequestId>,
-    /// When its first ADD was asked.
+    /// When its first ADD was sent.
     pub(super) since: Micros,
     pub(super) given: Vec<Given>,
-    /// When its last namespace went without a DEL.
+    /// When its last namespace disappeared without a DEL.
     pub(super) died: Option<Micros>,
 }
 
@@ -62,12 +62,12 @@ pub(super) fn network_name(lan: usize, network: usize) -> String {
     format!("{NETWORK}{lan}-{network}")
 }
 
-/// Returns the directory of its files.
+/// Returns the directory of a network's files.
 pub(super) fn directory_of(network: &str) -> PathBuf {
     Path::new("/var/lib/cni/networks").join(network)
 }
 
-/// Returns its ranges. Those of the second network of a LAN begin inside those of the first.
+/// Returns a network's ranges. Those of the second network of a LAN begin inside those of the first.
 pub(super) fn sets_of(plan: &Ranges, lan: usize, network: usize) -> Sets {
     let first = 2 + network as u32;
     let last = first + plan.size - 1;
@@ -111,7 +111,7 @@ impl Local {
         Self { containers, ..Self::default() }
     }
 
-    /// The daemon ended, with what it was about to do.
+    /// Handles the end of the daemon, with what it was about to do.
     pub(super) fn daemon_ended(&mut self) {
         self.looked.clear();
         self.removals.clear();
@@ -123,12 +123,12 @@ impl Local {
         self.containers.iter().all(|one| matches!(one.phase, Phase::Live | Phase::Idle))
     }
 
-    /// Returns the container of an attachment, if it is the present one.
+    /// Returns the container of an attachment, if the attachment is its present one.
     pub(super) fn of(&self, attachment: &Attachment) -> Option<usize> {
         self.containers.iter().position(|one| one.attachment == *attachment)
     }
 
-    /// Returns whether a container of this name is there, or is a stray's.
+    /// Returns whether a container of this name exists, or is a stray's.
     pub(super) fn lives(&self, name: &str) -> bool {
         let is_it = |one: &Container| container(&one.attachment) == name && one.phase != Phase::Idle;
         self.strays.contains_key(name) || self.containers.iter().any(is_it)
@@ -164,7 +164,7 @@ impl Local {
 }
 
 impl World {
-    /// Before a call about a network with local ranges, the daemon looks at its directory.
+    /// Makes the daemon look at a network's directory before a call about a network with local ranges.
     pub(super) fn look_first(&mut self, call: &Call) {
         let network = match call {
             Call::Ranges(RangeCall::Add(add)) => &add.attachment,
@@ -211,7 +211,8 @@ impl World {
         result
     }
 
-    /// Has the daemon look at a network's directory, before its first call in a run, and now and then later. `now`: it must.
+    /// Makes the daemon look at a network's directory: before the network's first call in a run, and now and then later. `now`
+    /// means that it must.
     pub(super) fn look_into(&mut self, network: &str, now: bool) {
         let is_first = self.local.looked.insert(network.to_owned());
         if self.daemon.is_none() || !is_first && !now && self.rng.u32(..4) > 0 {
@@ -234,7 +235,7 @@ impl World {
     }
 }
 
-/// Counts one fewer under way.
+/// Counts one operation fewer under way.
 fn ends<K: Ord>(under_way: &mut BTreeMap<K, u32>, key: &K) {
     let Some(count) = under_way.get_mut(key) else { return };
     *count -= 1;

@@ -1,7 +1,7 @@
-//! The world around the core: one queue of events in virtual time, and everything that they touch.
+//! The world around the core: one queue of events in virtual time, and everything that these touch.
 //!
-//! Only the orders that the contract promises hold: effects of one exchange, and transactions. Everything else happens after its
-//! own delay.
+//! Only the orders that the contract promises hold: that of the effects of one exchange, and that of transactions. Everything
+//! else happens after a delay of its own.
 
 mod actor;
 mod answers;
@@ -117,7 +117,7 @@ enum Event {
     Partition(usize),
     /// A server of a LAN begins or ends to refuse everything.
     Storm(usize, usize, bool),
-    /// A server of a LAN gets another configuration.
+    /// A server of a LAN gets a new configuration.
     Renumber(usize),
     /// The store's disk fills up, or has room again.
     Disk(bool),
@@ -133,7 +133,7 @@ enum Event {
     Suspend,
     /// Something is asked about a LAN.
     Errand(usize, &'static dyn Errand),
-    /// Its caller gives up.
+    /// The caller of a request gives up.
     GivesUp(RequestId),
     /// All bindings are looked at.
     Audit,
@@ -148,7 +148,7 @@ pub(crate) struct Report {
     pub(crate) stats: Stats,
     /// What happened, if that was kept.
     pub(crate) trace: Vec<String>,
-    /// Everything that was done to the world, in one number.
+    /// Everything that was done to the world, as one number.
     pub(crate) digest: Digest,
 }
 
@@ -168,7 +168,7 @@ pub(crate) struct World {
     ports: Ports,
     store: Store,
     disk_full: bool,
-    /// When it last filled up or got room.
+    /// When the disk last filled up or got room.
     disk_turned: Micros,
     daemon: Option<Daemon>,
     /// Counts the daemon's runs.
@@ -196,12 +196,12 @@ pub(crate) struct World {
     /// What is known about networks with local ranges.
     local: Local,
     ledger: Ledger,
-    /// The Ethernet addresses for which a port of the host's link could not be made.
+    /// The Ethernet addresses for which no port of the host's link could be made.
     portless: BTreeSet<(usize, Mac)>,
     /// Clients that live on another host.
     elsewhere: Elsewhere,
     squatters: Squatters,
-    /// Addresses that a station has claimed as they were offered.
+    /// Addresses that a station has claimed when they were offered.
     claims: BTreeSet<(usize, Ipv4Addr)>,
     carried: BTreeMap<EffectKind, u32>,
     crashes: VecDeque<CrashPoint>,
@@ -217,9 +217,9 @@ pub(crate) struct World {
     links_fail: bool,
     /// Whether the store may lack something that a daemon knew when it ended.
     store_fails: bool,
-    /// Whether a daemon has started without the leases of the one before.
+    /// Whether a daemon has started without its predecessor's leases.
     was_damaged: bool,
-    /// Whether one has also started without the copy of these.
+    /// Whether one has also started without the copy of those leases.
     docker_was_lost: bool,
     /// Whether a lease may end because its holder cannot reach its server in time.
     may_lapse: bool,
@@ -350,7 +350,7 @@ impl World {
         self.sometime(self.plan.active / 10, Event::Audit);
     }
 
-    /// Runs until the time given, or until `done` says so. Returns whether the run goes on.
+    /// Runs until the given time, or until `done` returns true. Returns whether the run goes on.
     fn until(&mut self, end: Micros, done: impl Fn(&Self) -> bool) -> bool {
         while self.breach.is_none() && !done(self) {
             let event = self.queue.first_key_value().map(|((at, ..), _)| *at);
@@ -371,7 +371,7 @@ impl World {
         self.breach.is_none()
     }
 
-    /// Checks what must hold at any time.
+    /// Checks what must always hold.
     fn check(&mut self) {
         self.breach = self.breach.take().or_else(|| self.calls.overdue(self.now));
         self.show(&Seen::Passed);
@@ -440,13 +440,13 @@ impl World {
         self.at(self.now + delay, event);
     }
 
-    /// Schedules an event within about a duration.
+    /// Schedules an event within about this duration.
     fn sometime(&mut self, about: Duration, event: Event) {
         let about = about.as_micros() as u64;
         self.after(about / 4, about * 2, event);
     }
 
-    /// Schedules a fault within about a duration, if there is such a fault.
+    /// Schedules a fault within about this duration, if there are such faults.
     fn perhaps(&mut self, every: Option<Duration>, fault: Event) {
         if let Some(every) = every {
             self.sometime(every, fault);
@@ -462,7 +462,7 @@ impl World {
         }
     }
 
-    /// Returns the world's time of an instant of this boot.
+    /// Returns the time in the world of an instant of this boot.
     fn world_time(&self, instant: Instant) -> Micros {
         (instant.since_boot().as_micros() as u64 + self.clocks.booted_at).saturating_sub(UPTIME)
     }

@@ -1,5 +1,5 @@
-//! Ports of switches: one that gets carrier may forward nothing for half a minute (spanning tree), and a link that is plugged in
-//! again may be on another network. So a client with a lease there asks for it until a server has heard it.
+//! Ports of switches: a port that gets carrier may forward nothing for half a minute (spanning tree), and a link that is plugged
+//! in again may be on another network. So a client with a lease on it asks for its lease until a server has heard it.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use netns_fixtures::model::ClientKey;
 
 use super::{Event, MILLI, Micros, SECOND, World};
 
-/// A link whose carrier is away longer may be back on another network.
+/// A link whose carrier is away for longer may be back on another network.
 const LOSS: Micros = 3 * SECOND + 100 * MILLI;
-/// How soon a server hears about a lease after its port forwards: its client asks again after at most a minute and an eighth,
-/// for three seconds, when its turn comes.
+/// How soon a server hears about a lease after its port forwards: its client asks again after at most a minute and an eighth, for
+/// three seconds, when its turn comes.
 const HEARD: Micros = 120 * SECOND;
 
 /// Known facts about links and their clients' messages.
@@ -19,19 +19,19 @@ const HEARD: Micros = 120 * SECOND;
 pub(super) struct Ports {
     /// Since when links have no carrier.
     pub(super) lost: BTreeMap<At, Micros>,
-    /// When links got it back.
+    /// When links got carrier back.
     pub(super) back: BTreeMap<At, Micros>,
-    /// When a server last took a message of a client.
+    /// When a server last took a message from a client.
     pub(super) taken: BTreeMap<(usize, ClientKey), Micros>,
 }
 
 impl World {
-    /// A link has no carrier any more.
+    /// Handles that a link lost its carrier.
     pub(super) fn unplugged(&mut self, at: At) {
         self.ports.lost.entry(at).or_insert(self.now);
     }
 
-    /// A link has carrier again. Its port may forward later.
+    /// Handles that a link has carrier again. Its port may forward later.
     pub(super) fn plugged_in(&mut self, at: At) {
         let Some(lost) = self.ports.lost.remove(&at) else { return };
         let delay = self.plan.forward_delay.map_or(0, |delay| delay.as_micros() as Micros);

@@ -95,13 +95,13 @@ impl World {
         door.ends(self, index);
     }
 
-    /// Lets a client begin again in another place.
+    /// Makes a client begin again in another place.
     pub(super) fn begins_anew(&mut self, index: usize) {
         let actor = &self.actors[index];
         self.timing.moved(&(actor.lan, actor.client_key()));
     }
 
-    /// Asks the daemon for something: by a connection, or, if there is none, as the shim does.
+    /// Sends the daemon a request: over a connection, or, if there is none, as the shim does.
     pub(super) fn ask(&mut self, actor: usize, role: Role, call: Call, patience: Micros) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request += 1;
@@ -154,7 +154,7 @@ impl World {
         self.tell(died);
     }
 
-    /// Lets the namespace die, perhaps without a DEL ever.
+    /// Makes the namespace die, perhaps without a DEL ever.
     pub(super) fn die(&mut self, index: usize) {
         if !matches!(self.actors[index].phase, Phase::Adding | Phase::Live) {
             return;
@@ -200,7 +200,7 @@ impl World {
         self.act_after(index, 0, most, Act::Begin);
     }
 
-    /// Nobody has the lease of an actor's container any more.
+    /// Records that nobody has the lease of an actor's container any more.
     pub(super) fn nobody_has(&mut self, index: usize) {
         self.show(&Seen::Gone(&self.actors[index].attachment.clone()));
     }
@@ -232,7 +232,7 @@ impl World {
         calls
     }
 
-    /// The host rebooted: no container is left, and nobody waits for an answer.
+    /// Handles a reboot of the host: no container is left, and nobody waits for an answer.
     pub(super) fn containers_ended(&mut self) {
         self.requests.clear();
         self.pinned.clear();
@@ -249,8 +249,8 @@ impl World {
         }
     }
 
-    /// Excuses the holder of an address, who may lose it through no fault of the daemon's. A Docker container is told it before
-    /// it runs.
+    /// Excuses the holder of an address, which may lose it through no fault of the daemon's. A Docker container is told of it
+    /// before it runs.
     pub(super) fn excuse(&mut self, lan: usize, address: Ipv4Addr, why: &'static str) {
         for actor in self.actors.iter_mut().filter(|actor| actor.lan == lan) {
             let holds = matches!(actor.phase, Phase::Adding | Phase::Live);

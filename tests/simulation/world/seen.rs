@@ -20,7 +20,7 @@ pub(super) type Who = (usize, Mac, ClientKey);
 pub(super) enum Seen<'a> {
     /// A daemon is about to start with what is durable.
     Started,
-    /// It ended.
+    /// The daemon ended.
     Ended,
     /// The host rebooted.
     Rebooted,
@@ -30,13 +30,13 @@ pub(super) enum Seen<'a> {
     Requested(&'a Call),
     /// The core emits an effect.
     Emitted(&'a Effect),
-    /// It has a frame sent on an exchange.
+    /// The core has a frame sent on an exchange.
     Sends(usize, ExchangeId, &'a [u8]),
-    /// An outcome is handed to it.
+    /// An outcome is handed to the core.
     Done(OpId, &'a Outcome),
-    /// It has taken that in.
+    /// The core has taken in an input.
     Fed,
-    /// A frame is handed to it, for a client if one still has the socket.
+    /// A frame is handed to the core, for a client if one still has the socket.
     Frame {
         lan: usize,
         client: Option<Who>,
@@ -65,24 +65,24 @@ pub(super) enum Seen<'a> {
     CauseForAll,
     /// An actor begins another container.
     Begins(usize),
-    /// Its link came into the container.
+    /// An actor's link appeared in the container.
     Appeared(&'a Attachment),
     /// The container is ending.
     Leaves(usize),
-    /// Nobody has its lease any more.
+    /// Nobody has the attachment's lease any more.
     Gone(&'a Attachment),
-    /// Its caller hangs up.
+    /// An attachment's caller hangs up.
     HangsUp,
-    /// A runtime collects on a LAN.
+    /// A runtime sends a GC on a LAN.
     Collects(usize),
-    /// A client's ADD begins; it ends, with or without an address.
+    /// A client's ADD begins.
     AddBegins(&'a Who),
     AddEnds(&'a Who, Option<Ipv4Addr>),
     /// The shell sends an answer.
     Replied(RequestId, &'a Answer),
     /// An actor's ADD is answered.
     Answered(usize, &'a Asked, &'a Answer),
-    /// The client on a link that had no carrier since one time must be heard by now, as its port forwards since another.
+    /// The client on a link that had no carrier since the first time must be heard by now, as its port forwards since the second.
     HeardBy {
         at: At,
         lost: Micros,
@@ -98,7 +98,7 @@ pub(super) enum Seen<'a> {
     Listed(&'a [Row]),
     /// The same, and nobody may hold anything for an attachment whose ADD was cancelled.
     Dropped(&'a Attachment, &'a [Row]),
-    /// All is quiet, and nothing goes on.
+    /// All is quiet, and no work is under way.
     Idle,
     /// All is quiet: whatever runs is as it should be.
     Quiet(&'a [Row]),

@@ -1,4 +1,4 @@
-//! The shell's part: effects are carried out after a while, and report back after another.
+//! The shell's part: effects are carried out after a delay, and report back after another.
 
 use leasehold_core::effect::{Answer, Effect, ExchangeId, OpId, Outcome, RequestId, StoreCause};
 use leasehold_core::event::EventKind;
@@ -28,12 +28,12 @@ pub(crate) struct Sock {
     pub(crate) open_at: Option<At>,
     /// When they were asked for.
     pub(crate) since: Micros,
-    /// The client that speaks on them, if known: several may have one Ethernet address.
+    /// The client that speaks on them, if known: several clients may have one Ethernet address.
     pub(crate) client: Option<ClientKey>,
-    /// Whether DHCP was spoken on them, or is about to be: an answer to an earlier try may come first. Others only listen for
-    /// conflicts, and DHCP messages that they hear are not for them.
+    /// Whether DHCP was spoken on them, or is about to be, because an answer to an earlier try may come first. Other sockets only
+    /// listen for conflicts, and DHCP messages that they hear are not for them.
     pub(crate) speaks: bool,
-    /// When the exchange's last effect is carried out: no other is before that.
+    /// When the exchange's last effect is carried out: no later effect is carried out before that.
     ready: Micros,
 }
 
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// How long an operation waits for a worker and runs: usually a moment, sometimes as under load.
+    /// Returns how long an operation waits for a worker and runs: usually a moment, sometimes as long as under load.
     fn worker_delay(&mut self) -> Micros {
         match self.rng.u32(..20) {
             0 => self.rng.u64(..200 * MILLI),
@@ -116,7 +116,7 @@ impl World {
         lan.or_else(by_mac).unwrap_or(0)
     }
 
-    /// Returns the client whose container has a link, or the client for whose Ethernet address the host's link speaks.
+    /// Returns the client whose container has a link, or for whose Ethernet address the host's link speaks.
     fn client_at(&self, link: &Link) -> Option<ClientKey> {
         let is_its = |actor: &&Actor| match link.in_netns() {
             Some(at) => actor.at == Some(at),
@@ -135,7 +135,7 @@ impl World {
         if self.rng.bool() { Fate::Refused } else { Fate::TimedOut }
     }
 
-    /// Carries an effect out. Transactions go by [`World::commit`].
+    /// Carries out an effect. Transactions go through [`World::commit`].
     pub(super) fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Persist { .. } => {}
@@ -263,8 +263,8 @@ impl World {
         }
     }
 
-    /// Opens the sockets of an exchange on a link that was found, if that has carrier and they need no port, unless none can be
-    /// had at once.
+    /// Opens the sockets of an exchange on a link that was found, if the link has carrier and the exchange needs no port, unless
+    /// no sockets are to be had at once.
     fn open_beside(
         &mut self,
         found: Option<(bool, Link)>,
@@ -286,7 +286,7 @@ impl World {
         Some(exchange)
     }
 
-    /// Lets a frame out, or refuses to, which only a caller that asks hears.
+    /// Sends a frame, or refuses to; only a caller that asks learns of the refusal.
     fn send(&mut self, op: Option<OpId>, exchange: ExchangeId, frame: Vec<u8>, over_host: bool) {
         let Some(op) = op else {
             return self.transmit(exchange, frame, over_host);
@@ -310,7 +310,7 @@ impl World {
         self.after(delay + 10, delay + 2 * MILLI, Event::Done(self.run, op, outcome, exchange));
     }
 
-    /// A link was set up: carrier comes a little later.
+    /// Handles that a link was set up: carrier comes a little later.
     fn raised(&mut self, at: At) {
         let late = happens(&mut self.rng, self.plan.flapping);
         let most = if late { 8 * SECOND } else { 300 * MILLI };
@@ -408,7 +408,7 @@ impl World {
         }
     }
 
-    /// Makes a transaction durable. `beside`: the binding whose end it is, if that is kept beside the socket.
+    /// Makes a transaction durable. `beside` is the binding whose end it is, if that is kept beside the socket.
     fn make_durable(&mut self, op: OpId, changes: Vec<Change>, beside: Option<BindingId>) {
         let told = self.store.events.len();
         self.digest.stored(self.now, &changes);
@@ -433,7 +433,7 @@ impl World {
         self.noted(told, &going);
     }
 
-    /// The events from `first` on are durable. `going`: records that went with these.
+    /// Handles that the events from `first` on are durable. `going` are the records that went with them.
     fn noted(&mut self, first: usize, going: &[Record]) {
         let events = self.store.events[first..].to_vec();
         let deaf = events.iter().filter(|event| event.kind == EventKind::DetectionOff).count();
@@ -444,7 +444,7 @@ impl World {
         self.note_left(&events, going);
     }
 
-    /// The disk fills up, or has room again.
+    /// Fills the disk, or makes room on it again.
     pub(super) fn disk(&mut self, full: bool) {
         let Some(every) = self.plan.store_full else { return };
         (self.disk_full, self.disk_turned) = (full, self.now);

@@ -1,4 +1,4 @@
-//! The messages of clients and servers, judged where clients send and where they hear them.
+//! The messages of clients and servers, judged where clients send them and where clients hear them.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::watch::Rule;
 const OFFERED: u64 = 30 * SECOND;
 
 impl World {
-    /// Judges a frame that a client sends. `strays`: nobody has the Ethernet address that it goes to.
+    /// Judges a frame that a client sends. `strays` means that nobody has the Ethernet address that it goes to.
     pub(super) fn spoken(&mut self, lan: usize, frame: &[u8], strays: bool) {
         let now = self.model_time();
         if let Some((to, message)) = addressed(frame) {
@@ -65,14 +65,14 @@ impl World {
         }
     }
 
-    /// Returns who was offered or granted an address, and when last.
+    /// Returns the clients that were offered or granted an address, and when each was last.
     fn offers_of(&self, lan: usize, address: Ipv4Addr) -> impl Iterator<Item = (&ClientKey, Micros)> {
         let offers = self.ledger.offered.range((lan, address, ClientKey::Id(Vec::new()))..);
         let of_address = offers.take_while(move |((l, a, _), _)| (*l, *a) == (lan, address));
         of_address.map(|((.., to), at)| (to, *at))
     }
 
-    /// Returns what a client was offered or granted since then.
+    /// Returns what a client has been offered or granted since `since`.
     pub(super) fn offers_to(&self, lan: usize, key: &ClientKey, since: Micros) -> impl Iterator<Item = Ipv4Addr> {
         let is_its = move |((at, _, to), when): &(&(usize, Ipv4Addr, ClientKey), &Micros)| {
             (*at, to) == (lan, key) && **when >= since
@@ -80,7 +80,7 @@ impl World {
         self.ledger.offered.iter().filter(is_its).map(|((_, address, _), _)| *address)
     }
 
-    /// Lets a client that a caller asks for begin anew, and also one whose DEL the store refuses.
+    /// Makes a client for which a caller asks begin anew, and also one whose DEL the store refuses.
     pub(super) fn asked_anew(&mut self, call: &Call) {
         let is_told = |attachment: &Attachment, address| {
             let actor = self.actors.iter().find(|actor| actor.is_told_once() && actor.attachment == *attachment);
@@ -102,13 +102,13 @@ impl World {
         }
     }
 
-    /// Handles a refused DEL, which may have waited for its turn while its client went on: that begins anew now.
+    /// Handles a refused DEL, which may have waited for its turn while its client went on: the client begins anew now.
     pub(super) fn refused(&mut self, id: RequestId) {
         let call = self.requests.get(&id).map(|asked| asked.call.clone());
         call.iter().filter(|call| matches!(call, Call::Del { .. })).for_each(|call| self.asked_anew(call));
     }
 
-    /// A daemon that starts knows the times of its records.
+    /// Gives a daemon that starts the times in its records.
     pub(super) fn remember_times(&mut self) {
         let boot = format!("boot-{}", self.clocks.boot);
         let bound = self.store.durable.values().filter(|r| r.state == RecordState::Bound && r.boot.0 == boot);

@@ -19,14 +19,14 @@ use crate::subject::message_of;
 /// The squatters.
 #[derive(Debug, Default)]
 pub(super) struct Squatters {
-    /// By LAN and address.
+    /// Their Ethernet addresses, by LAN and address.
     pub(super) at: BTreeMap<(usize, Ipv4Addr), Mac>,
     /// Exchanges over which a sleepy squatter was asked.
     asked: BTreeSet<ExchangeId>,
 }
 
 impl Squatters {
-    /// Returns the squatters of a plan: the same on each LAN.
+    /// Returns the squatters of a plan, the same on each LAN.
     pub(super) fn new(plan: &Plan) -> Self {
         let lans = (0..plan.lans).flat_map(|lan| plan.squatters.iter().map(move |squatter| (lan, *squatter)));
         let squatters = lans.map(|(lan, (server, nth))| {
@@ -47,20 +47,20 @@ impl Squatters {
         self.at.contains_key(&(lan, address))
     }
 
-    /// The daemon ended, with its exchanges.
+    /// Handles the end of the daemon, with its exchanges.
     pub(super) fn daemon_ended(&mut self) {
         self.asked.clear();
     }
 
     /// Returns whether the squatter with this Ethernet address answers. Every other squatter is sleepy: it misses the first
-    /// question of each exchange, so that it is noticed only when its address is in use.
+    /// question of each exchange, so it is noticed only when its address is in use.
     fn is_awake(&mut self, mac: Mac, exchange: ExchangeId) -> bool {
         mac.0[5] & 1 == 0 || !self.asked.insert(exchange)
     }
 }
 
 impl World {
-    /// A squatter answers a question about its address.
+    /// Lets a squatter answer a question about its address.
     pub(super) fn squatters_hear(&mut self, lan: usize, exchange: ExchangeId, question: &Arp) {
         let squatter = self.squatters.at.get(&(lan, question.target)).copied();
         let squatter = squatter.filter(|mac| question.request && self.squatters.is_awake(*mac, exchange));
@@ -71,7 +71,7 @@ impl World {
         self.deliver(exchange, reply, FrameMeta::default());
     }
 
-    /// Returns whether a frame declines an address that is in use, or of which the store has a lease.
+    /// Returns whether a frame declines an address that is in use, or for which the store has a lease.
     pub(super) fn declines_in_use(&self, frame: &[u8]) -> bool {
         let message = message_of(frame).filter(|message| message.kind() == Some(Kind::Decline));
         let Some(address) = message.and_then(|message| message.address(code::REQUESTED)) else { return false };

@@ -25,7 +25,7 @@ use crate::subject::{answer_of, message_of};
 /// The server identifier of a rogue that nothing denies, and that has no address to give.
 const STRAY: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 1);
 
-/// One LAN: its stations, and the judge who reads everything that the daemon sends on it.
+/// One LAN: its stations, and the judge that reads everything that the daemon sends on it.
 pub(crate) struct Segment {
     /// Its name.
     pub(crate) lan: Lan,
@@ -33,13 +33,13 @@ pub(crate) struct Segment {
     pub(crate) stations: Vec<Station>,
     /// Whether the last station is a rogue, and which.
     pub(crate) rogue: Option<Rogue>,
-    /// When a server last got another configuration.
+    /// When a server last got a new configuration.
     pub(super) changed: Option<Micros>,
     /// Until when each station is away.
     pub(super) away: Vec<Micros>,
     /// Until when nobody hears each station.
     pub(super) mute: Vec<Micros>,
-    /// Until when its clients may be heard before T1: an operator has their leases extended.
+    /// Until when its clients may be heard before T1, because an operator has their leases extended.
     pub(super) ordered: Micros,
     /// The judge.
     pub(crate) judge: Judge,
@@ -153,9 +153,9 @@ impl World {
         self.neighbours_hear(lan, exchange, &frame, over_host);
     }
 
-    /// Returns whether a frame goes where a station was before it moved, from a link that is deaf to the ARP answer which would
-    /// have said so, or for an address that was taken off, which is never named in ARP: a lease that was not extended since then,
-    /// such as one without end, names no other way. Or it leaves where no station hears it, as no port could be made.
+    /// Returns whether a frame goes to where a station was before it moved. Its link may have been deaf to the ARP answer that
+    /// said so, or it may be for an address that was taken off, which ARP never names: a lease that was not extended since, such
+    /// as one without end, has no other way there. Or the frame leaves where no station hears it, because no port could be made.
     pub(super) fn strays(&self, exchange: ExchangeId, frame: &[u8]) -> bool {
         let Some(sock) = self.socks.get(&exchange) else { return false };
         if self.plan.beside && is_direct(&sock.link) && self.portless.contains(&(sock.lan, sock.link.mac())) {
@@ -171,7 +171,7 @@ impl World {
         !self.segments[sock.lan].stations.iter().any(|station| station.mac() == *to)
     }
 
-    /// Lets the other containers' kernels answer ARP, and the other sockets that listen for it hear it.
+    /// Lets the other containers' kernels answer ARP, and lets the other sockets that listen for ARP hear it.
     fn neighbours_hear(&mut self, lan: usize, exchange: ExchangeId, bytes: &[u8], over_host: bool) {
         let Ok(frame) = decode(bytes) else { return };
         let Packet::Arp(question) = frame.packet else { return };
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// Returns the fate of a frame: its delay, twice if it is doubled, not at all if it is lost.
+    /// Returns the fate of a frame: its delay; two delays if it is doubled; none if it is lost.
     pub(super) fn fates(&mut self) -> [Option<Micros>; 2] {
         let mut fates = [None; 2];
         if happens(&mut self.rng, self.plan.loss) {
@@ -224,7 +224,7 @@ impl World {
         }
     }
 
-    /// A frame reaches a station.
+    /// Handles a frame that reaches a station.
     pub(super) fn at_station(&mut self, lan: usize, station: usize, frame: &[u8]) {
         if self.now < self.segments[lan].away[station] {
             return;
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Records what a server did, and whom that excuses.
+    /// Records what a server did, and whom it excuses.
     fn served(&mut self, lan: usize, station: usize, served: Served) {
         self.show(&Seen::Served(lan, station, served));
         match served {
@@ -302,7 +302,7 @@ impl World {
         }
     }
 
-    /// A frame from a station reaches the host: its kernels and the exchanges' sockets.
+    /// Handles a frame from a station that reaches the host: its kernels and the exchanges' sockets.
     pub(super) fn at_host(&mut self, lan: usize, bytes: &[u8]) {
         let Ok(frame) = decode(bytes) else { return };
         let (about, chaddr) = match &frame.packet {
@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// Lets a frame reach the core, sometimes as it comes over veth: without its UDP checksum.
+    /// Delivers a frame to the core, sometimes as it comes over veth: without its UDP checksum.
     pub(super) fn deliver(&mut self, exchange: ExchangeId, mut frame: Vec<u8>, mut meta: FrameMeta) {
         if self.rng.u32(..8) == 0 && is_dhcp(&frame) {
             meta.checksum_not_ready = true;
@@ -363,7 +363,7 @@ impl World {
         self.after(10, MILLI, Event::Frame(self.run, exchange, frame, meta));
     }
 
-    /// Takes a link's carrier away or gives it back.
+    /// Takes a link's carrier away, or gives it back.
     pub(super) fn carrier(&mut self, at: At, carrier: bool) {
         let event = self.kernel.set_carrier(at, carrier);
         self.tell(event);
@@ -376,20 +376,20 @@ impl World {
         }
     }
 
-    /// Sets a link down, which makes the kernel take its routes, and lets it come up again.
+    /// Sets a link down, which makes the kernel remove its routes, and lets it come up again.
     pub(super) fn lower(&mut self, at: At) {
         self.kernel.lower(at).into_iter().for_each(|told| self.tell(Some(told)));
         self.unplugged(at);
         self.after(SECOND, 30 * SECOND, Event::Raised(at));
     }
 
-    /// A link is set up again.
+    /// Sets a link up again.
     pub(super) fn raise(&mut self, at: At) {
         self.kernel.raise(at);
         self.after(MILLI, SECOND, Event::Carrier(at, true));
     }
 
-    /// The sockets on a link that is gone fail.
+    /// Makes the sockets on a link that is gone fail.
     pub(super) fn break_socks(&mut self, at: At) {
         let on_it = self.socks.iter().filter(|(_, sock)| sock.open_at == Some(at)).map(|(id, _)| *id);
         for exchange in on_it.collect::<Vec<_>>() {

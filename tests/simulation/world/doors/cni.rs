@@ -1,4 +1,4 @@
-//! CNI's runtimes: they make the interface before they ask, say where it is, and put the answer on it.
+//! CNI's runtimes: they make the interface before they ask, say where it is, and put what they are told on it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -63,8 +63,8 @@ impl Door for Cni {
         world.stay(index);
     }
 
-    /// Main plugins put on what they are told. Where routes come late, those are the ones without a metric and with a router in the
-    /// lease's subnet.
+    /// Main plugins put on what they are told. Where routes come late, those are the routes without a metric whose router is in
+    /// the lease's subnet.
     fn routes(&self, _: &World, actor: &Actor, lease: &Lease) -> Vec<LinkRoute> {
         let is_near = |via: IpAddr| IpNet::from(lease.address).contains(&via);
         let is_plain = |route: &LinkRoute| route.metric.is_none() && route.via.is_some_and(is_near);
@@ -194,8 +194,8 @@ impl World {
         self.stay(index);
     }
 
-    /// Handles an intruder's lease. The core grants one if it does not know that the attachment is held: that was lost with the
-    /// store, and not adopted. The container has then lost its place, even if the answer never arrives.
+    /// Handles an intruder's lease. The core grants one if it does not know that the attachment is held, because that was lost
+    /// with the store and the container was not adopted. The container has then lost its place, even if the answer never arrives.
     pub(in crate::world) fn rob(&mut self, id: RequestId) {
         let intrudes = |asked: &&Asked| self.was_damaged && matches!(asked.role, Role::Intruder(_));
         let asked = self.requests.get(&id).filter(intrudes);
@@ -205,7 +205,7 @@ impl World {
         self.show(&Seen::Gone(&attachment));
     }
 
-    /// Takes an intruder's namespace away. In a calm world it was told where its attachment is.
+    /// Takes an intruder's namespace away. In a calm world the intruder was told where its attachment is.
     pub(in crate::world) fn intruded(&mut self, cookie: Cookie, answer: &Answer) {
         let died = self.kernel.doom(cookie);
         self.tell(died);

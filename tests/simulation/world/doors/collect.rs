@@ -1,4 +1,4 @@
-//! GC: runtimes name what is valid, now and then, or as a container's way to end.
+//! GC: now and then, or as a container's way to end, runtimes name what is valid.
 
 use leasehold_core::effect::{Answer, Call, Failure};
 use leasehold_core::identity::Attachment;
@@ -38,7 +38,7 @@ impl Errand for Collect {
 }
 
 impl World {
-    /// A runtime collects.
+    /// Lets a runtime send a GC.
     pub(in crate::world) fn collect(&mut self, lan: usize) {
         if self.daemon.is_some() {
             let call = Call::Collect { network: format!("net{lan}"), keep: Vec::new() };
@@ -69,7 +69,7 @@ impl World {
         keep.extend(valid.map(|attachment| (container(attachment).to_owned(), "eth0".to_owned())));
     }
 
-    /// A GC was answered.
+    /// Handles the answer to a GC.
     pub(in crate::world) fn collected(&mut self, asked: &Asked, answer: Answer) {
         let ended = asked.by.filter(|(index, generation)| self.actors[*index].generation == *generation);
         let ended = ended.map(|(index, _)| index).filter(|index| self.actors[*index].phase == Phase::Ending);

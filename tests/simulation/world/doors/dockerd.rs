@@ -1,4 +1,4 @@
-//! What dockerd does with a container, whichever driver makes its link: it asks before there is a link, and moves it in
+//! What dockerd does with a container, whichever driver makes its link: it asks before there is a link, and moves the link in
 //! later.
 
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::world::interface::default_by;
 use crate::world::seen::Seen;
 use crate::world::{Event, MILLI, SECOND, World};
 
-/// Makes an actor one of Docker's, whose addresses come from a pool or not.
+/// Makes an actor one of Docker's, whose addresses may come from a pool.
 pub(super) fn equip(actor: &mut Actor, pool: Option<PoolId>) {
     actor.profile.wants = pool::wants(pool.as_ref());
     let policy = &mut actor.profile.policy;
@@ -43,8 +43,8 @@ impl World {
         self.note(|| format!("actor {index} makes {} for {mac} as {cookie:?}", path.display()));
     }
 
-    /// Lets Docker start a container that has its address: usually at once, now and then after minutes, as when it
-    /// relabels volumes.
+    /// Lets Docker start a container that has its address: usually at once, but now and then after minutes, as when it relabels
+    /// volumes.
     pub(in crate::world) fn starts(&mut self, index: usize) {
         let is_slow = !self.winding_down && self.rng.u32(..12) == 0;
         self.stats.count_many("containers that started slowly", usize::from(is_slow));
@@ -74,14 +74,14 @@ impl World {
         self.act_after(index, 0, 50 * MILLI, Act::Plug);
     }
 
-    /// Returns the routes that Docker was told, and its default route. That is by the network's router: nobody can tell the daemon
-    /// what it was before.
+    /// Returns the routes that Docker was told, and its default route. That leads to the network's router: nobody can tell the
+    /// daemon what it was before.
     pub(super) fn routes_for_docker(&self, actor: &Actor) -> Vec<LinkRoute> {
         let router = self.record_of(actor).and_then(|record| record.lease.gateway);
         actor.routes.iter().cloned().chain(router.map(default_by)).collect()
     }
 
-    /// Lets Docker configure the link. It still has what it was told.
+    /// Lets Docker configure the link. It still has what Docker was told.
     pub(super) fn plug_in(&mut self, index: usize) {
         let actor = &self.actors[index];
         let (Phase::Live, Some(at), Some(told)) = (actor.phase, actor.at, actor.told.clone()) else { return };

@@ -20,7 +20,7 @@ pub(super) use self::networks::may_stay;
 pub(super) use self::pools::Network;
 pub(super) use self::wired::Wired;
 
-/// The doors, each before those that leave to it what it does not serve.
+/// The doors. Each comes before those that serve what it does not.
 static DOORS: &[&dyn Door] = &[&networks::Networks, &pools::Pools, &cni::Cni];
 
 /// What is asked about a LAN.

@@ -1,8 +1,8 @@
-//! Docker's networks of our own driver, and their endpoints: what dockerd asks of them, and what it does with the answers.
+//! Docker's networks of our own driver, and their endpoints: what dockerd asks about them, and what it does with the answers.
 //!
-//! A link that was made for Docker only lives with its endpoint. A link in the host's namespace belongs to an endpoint that
-//! dockerd has, or has been there for less than ten minutes; for less than one, if it came back from a container. A link in a
-//! container belongs to Docker alone. A VLAN's link is there as long as a network is in it.
+//! A link made for Docker lives only as long as its endpoint. A link in the host's namespace belongs to an endpoint that dockerd
+//! has, or has been there for less than ten minutes (less than one, if it came back from a container). A link in a container
+//! belongs to Docker alone. A VLAN's link exists as long as a network is in the VLAN.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use crate::world::actor::{Act, Actor, Asked, Door, Errand, Phase, Role};
 use crate::world::seen::Seen;
 use crate::world::{Event, MILLI, Micros, SECOND, World};
 
-/// How our door names the network of an endpoint for which no IPAM driver is asked.
+/// The prefix by which our door names the network of an endpoint for which no IPAM driver is asked.
 const NETWORK: &str = "network ";
 
 /// How long a link that has not been in a container yet may be in the host's namespace.
@@ -40,7 +40,7 @@ pub(super) const SLOW_START: Micros = 600 * SECOND;
 /// How long a link that came back from a container may be there.
 const STRAY: Micros = 60 * SECOND;
 
-/// Returns how long, at least, dockerd may leave a link where it is.
+/// Returns how long dockerd may at least leave a link where it is.
 pub(in crate::world) fn may_stay(own: &Own) -> Micros {
     if own.moved { STRAY } else { SLOW_START }
 }
@@ -50,13 +50,13 @@ pub(in crate::world) fn may_stay(own: &Own) -> Micros {
 pub(super) struct Networks;
 
 impl Door for Networks {
-    /// Returns whether this actor's containers are on its networks. With ipvlans all of Docker's are.
+    /// Returns whether this actor's containers are on its networks. With ipvlans, all of Docker's containers are.
     fn serves(&self, plan: &Plan, index: usize) -> bool {
         let all = plan.wires == Some(Wires::Ipvlan);
         Pools.serves(plan, index) && plan.wires.is_some() && (all || index % 6 != 4)
     }
 
-    /// Some have their addresses from our IPAM driver, others are leased when their endpoint is created (`--ipam-driver null`).
+    /// Some have addresses from our IPAM driver; others get a lease when their endpoint is created (`--ipam-driver null`).
     fn equips(&self, actor: &mut Actor, plan: &Plan, index: usize) {
         let is_told = plan.wires != Some(Wires::Ipvlan) && index % 3 == 1;
         equip(actor, is_told.then(|| pool_of(actor.lan)));
@@ -175,7 +175,7 @@ impl Errand for Networks {
         world.give_up(lan, id);
     }
 
-    /// All networks begin again where the reboot has left them.
+    /// Begins again with all networks where the reboot has left them.
     fn rebooted(&self, world: &mut World, lan: usize) {
         if world.plan.wires.is_some() {
             world.after(SECOND, 10 * SECOND, Event::Errand(lan, &Self));
@@ -184,7 +184,7 @@ impl Errand for Networks {
 }
 
 impl World {
-    /// Dockerd creates its network on a LAN, or deletes it now and then.
+    /// Lets dockerd create its network on a LAN, or now and then delete it.
     fn wiring(&mut self, lan: usize) {
         let busy = self.actors.iter().any(|a| a.lan == lan && a.network.is_some() && a.phase != Phase::Idle);
         let (call, next) = match self.wired.networks[lan].0 {
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Dockerd was killed, or no longer waits for a network to be created. The answer may be on its way.
+    /// Handles that dockerd was killed, or no longer waits for a network to be created. The answer may be on its way.
     fn give_up(&mut self, lan: usize, id: RequestId) {
         let Some(asked) = self.requests.get_mut(&id).filter(|asked| !asked.gone) else { return };
         asked.gone = true;
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// Asks the same again, now and then. Nobody waits for that answer. Returns whether it did.
+    /// Sends the same request again now and then. Nobody waits for that answer. Returns whether it did.
     fn twice(&mut self, call: &Call) -> bool {
         let twice = self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 4);
         if twice {
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// Dockerd has its answer about a network; `None`: the connection broke.
+    /// Handles an answer to dockerd about a network; `None`: the connection broke.
     pub(in crate::world) fn wiring_answered(&mut self, lan: usize, call: &Call, answer: Option<&Answer>) {
         let creates = matches!(call, Call::Network(NetworkCall::Create(_)));
         let done = matches!(answer, Some(Answer::Network(NetworkAnswer::Done)));
@@ -312,7 +312,7 @@ impl World {
         }
     }
 
-    /// Asks for an actor's endpoint: with a lease that this ADD gets, or with the address that its IPAM driver told.
+    /// Requests an actor's endpoint: with a lease that this ADD gets, or with the address that its IPAM driver gave.
     pub(in crate::world) fn create_endpoint(
         &mut self,
         index: usize,
@@ -350,7 +350,7 @@ impl World {
         self.ask(index, Role::Join, call, self.now);
     }
 
-    /// Dockerd has its answer about an actor's endpoint; `None`: the connection broke.
+    /// Handles an answer to dockerd about an actor's endpoint; `None`: the connection broke.
     pub(in crate::world) fn endpoint_answered(&mut self, index: usize, role: &Role, answer: Option<Answer>) {
         let phase = self.actors[index].phase;
         let endpoint = self.actors[index].endpoint.clone();
@@ -407,7 +407,7 @@ impl World {
         }
     }
 
-    /// Handles a network that the daemon does not know, which only a lost store or a broken call may cause: it is made anew.
+    /// Handles a network that the daemon does not know, which only a lost store or a broken call may cause: it is created again.
     pub(in crate::world) fn no_such_network(&mut self, lan: usize, failure: &Failure) {
         let Failure::Network(NetworkFault::Unknown(id)) = failure else { return };
         if *id != self.wired.network_id(lan) {
@@ -424,7 +424,7 @@ impl World {
     }
 
     /// Ends the endpoint of an actor whose container ends. Returns whether there is anything to wait for: dockerd does not always
-    /// delete one that was not created.
+    /// delete an endpoint that was not created.
     pub(in crate::world) fn end_endpoint(&mut self, index: usize) -> bool {
         let Some(id) = self.actors[index].endpoint.clone() else { return false };
         match self.wired.endpoints.get_mut(&id) {
@@ -442,14 +442,14 @@ impl World {
         true
     }
 
-    /// Dockerd has no endpoint for an actor any more.
+    /// Records that dockerd has no endpoint for an actor any more.
     pub(in crate::world) fn forget_endpoint(&mut self, index: usize) {
         if let Some(id) = self.actors[index].endpoint.take() {
             self.wired.endpoints.remove(&id);
         }
     }
 
-    /// Returns the lease of an endpoint, from the answer that it was created.
+    /// Returns the lease of an endpoint from the answer to its creation.
     pub(in crate::world) fn lease_of(&self, answer: &Answer) -> Option<Lease> {
         let Answer::Network(NetworkAnswer::Endpoint(record)) = answer else { return None };
         let Source::Leased(attachment) = &record.source else { return None };

@@ -1,4 +1,4 @@
-//! The end of Docker's networks of our own driver: what is left of them in quiet, and once dockerd has deleted them.
+//! The end of Docker's networks of our own driver: what is left of them after a quiet time, and once dockerd has deleted them.
 
 use leasehold_core::effect::{Answer, Call, EndpointAddress, EndpointRequest, NetworkAnswer, NetworkCall};
 use leasehold_core::link::own::LinkOwner;
@@ -28,8 +28,8 @@ impl World {
         }
     }
 
-    /// Checks that in quiet each link in the host's namespace belongs to an endpoint that dockerd has and is about to move, or
-    /// to a network; and each running container has its endpoint.
+    /// Checks that after a quiet time each link in the host's namespace belongs to an endpoint that dockerd has and is about to
+    /// move, or to a network, and that each running container has its endpoint.
     pub(in crate::world) fn examine_links(&mut self) {
         if self.plan.wires.is_none() {
             return;
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Checks that each network still has endpoints to give, whatever has happened to it. Then dockerd deletes it.
+    /// Checks that each network can still give out addresses, whatever has happened to it. Then dockerd deletes it.
     pub(in crate::world) fn delete_networks(&mut self) {
         self.delete_forgotten();
         let lans = if self.plan.wires.is_some() { self.segments.len() } else { 0 };
@@ -123,7 +123,7 @@ impl World {
         self.stats.count("networks that are good to the end");
     }
 
-    /// Checks that nothing is left in the store of networks and of endpoints that had a lease.
+    /// Checks that the store keeps nothing of networks or of endpoints that had a lease.
     pub(in crate::world) fn examine_kept_of_networks(&mut self) {
         let docker = &self.store.docker;
         let is_left = |record: &&EndpointRecord| matches!(record.source, Source::Leased(_));

@@ -6,7 +6,7 @@ use crate::watch::Rule;
 use crate::world::actor::{Act, Asked, Errand, Phase};
 use crate::world::{Event, Micros, SECOND, World};
 
-/// For how long a client may be heard before T1 after that: its turn, and three tries of 28 s.
+/// How long after an order a client may be heard before T1: its turn, and three tries of 28 s.
 const HEARD: Micros = 40 * SECOND;
 
 /// Orders about a LAN.
@@ -60,7 +60,7 @@ impl Errand for Operator {
 }
 
 impl World {
-    /// Ends a container whose lease an operator gives back. Its DEL comes at any time after that.
+    /// Ends a container by having an operator give its lease back. Its DEL comes at any time after that.
     pub(in crate::world) fn end_by_release(&mut self, index: usize) {
         self.actors[index].phase = Phase::Ending;
         let (lan, name) = (self.actors[index].lan, self.actors[index].attachment.to_string());

@@ -29,13 +29,13 @@ use crate::world::{Event, World};
 pub(crate) struct Network {
     /// The addresses that it has reserved, and not given back.
     pub(in crate::world) reserved: BTreeSet<Ipv4Addr>,
-    /// The one that it gave back last.
+    /// The address that it gave back last.
     released: Option<Ipv4Addr>,
-    /// The router that it was told with its pool, while it has not given that back.
+    /// The router that it was told with its pool, until it gives the pool back.
     told: Option<Option<Ipv4Addr>>,
 }
 
-/// Returns the pool of Docker's network on a LAN. The request spells it, whatever the store has lost.
+/// Returns the pool of Docker's network on a LAN. The request describes the pool, whatever the store has lost.
 pub(super) fn pool_of(lan: usize) -> PoolId {
     let subnet = Ipv4Net::new(Ipv4Addr::new(10, lan as u8, 0, 0), 22).expect("it is a prefix length");
     PoolId::new(format!("parent=eth{lan}"), subnet, None)
@@ -143,7 +143,7 @@ impl Errand for Pools {
 }
 
 impl World {
-    /// Docker does something with its network on a LAN, with its pool.
+    /// Lets Docker do something with its network on a LAN, or with the network's pool.
     fn network(&mut self, lan: usize) {
         let pool = pool_of(lan);
         let network = pool.subnet.network().to_bits();
@@ -194,7 +194,7 @@ impl World {
         self.release_twice(index, &call);
     }
 
-    /// Returns whether a Docker container may have an address, or get it right now.
+    /// Returns whether a Docker container may have an address, or may be getting it right now.
     fn may_have(&self, lan: usize, address: Ipv4Addr) -> bool {
         let has = |actor: &Actor| match &actor.told {
             Some(told) => told.ip() == address,
@@ -204,8 +204,8 @@ impl World {
         self.networks[lan].reserved.contains(&address) || of_docker.any(has)
     }
 
-    /// Judges Docker's answer that a container's lease is being released: that is durable, unless the lease has ended. If two were
-    /// told one address, nobody knows whose was meant.
+    /// Judges the answer to Docker that a container's lease is being released: this is durable, unless the lease has ended. If
+    /// two containers were told one address, nobody knows whose was meant.
     pub(in crate::world) fn judge_released(&mut self, index: usize) {
         let (now, address) = (self.clock().boot, self.actors[index].told.as_ref().map(Lease::ip));
         self.networks[self.actors[index].lan].reserved.retain(|reserved| Some(*reserved) != address);
@@ -235,7 +235,7 @@ impl World {
         }
     }
 
-    /// Lets Docker give a container's address back, and repeat that now and then, before it has heard the first answer.
+    /// Lets Docker give a container's address back, and now and then repeat that before it has heard the first answer.
     pub(in crate::world) fn release_twice(&mut self, index: usize, call: &Call) {
         let at = self.actors[index].order + 1;
         if self.daemon.is_some() && happens(&mut self.rng, self.plan.unruly / 2) {
@@ -269,7 +269,7 @@ impl World {
         })))
     }
 
-    /// Docker has its answer.
+    /// Handles an answer to Docker.
     pub(in crate::world) fn network_answered(&mut self, lan: usize, call: &Call, answer: &Answer) {
         match (call, answer) {
             (Call::Pool(PoolCall::Request(request)), Answer::Pool { id, gateway }) => {

@@ -21,7 +21,7 @@ use crate::world::{Event, MILLI, Micros, SECOND, World};
 const TIMEOUT: Duration = Duration::from_secs(12);
 /// How soon a dead namespace is noticed if no message is lost.
 const NOTICED: Micros = SECOND;
-/// How soon something goes on that has to.
+/// How soon something that must go on does.
 const SOON: Micros = 5 * SECOND;
 
 /// Containers with addresses from local ranges.
@@ -70,7 +70,7 @@ impl Errand for Ranges {
         }
     }
 
-    /// The caller of an ADD gives up.
+    /// Handles that the caller of an ADD gives up.
     fn gives_up(&self, world: &mut World, _: usize, id: RequestId) {
         let Some(asked) = world.requests.get_mut(&id).filter(|asked| !asked.gone) else { return };
         asked.gone = true;
@@ -116,7 +116,7 @@ impl World {
         id
     }
 
-    /// A runtime collects.
+    /// Lets a runtime send a GC.
     pub(in crate::world) fn collect_local(&mut self, lan: usize) {
         let networks = self.plan.ranges.as_ref().map_or(0, |plan| plan.networks);
         for network in 0..networks {
@@ -187,7 +187,7 @@ impl World {
         self.local.containers[index].call = Some(id);
     }
 
-    /// A shim asks the next daemon while its ADD has time; then its runtime says DEL.
+    /// Lets a shim ask the next daemon while its ADD has time; after that its runtime sends a DEL.
     fn add_once_more(&mut self, index: usize, plan: &Plan) {
         match self.now < self.local.containers[index].since + TIMEOUT.as_micros() as Micros {
             true => self.add_local(index, plan),
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// Asks for a second time without a DEL, which fails while the namespace lives.
+    /// Asks a second time without a DEL, which fails while the namespace lives.
     fn ask_again_locally(&mut self, index: usize, plan: &Plan) {
         let call = self.range_add(index, plan);
         self.ask_for(index, call);
@@ -210,7 +210,7 @@ impl World {
         self.local.containers[index].call = Some(id);
     }
 
-    /// A container ends without a DEL.
+    /// Ends a container without a DEL.
     fn loses_namespace(&mut self, index: usize) {
         let now = self.now;
         let one = &mut self.local.containers[index];
@@ -227,7 +227,7 @@ impl World {
         self.tell(died);
     }
 
-    /// An ADD was answered, or its connection broke.
+    /// Handles the answer to an ADD, or its broken connection.
     fn gave(&mut self, add: &RangeAdd, answer: Option<Answer>) {
         let Some(index) = self.local.of(&add.attachment) else { return };
         let one = &mut self.local.containers[index];
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// A DEL was answered, or is in the spool.
+    /// Handles the answer to a DEL, or its way into the spool.
     fn ended(&mut self, attachment: &Attachment, answer: Option<Answer>) {
         if let Some(answer) = answer.filter(|answer| *answer != Answer::Deleted) {
             return self.fail(Rule::Failed, format!("DEL of {attachment} from local ranges: {answer:?}"));
@@ -317,7 +317,7 @@ impl World {
         }
     }
 
-    /// A stray host-local gives an address for which there is no file, or one of its containers ends, which is asked of us.
+    /// Lets a stray host-local give an address that has no file, or end one of its containers and ask us for that.
     fn stray(&mut self, lan: usize, plan: &Plan) {
         let of_lan = self.local.strays.values().find(|by| is_on(by, lan)).cloned();
         if let Some(attachment) = of_lan.filter(|_| self.daemon.is_some() && self.rng.bool()) {
@@ -352,7 +352,7 @@ impl World {
         self.ask_about(lan, Call::Del { attachment, grace: None });
     }
 
-    /// Ends what has begun to end: nothing else begins any more.
+    /// Ends what has begun to end, while nothing else begins.
     fn finish_locals(&mut self, lan: usize) {
         let plan = self.plan.ranges.clone().expect("there are local ranges");
         for index in (0..self.local.containers.len()).filter(|index| *index / plan.containers == lan) {
@@ -368,7 +368,7 @@ impl World {
         }
     }
 
-    /// Asks for the end of all that runs.
+    /// Asks for the end of everything that runs.
     pub(in crate::world) fn end_locals(&mut self) {
         for index in (0..self.local.containers.len())
             .filter(|index| self.local.containers[*index].phase == Phase::Live)
@@ -382,7 +382,7 @@ impl World {
         }
     }
 
-    /// Looks at all ranges. What belongs to nobody that runs is what a GC gives back.
+    /// Looks at all ranges. A GC gives back what belongs to nobody that runs.
     pub(in crate::world) fn examine_ranges(&mut self) {
         let Some(plan) = self.plan.ranges.clone() else { return };
         let leaked = self.leaked();
@@ -408,7 +408,7 @@ impl World {
         }
     }
 
-    /// Returns who has an address of a local range, and does not run.
+    /// Returns the holders of addresses from local ranges that do not run.
     fn leaked(&mut self) -> Vec<Attachment> {
         let Some(Answer::Ranges(RangeAnswer::Rows(rows))) = self.inquire(Call::Ranges(RangeCall::List)) else {
             self.fail(Rule::Unanswered, "a list of ranges");

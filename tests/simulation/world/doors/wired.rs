@@ -1,4 +1,4 @@
-//! What dockerd has of its networks of our own driver, and of their endpoints.
+//! What dockerd knows of its networks of our own driver, and of their endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,32 +6,32 @@ use leasehold_core::identity::{Attachment, DoorId};
 
 use crate::world::Micros;
 
-/// How far dockerd has a network.
+/// How far dockerd has created a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nothing.
+    /// Not at all.
     Absent,
     /// It is being created.
     Coming,
-    /// All.
+    /// It exists.
     There,
     /// It is being deleted.
     Going,
 }
 
-/// What dockerd has of its networks.
+/// What dockerd knows of its networks.
 #[derive(Debug)]
 pub(in crate::world) struct Wired {
-    /// By LAN, and whether the daemon may not know it.
+    /// The networks by LAN, each with whether the daemon may not know it.
     pub(super) networks: Vec<(Stage, bool)>,
-    /// How many were requested, by LAN.
+    /// How many networks were requested, by LAN.
     pub(super) created: Vec<u32>,
-    /// Networks that the daemon may have without dockerd: its call broke or was one of two, or the daemon ended before it heard
-    /// that dockerd had given up, or had not recorded it.
+    /// Networks that the daemon may have without dockerd: a call broke or was sent twice, or the daemon ended before it heard
+    /// that dockerd had given up, or had not recorded that.
     pub(super) forgotten: BTreeSet<DoorId>,
-    /// The endpoints that were created and are not forgotten, whose they are, and whether they are ending.
+    /// The endpoints that were created and are not forgotten, with their attachments, and whether they are ending.
     pub(super) endpoints: BTreeMap<DoorId, (Attachment, bool)>,
-    /// How many were requested.
+    /// How many endpoints were requested.
     asked: u64,
     /// When the last change of such links is carried out, and when the daemon hears the last report about them.
     changes: Micros,
@@ -39,31 +39,31 @@ pub(in crate::world) struct Wired {
 }
 
 impl Wired {
-    /// Returns dockerd before it has any.
+    /// Returns dockerd as it is before it has any networks.
     pub(in crate::world) fn new(lans: usize) -> Self {
         let (networks, created) = (vec![(Stage::Absent, false); lans], vec![0; lans]);
         let (endpoints, forgotten) = (BTreeMap::new(), BTreeSet::new());
         Self { networks, created, forgotten, endpoints, asked: 0, changes: 0, news: 0 }
     }
 
-    /// Returns when a change that would be ready at this time is carried out: not before those that were requested earlier.
+    /// Returns when a change that would be ready at `ready` is carried out: not before changes that were requested earlier.
     pub(in crate::world) fn next_change(&mut self, ready: Micros) -> Micros {
         self.changes = ready.max(self.changes + 1);
         self.changes
     }
 
-    /// Returns when news that would come at this time is heard: not before earlier news.
+    /// Returns when news that would come at `ready` is heard: not before earlier news.
     pub(in crate::world) fn next_news(&mut self, ready: Micros) -> Micros {
         self.news = ready.max(self.news + 1);
         self.news
     }
 
-    /// Returns whose an endpoint is, if dockerd has it and has not asked for its end.
+    /// Returns the attachment of an endpoint that dockerd has and has not asked to end.
     pub(in crate::world) fn has(&self, id: &DoorId) -> Option<&Attachment> {
         self.endpoints.get(id).filter(|(_, ends)| !ends).map(|(attachment, _)| attachment)
     }
 
-    /// Returns the name of a LAN's network. Each one that is created has another name.
+    /// Returns the name of a LAN's network. Each network that is created has a new name.
     pub(super) fn network_id(&self, lan: usize) -> DoorId {
         DoorId::try_from(format!("{:06x}{lan:06x}{:052x}", self.created[lan], 0)).expect("64 digits are an id")
     }
@@ -74,12 +74,12 @@ impl Wired {
         DoorId::try_from(text).expect("64 digits are an id")
     }
 
-    /// The daemon knows none of the networks any more.
+    /// Handles the loss of the store: the daemon knows none of the networks any more.
     pub(in crate::world) fn store_lost(&mut self) {
         self.networks.iter_mut().for_each(|(_, unsure)| *unsure = true);
     }
 
-    /// The host rebooted.
+    /// Handles a reboot of the host.
     pub(in crate::world) fn rebooted(&mut self) {
         self.endpoints.clear();
         for lan in (0..self.networks.len()).filter(|lan| self.networks[*lan].0 == Stage::Coming) {

@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// No ADD succeeds with one, unless its station answered for one that nobody can have (RFC 5737).
+/// No ADD succeeds with one, unless its station also answered for an address that nobody can have (RFC 5737).
 #[derive(Default)]
 pub(super) struct Accepted {
-    /// What a client heard about an address, and from whom, since it last asked for it: the claims of stations outside
-    /// containers, until they are declined.
+    /// What a client has heard about an address since it last asked for it, and from whom: the claims of stations outside
+    /// containers, until the address is declined.
     heard: BTreeMap<(Who, Ipv4Addr), Mac>,
-    /// The address that its ADD was told, until it is declined: later claims to it concern a held lease.
+    /// The address that a client's ADD was told, until it is declined: later claims to it concern a held lease.
     told: BTreeSet<(Who, Ipv4Addr)>,
     /// Stations that answered for an address that nobody can have.
     proxies: BTreeSet<(usize, Mac)>,
@@ -57,7 +57,7 @@ impl Accepted {
         }
     }
 
-    /// Judges the end of an ADD. What is heard while the answer is on its way comes too late.
+    /// Judges the end of an ADD. What is heard while the answer is on its way is too late.
     fn judge(&mut self, world: &World, who: &Who, leased: Option<Ipv4Addr>, says: &mut Says) {
         if let Some(address) = leased {
             self.told.insert((who.clone(), address));

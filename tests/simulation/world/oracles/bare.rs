@@ -2,22 +2,23 @@
 
 use super::*;
 
-/// How long one may be without a lease while a server can hear it: its client asks once a minute, and a LAN in conflict may wait
-/// for another. A container that could not be looked for is looked for again after five minutes, and asks until then where a server in
+/// How long a container may be without a lease while a server can hear it: its client asks once a minute, and a LAN in conflict
+/// may wait for another. A container that could not be sought is sought again after five minutes; until then its client asks
+/// where a server in a sibling does not hear it.
 /// a sibling does not hear it.
 const LONGEST: Micros = 360 * SECOND;
-/// The same where a server offered it what another container had: after each DECLINE its client pauses for longer, ten minutes in
-/// the end.
+/// The same, if a server offered it what another container had: after each DECLINE its client pauses for longer, in the end for
+/// ten minutes.
 const PAUSED: Micros = 660 * SECOND;
 /// How often containers are looked at.
 const OFTEN: Micros = SECOND;
-/// The most frames in a million that a wire may lose where a client gets through in time.
+/// The most frames in a million that a wire may lose if a client is to get through in time.
 const LOSSY: u32 = 10_000;
 
-/// None is without one for long while a willing server can hear it.
+/// No container is without a lease for long while a willing server can hear it.
 #[derive(Default)]
 pub(super) struct Bare {
-    /// Since when containers are without a lease, and nothing keeps them from one, by actor.
+    /// Since when containers have been without a lease although nothing keeps them from one, by actor.
     since: BTreeMap<usize, Micros>,
     next: Micros,
 }
@@ -51,7 +52,7 @@ impl Oracle for Bare {
     }
 }
 
-/// Returns whether something keeps all clients from a lease, or may.
+/// Returns whether something keeps all clients from a lease, or may do so.
 fn is_hindered(world: &World) -> bool {
     let plan = &world.plan;
     let host = world.daemon.is_none() || world.disk_full || world.kernel.unseen.is_some();
@@ -66,21 +67,21 @@ fn is_hindered(world: &World) -> bool {
     host || faults || others || kept || twins
 }
 
-/// Returns whether a container runs that the daemon knows, and has no lease.
+/// Returns whether a container runs that the daemon knows and that has no lease.
 fn is_bare(world: &World, actor: &Actor) -> bool {
     let now = world.clock().boot;
     let held = |record: &&Record| record.state == RecordState::Bound && !record.lease.expired(now);
     actor.phase == Phase::Live && actor.stranded.is_none() && world.record_of(actor).filter(held).is_none()
 }
 
-/// Returns whether a server that has forgotten its leases may offer a container what another one has, after each DECLINE again.
+/// Returns whether a server that has forgotten its leases may offer a container what another has, again after each DECLINE.
 fn is_offered_anothers(world: &World, actor: &Actor) -> bool {
     let is_declined = |address| world.ledger.declined.contains_key(&(actor.lan, address));
     let holds = |record: &Record| record.state == RecordState::Bound && record.attachment != actor.attachment;
     world.plan.stubborn && world.store.durable.values().any(|record| holds(record) && is_declined(record.lease.ip()))
 }
 
-/// Returns whether a container's link carries nothing, or no server on its LAN is willing to grant what it hears.
+/// Returns whether a container's link carries nothing, or no server on its LAN is willing to grant it what it asks for.
 fn is_out_of_reach(world: &World, actor: &Actor) -> bool {
     let segment = &world.segments[actor.lan];
     let is_willing = |(index, station): (usize, &Station)| {

@@ -1,15 +1,15 @@
-//! The state of interfaces in quiet.
+//! The state of interfaces after a quiet time.
 
 use super::*;
 
-/// The interface of a container that runs carries its lease.
+/// The interface of a running container carries its lease.
 pub(super) fn carried(world: &World, seen: &Seen<'_>, says: &mut Says) {
     if let Seen::Quiet(_) = seen {
         world.actors.iter().for_each(|actor| examine(world, actor, says));
     }
 }
 
-/// Checks that the interface of a live attachment carries what its durable lease says, and what others put there; nothing
+/// Checks that the interface of a live attachment carries what its durable lease says and what others put there, and nothing
 /// else.
 fn examine(world: &World, actor: &Actor, says: &mut Says) {
     let applies = (world.plan.on_change, world.plan.on_expiry) == (OnChange::Apply, OnExpiry::Remove);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A server hears about their leases soon after their ports forward.
+/// Servers hear about their leases soon after the ports forward.
 pub(super) fn confirmed(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Seen::HeardBy { at, lost, forwards } = *seen else { return };
     let Some(back) = world.ports.back.get(&at).copied() else { return };

@@ -4,7 +4,7 @@ use super::*;
 
 /// How many DECLINEs an ADD may send (RFC 5227 §1.1).
 const MOST: usize = 10;
-/// How many DECLINEs of an address that one server offers an ADD again and again.
+/// How many times an ADD may decline an address that one server offers it again and again.
 const MOST_OF_ONE: usize = 3;
 /// How soon a DECLINE follows the ARP packet that causes it.
 const CLAIMED: Micros = 60 * SECOND;
@@ -12,9 +12,9 @@ const CLAIMED: Micros = 60 * SECOND;
 /// Each has a cause, and no ADD declines without end.
 #[derive(Default)]
 pub(super) struct Declined {
-    /// What an ADD under way has declined.
+    /// What each ADD under way has declined.
     declines: BTreeMap<Who, Vec<Ipv4Addr>>,
-    /// The attachments whose leases a transaction under way holds.
+    /// The attachments whose leases are in a transaction under way.
     writing: BTreeMap<OpId, Vec<Attachment>>,
     /// The attachments whose leases the store has refused at this very moment: their ADDs are undone.
     refused: Vec<Attachment>,

@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// How soon work at an interface is done, if no operation on links fails.
+/// How soon work at an interface is done if no operation on links fails.
 const A_WHILE: u64 = 20 * SECOND;
 
-/// They leave their interface.
+/// These addresses leave their interface.
 pub(super) fn expired(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Seen::Listed(_) = seen else { return };
     let fresh = world.clocks.started.max(world.clocks.resumed) + A_WHILE > world.now;

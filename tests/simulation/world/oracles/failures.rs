@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// An ADD fails only because of its caller, or for lack of time, and one that succeeds has a ready link.
+/// An ADD fails only because of its caller or for lack of time, and one that succeeds has a ready link.
 pub(super) fn failures(world: &World, seen: &Seen<'_>, says: &mut Says) {
     match seen {
         Seen::Answered(index, Asked { lease: Some(lease), .. }, _) if world.calm => {
@@ -70,9 +70,9 @@ fn judge_link(world: &World, index: usize, of_server: bool, says: &mut Says) {
     }
 }
 
-/// Returns whether another actor has, or had since this one's began, a container that servers do not distinguish from
-/// this one's. A container that ended meanwhile had its address for part of that time, and an ADD that is refused the
-/// address again and again asks with growing pauses.
+/// Returns whether another actor has, or had since this one's container began, a container that servers do not distinguish from
+/// this one's. A container that has ended since had its address for part of that time, and an ADD that is refused the address
+/// again and again asks with growing pauses.
 fn has_namesake(world: &World, index: usize) -> bool {
     let known = |actor: &Actor| (actor.lan, world.known_as(&actor.client_id, actor.mac));
     let began = world.actors[index].began;

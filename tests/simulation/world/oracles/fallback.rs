@@ -6,11 +6,11 @@ use leasehold_core::source::Source;
 
 use super::*;
 
-/// From one question whether a server is back to the next on a LAN.
+/// The pause between two questions on a LAN whether a server is back.
 const PAUSE: Micros = 20 * SECOND;
-/// How much sooner than that it may be, if the last question was late: its sockets took their time.
+/// How much shorter the pause may be if the last question was late because its sockets took their time.
 const GRAIN: Micros = SECOND / 4;
-/// For how long a server may ping an address before it offers it.
+/// How long a server may ping an address before it offers it.
 const PING: Micros = 4 * SECOND;
 /// The probes before an address is used (RFC 5227 §1.1).
 const PROBES: usize = 3;
@@ -27,11 +27,11 @@ struct Search {
     heard: Option<Micros>,
     /// When it first asked for an address by ARP, and when a server had last been heard on its LAN.
     probed: Option<(Micros, Option<Micros>)>,
-    /// How often it asked for an address by ARP, without one of its own.
+    /// How often it asked for each address by ARP while it had no address of its own.
     probes: BTreeMap<Ipv4Addr, usize>,
 }
 
-/// Only silence and probes lead to one; no server ever hears its address; one container at a time asks a LAN.
+/// Only silence and probes lead to one; no server ever hears its address; on each LAN, one container at a time asks.
 #[derive(Default)]
 pub(super) struct Fallbacks {
     searches: BTreeMap<(usize, ClientKey), Search>,
@@ -124,7 +124,7 @@ impl Fallbacks {
         }
     }
 
-    /// An ADD comes: its client begins anew, unless another of its ADDs is under way.
+    /// Handles an ADD that arrives: its client begins anew, unless another of its ADDs is under way.
     fn adds(&mut self, world: &World, add: &Add) {
         let is_its = |asked: &&Asked| {
             !asked.answered && add_of(&asked.call).is_some_and(|other| other.attachment == add.attachment)
@@ -192,7 +192,7 @@ impl Fallbacks {
 }
 
 impl World {
-    /// Returns whether a client has an address of a fallback.
+    /// Returns whether a client has a fallback address.
     pub(in crate::world) fn has_fallback(&self, (lan, client): &(usize, ClientKey)) -> bool {
         let lan = &self.segments[*lan].lan;
         let is_its = |record: &&Record| record.identity.lan == *lan && key_of(&record.identity.client_id) == *client;

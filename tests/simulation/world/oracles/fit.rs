@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Each is in its network's pool, not reserved, and the one that was asked for.
+/// Each is in its network's pool, is not reserved, and is the one that was asked for.
 pub(super) fn fit(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Seen::Answered(index, Asked { lease: Some(lease), .. }, _) = seen else { return };
     let actor = &world.actors[*index];
@@ -20,7 +20,7 @@ fn judge(world: &World, lan: usize, pool: &PoolId, address: Ipv4Addr, says: &mut
     }
 }
 
-/// Checks that an endpoint that asks for an address gets that or none.
+/// Checks that an endpoint that asks for an address gets that address or none.
 fn judge_chosen(actor: &Actor, address: Ipv4Addr, says: &mut Says) {
     let Some(wanted) = actor.wanted else { return };
     says.count("addresses that were chosen");

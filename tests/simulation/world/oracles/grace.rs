@@ -2,20 +2,20 @@
 
 use super::*;
 
-/// How much earlier than its runtime's DEL a daemon may notice the end of a container.
+/// How much earlier than its runtime's DEL a daemon may notice a container's end.
 const SLACK: Micros = SECOND;
-/// How soon the release begins of a lease that makes room for an ADD without an offer.
+/// How soon a kept lease begins to be released to make room for an ADD without an offer.
 const ROOM: Micros = 5 * SECOND;
 
-/// None goes back before its time or while another host has its address, and none is kept for longer.
+/// None is given back before its time or while another host has its address, and none is kept longer.
 #[derive(Default)]
 pub(super) struct Grace {
-    /// The address that no RELEASE may give back, and until when, by LAN and client. An expired entry stays until its container is
-    /// made again: a late DEL begins no new time.
+    /// The address that no RELEASE may give back, and until when, by LAN and client. An expired entry stays until its container
+    /// is made again, because a late DEL does not begin a new time.
     kept: BTreeMap<(usize, ClientKey), (Ipv4Addr, Micros)>,
-    /// When the LAN was last asked who has an address.
+    /// When the LAN was last asked who has each address.
     asked: BTreeMap<(usize, Ipv4Addr), Micros>,
-    /// When an ADD last began or ended: until then one could make a kept lease go back.
+    /// When an ADD last began or ended: until then one could make a kept lease be given back.
     added: Micros,
 }
 
@@ -46,7 +46,7 @@ impl Oracle for Grace {
 }
 
 impl Grace {
-    /// A runtime collects on a LAN, which ends all grace there. Containers that are ending get none either.
+    /// Handles a GC on a LAN, which ends all grace there. Containers that are ending get none either.
     fn collected(&mut self, world: &World, lan: usize) {
         self.kept.iter_mut().filter(|((at, _), _)| *at == lan).for_each(|(_, (_, until))| *until = 0);
         let ends = |actor: &&Actor| actor.lan == lan && actor.phase == Phase::Ending;
@@ -54,12 +54,12 @@ impl Grace {
         self.ended(ending);
     }
 
-    /// Records that these get no grace: their leases may go back as soon as their links are gone.
+    /// Records that these get no grace: their leases may be given back as soon as their links are gone.
     fn ended<'a>(&mut self, actors: impl Iterator<Item = &'a Actor>) {
         self.kept.extend(actors.map(|actor| (key_of(actor), (Ipv4Addr::UNSPECIFIED, 0))));
     }
 
-    /// Records that an actor's container ends: its lease is kept at least from here on.
+    /// Records that an actor's container ends: its lease is kept at least from then on.
     fn keeps(&mut self, world: &World, index: usize, says: &mut Says) {
         let (grace, key) = (world.grace_of(index), key_of(&world.actors[index]));
         // A lease that is being looked for goes back at once, and so does one that was lost and is requested again.
@@ -73,7 +73,7 @@ impl Grace {
         }
     }
 
-    /// Judges a RELEASE: none while another host has the address, as far as could be heard, and none before its time.
+    /// Judges a RELEASE: none may be sent while another host has the address, as far as could be heard, and none before its time.
     fn judge_release(&self, world: &World, (lan, exchange): (usize, ExchangeId), frame: &[u8], says: &mut Says) {
         let Some(message) = message_of(frame).filter(|message| message.kind() == Some(Kind::Release)) else { return };
         let Some(sock) = world.socks.get(&exchange) else { return };
@@ -107,7 +107,7 @@ impl Grace {
         }
     }
 
-    /// Checks that no lease is kept longer than its network says, or than a container's return after a reboot takes.
+    /// Checks that no lease is kept longer than its network says, or than a container takes to return after a reboot.
     fn examine(world: &World, rows: &[Row], says: &mut Says) {
         let grace = Duration::from_secs(world.plan.grace.unwrap_or(0).into());
         let most = if world.stats.reboots > 0 { grace.max(Config::default().reboot_grace) } else { grace };

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Who was told a lease and still has it.
+/// A client that was told a lease and still has it.
 #[derive(Clone, Debug)]
 struct Holder {
     /// The LAN.
@@ -46,7 +46,7 @@ impl Oracle for Holders {
 }
 
 impl Holders {
-    /// Returns who is told a lease by an answer.
+    /// Returns the holder that an answer tells a lease, with its attachment.
     fn told(world: &World, id: RequestId, answer: &Answer) -> Option<(Attachment, Holder)> {
         let (address, server) = match answer {
             Answer::Leased { tenures } => granted(tenures)?,
@@ -108,7 +108,7 @@ impl Holders {
         });
     }
 
-    /// A server granted an address: its last holder no longer has it.
+    /// Handles that a server granted an address: its last holder no longer has it.
     fn granted(&mut self, world: &World, (lan, station): (usize, usize), address: Ipv4Addr) {
         let server = world.segments[lan].stations[station].server();
         let client = server.and_then(|server| server.lease(world.model_time(), address)).map(|lease| &lease.client);
@@ -120,7 +120,7 @@ impl Holders {
     }
 }
 
-/// Returns whether a message is a NAK, and the last word: one through a relay may not be.
+/// Returns whether a message is a NAK that is final: one that came through a relay may not be.
 fn is_final(message: &Message) -> bool {
     message.kind() == Some(Kind::Nak) && message.giaddr.is_unspecified()
 }

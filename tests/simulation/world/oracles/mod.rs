@@ -1,7 +1,7 @@
 //! The properties that the simulation watches: each is an oracle, in a file of its own.
 //!
-//! An oracle sees what happens and looks at the world, but changes nothing in it. It says what is broken, and counts what it has
-//! looked at: one that never looks proves nothing. Another oracle is a file, and a line in [`all`].
+//! An oracle sees what happens and looks at the world, but changes nothing in it. It reports what is broken, and counts what it
+//! has looked at: an oracle that never looks proves nothing. To add an oracle, add a file, and a line in [`all`].
 
 mod accepted;
 mod bare;
@@ -71,7 +71,7 @@ pub(super) struct Says {
 }
 
 impl Says {
-    /// Says that a rule is broken. The first counts.
+    /// Records that a rule is broken. The first breach counts.
     fn broken(&mut self, rule: Rule, detail: impl Into<String>) {
         self.breach.get_or_insert_with(|| breach(rule, detail));
     }
@@ -93,14 +93,14 @@ pub(super) trait Oracle {
     fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says);
 }
 
-/// One that remembers nothing is a function.
+/// An oracle that remembers nothing is a function.
 impl<F: FnMut(&World, &Seen<'_>, &mut Says)> Oracle for F {
     fn sees(&mut self, world: &World, seen: &Seen<'_>, says: &mut Says) {
         self(world, seen, says);
     }
 }
 
-/// Returns all of them.
+/// Returns all oracles.
 pub(super) fn all() -> Vec<Box<dyn Oracle>> {
     vec![
         Box::<accepted::Accepted>::default(),
@@ -141,7 +141,7 @@ impl World {
         self.breach = self.breach.take().or(says.breach);
     }
 
-    /// Some Ethernet addresses have a cause to send.
+    /// Records that some Ethernet addresses have a cause to send.
     pub(super) fn causes(&mut self, macs: impl IntoIterator<Item = Mac>) {
         macs.into_iter().for_each(|mac| self.show(&Seen::Cause(mac)));
     }

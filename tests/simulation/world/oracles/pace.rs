@@ -1,15 +1,15 @@
-//! How many addresses of a LAN are tried once many were in use (RFC 5227 §2.1.1).
+//! How fast addresses of a LAN are tried once many were in use (RFC 5227 §2.1.1).
 
 use super::*;
 
 /// How many addresses of a LAN are declined in a row before new tries are held back (RFC 5227 §1.1).
 const MOST: usize = 10;
-/// From one try to the next then.
+/// The pause between two tries after that.
 const PAUSE: Micros = 60 * SECOND;
-/// DECLINEs are in a row if the next comes within this time.
+/// DECLINEs are in a row if each comes within this time of the one before.
 const ROW: Micros = 1200 * SECOND;
 
-/// New tries are held back, and no LAN is held up by one of its clients alone.
+/// New tries are held back, and no client alone holds up a LAN.
 #[derive(Default)]
 pub(super) struct Pace {
     /// The addresses declined on a LAN since somebody last got an address there, and when the last one was.
@@ -48,8 +48,8 @@ impl Oracle for Pace {
 }
 
 impl Pace {
-    /// Judges the pace: after ten addresses in a row that were in use, one address a minute is tried on a LAN. Tries under way
-    /// at the tenth go on.
+    /// Judges the pace: after ten addresses in a row that were in use, a LAN's addresses are tried at a rate of one a minute.
+    /// Tries under way at the tenth go on.
     fn judge(&mut self, world: &World, lan: usize, address: Ipv4Addr, says: &mut Says) {
         let under_way = world.actors.iter().filter(|actor| actor.lan == lan).count();
         self.declined.insert((lan, address));
@@ -64,8 +64,8 @@ impl Pace {
         }
     }
 
-    /// Judges an ADD that fails because a LAN is held up. That takes as many addresses in use as RFC 5227 says; the addresses of
-    /// one client alone, which its server offers it again and again, do not concern the others.
+    /// Judges an ADD that fails because a LAN is held up. That takes as many addresses in use as RFC 5227 says; addresses that
+    /// only one client meets, because its server offers them again and again, do not concern the others.
     fn judge_held_up(&self, lan: usize, says: &mut Says) {
         says.count("ADDs that a LAN in conflict held back");
         let many = self.declined.iter().filter(|(at, _)| *at == lan).count();

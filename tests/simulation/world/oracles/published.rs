@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// They are those of each attachment's durable lease.
+/// They are those of the attachments' durable leases.
 pub(super) fn published(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let (Seen::Quiet(_) | Seen::Rest) = seen else { return };
     let held = |record: &&Record| record.state != RecordState::Releasing;

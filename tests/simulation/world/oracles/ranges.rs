@@ -4,15 +4,16 @@ use leasehold_core::effect::{RangeAdd, RangeAnswer, RangeCall, RangeRow, TakenRo
 
 use super::*;
 
-/// Who was told addresses of local ranges, and still has them.
+/// An attachment that was told addresses of local ranges, and still has them.
 struct Holder {
     lan: Lan,
     addresses: Vec<IpAddr>,
-    /// Whether the store forgot it. Its network's files name it, but not its LAN.
+    /// Whether the store forgot it. Its network's files name the holder, but not the LAN.
     is_forgotten: bool,
 }
 
-/// Each has one live holder on its LAN, whoever gave it, and a file by the time of the answer. What live holders have is listed.
+/// Each address has one live holder on its LAN, whoever gave it, and has a file by the time of the answer. What live holders have
+/// is listed.
 #[derive(Default)]
 pub(super) struct Ranges(BTreeMap<Attachment, Holder>);
 

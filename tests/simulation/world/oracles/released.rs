@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Their servers know soon.
+/// The servers soon know of them.
 pub(super) fn released(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Seen::ReleasedBy { index, generation, address } = *seen else { return };
     let actor = &world.actors[index];

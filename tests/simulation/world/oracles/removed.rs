@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// None is about an interface that nobody touched.
+/// No report is about an interface that nobody touched.
 ///
-/// The next daemon may think so if the last one took an address off and died before recording it.
+/// The next daemon may report one if the previous daemon took an address off and died before recording it.
 pub(super) fn removed(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let Seen::Noted(events) = seen else { return };
     if world.stats.crashes > 0 && world.store_fails {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A NAK of a rogue waits for this long at least, counted from the REQUEST.
+/// How long a NAK of a rogue waits at least, counted from the REQUEST.
 const PATIENCE: u64 = SECOND / 8 * 7;
 
 /// No client chooses a rogue, uses what it gives, or lets it end a lease at once.
@@ -58,10 +58,10 @@ impl Rogues {
         }
     }
 
-    /// Judges a refused lease. The NAK of a rogue is obeyed only after the lease's own server has had its time to answer, at
-    /// least a second.
+    /// Judges a refused lease. A rogue's NAK is obeyed only after the lease's own server has had its time to answer, at least a
+    /// second.
     ///
-    /// An event that the store refused is handed to it again, and says no more than the first time.
+    /// An event that the store refused is handed to it again, and then says nothing new.
     fn judge_refusal(&mut self, world: &World, event: &Event, says: &mut Says) {
         let by_nak = event.kind == EventKind::Lost && event.cause.contains("sent NAK");
         if !by_nak || self.refusals.contains(event) {

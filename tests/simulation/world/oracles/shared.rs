@@ -4,7 +4,7 @@ use super::*;
 
 /// An address of a LAN has one holder.
 ///
-/// A full store may have kept the record of a container that is gone; it gives nothing to anybody.
+/// A full store may still hold the record of a container that is gone; that record gives nothing to anybody.
 pub(super) fn shared(world: &World, seen: &Seen<'_>, says: &mut Says) {
     let (Seen::Listed(rows) | Seen::Quiet(rows)) = seen else { return };
     let is_there = |row: &Row| row.identity.is_some() || world.local.lives(container(&row.attachment));

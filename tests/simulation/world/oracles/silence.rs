@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A restart sends nothing before T1 without a cause. By Ethernet address, until when each is silent.
+/// A restart sends nothing before T1 without a cause. Holds, for each Ethernet address, until when it must be silent.
 #[derive(Default)]
 pub(super) struct Silence(BTreeMap<Mac, Micros>);
 
@@ -24,7 +24,7 @@ impl Oracle for Silence {
 }
 
 impl Silence {
-    /// Demands silence of every holder of an unexpired lease on an unchanged link: so after a reboot, of none.
+    /// Demands silence of every holder of an unexpired lease on an unchanged link; after a reboot there are none.
     fn started(&mut self, world: &World) {
         let mut loud = Vec::new();
         for record in world.store.durable.values() {
@@ -45,7 +45,7 @@ impl Silence {
         self.0.retain(|mac, _| !loud.contains(mac));
     }
 
-    /// Demands silence of an Ethernet address until a time, the earliest if several clients have it.
+    /// Demands silence of an Ethernet address until a time; if several clients have the address, until the earliest.
     fn hush(&mut self, mac: Mac, until: u64) {
         self.0.entry(mac).and_modify(|before| *before = until.min(*before)).or_insert(until);
     }

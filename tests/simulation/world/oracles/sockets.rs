@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// How soon the core has something to do while sockets are open: at least to close them.
+/// How soon the core has something to do while sockets are open, if only to close them.
 const WINDOW: Micros = 35 * SECOND;
 /// No exchange has sockets older than this.
 const PIN: Micros = 120 * SECOND;
-/// How long the daemon's sockets keep a dead namespace: if the news of its end was lost, for the time of an ADD.
+/// How long the daemon's sockets keep a dead namespace: if the news of its end was lost, for the duration of an ADD.
 const PINNED: Micros = 40 * SECOND;
 
-/// None stays open without need, none keeps a namespace, and pending work does not pile up.
+/// No socket stays open without need, none keeps a namespace, and pending work does not pile up.
 pub(super) fn sockets(world: &World, seen: &Seen<'_>, says: &mut Says) {
     match seen {
         Seen::Passed => {
@@ -40,7 +40,7 @@ fn judge_sockets(world: &World, says: &mut Says) {
     }
 }
 
-/// Judges sockets that are open though the core waits for nothing, or for nothing soon, and what it waits for.
+/// Judges sockets that are open although the core waits for nothing, or for nothing soon, and what it waits for.
 fn judge_rest(world: &World, says: &mut Says) {
     let (under_way, open) = (world.effects.under_way(), world.effects.open_exchanges());
     let waits = under_way > 0 || world.timer.is_some_and(|(_, at)| at < world.now + WINDOW);

@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// How soon a window is over, and what it heard has been acted on: seven seconds of probes, then two announcements.
+/// How soon a window is over and the daemon has acted on what it heard: seven seconds of probes, then two announcements.
 const WINDOW: Micros = 20 * SECOND;
 
-/// No attachment that looks for conflicts goes on with one that it could hear.
+/// No attachment that looks for conflicts keeps using an address whose squatter it could hear.
 #[derive(Default)]
 pub(super) struct Squatted {
     /// What attachments got while nothing kept them from looking for conflicts.
@@ -15,14 +15,14 @@ pub(super) struct Squatted {
 /// An address that an attachment got.
 struct Got {
     address: Ipv4Addr,
-    /// When its window was last begun.
+    /// When its window last began.
     since: Micros,
     /// Whether it was on an interface.
     appeared: bool,
 }
 
 impl Got {
-    /// Returns whether its window is over.
+    /// Returns whether the window is over.
     fn is_checked(&self, world: &World) -> bool {
         self.since.max(world.clocks.resumed) + WINDOW < world.now
     }
@@ -46,7 +46,7 @@ impl Oracle for Squatted {
 }
 
 impl Squatted {
-    /// Records who has got which address.
+    /// Records who has obtained which address.
     fn note(&mut self, world: &World, event: &Event) {
         let Some(address) = event.v4().filter(|_| is_another(event)) else { return };
         self.watched.remove(&event.attachment);
@@ -57,7 +57,7 @@ impl Squatted {
         }
     }
 
-    /// Checks that nobody goes on with a squatter's address.
+    /// Checks that nobody keeps using a squatter's address.
     fn examine(&self, world: &World, rows: &[Row], says: &mut Says) {
         if world.plan.detection == Detection::Off || world.squatters.at.is_empty() {
             return;
@@ -95,7 +95,7 @@ pub(super) fn is_another(event: &Event) -> bool {
     }
 }
 
-/// Returns the address before this one, by what an event says.
+/// Returns the previous address, according to an event's cause.
 fn was_at(cause: &str) -> Option<Ipv4Addr> {
     let (_, was) = cause.split_once("address was ")?;
     was.split_once('/')?.0.parse().ok()

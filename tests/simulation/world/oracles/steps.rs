@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// No address comes before its lease is durable, and none leaves its interface without the valid one.
+/// No address appears before its lease is durable, and none leaves its interface without the valid address.
 pub(super) fn steps(world: &World, seen: &Seen<'_>, says: &mut Says) {
     match seen {
         Seen::Emitted(Effect::Apply { target, steps, .. }) => judge_steps(world, target, steps, says),
@@ -11,8 +11,8 @@ pub(super) fn steps(world: &World, seen: &Seen<'_>, says: &mut Says) {
     }
 }
 
-/// Judges what the daemon is about to do at an interface: it puts no address there before its lease is durable, and none
-/// after it has reported that somebody took one off.
+/// Judges what the daemon is about to do at an interface: it puts no address there before its lease is durable, and none after it
+/// has reported that somebody took one off.
 fn judge_steps(world: &World, target: &Target, steps: &[Step], says: &mut Says) {
     let Target::Known(link) = target else { return };
     let new = steps.iter().filter_map(|step| match step {
@@ -41,8 +41,8 @@ fn judge_steps(world: &World, target: &Target, steps: &[Step], says: &mut Says) 
     }
 }
 
-/// Judges steps as the kernel took them: none may leave the interface without its valid address. Taking a lost lease's
-/// address off is another matter.
+/// Judges steps as the kernel took them: none may leave the interface without its valid address. Taking off a lost lease's
+/// address is another matter.
 fn judge_applied(world: &World, done: &Applied, steps: &[Step], says: &mut Says) {
     let Some((first, rest)) = done.addresses.split_first().filter(|(_, rest)| !rest.is_empty()) else { return };
     let Some(actor) = world.actors.iter().find(|actor| actor.at == done.at && actor.at.is_some()) else { return };
