@@ -17,8 +17,8 @@ pub fn binary(name: &str) -> Result<PathBuf, Error> {
     built.ok_or_else(|| Error::NotBuilt(own.parent().unwrap_or(Path::new("/")).join(name)))
 }
 
-/// Returns where tests/run leaves a program that uses the system's libraries: those of [`binary`] are static, so
-/// nothing can be put between them and the kernel.
+/// Returns where tests/run leaves a program that uses the system's libraries. Those of [`binary`] are static, so nothing can be
+/// put between them and the kernel.
 ///
 /// # Errors
 /// As [`binary`].

@@ -1,4 +1,4 @@
-//! Chromium without a window, in a namespace, driven by its own protocol (CDP) over two pipes.
+//! Chromium without a window, in a namespace, driven through its own protocol (CDP) over two pipes.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::netns::Netns;
 use crate::process::DEADLINE;
 use crate::wait::{readable, until_found};
 
-/// The pipes are its descriptors 3 and 4, which is where `--remote-debugging-pipe` looks for them.
+/// The pipes are descriptors 3 and 4, where `--remote-debugging-pipe` looks for them.
 const START: &str = "exec chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars \
     --no-first-run --disable-background-networking --remote-debugging-pipe --user-data-dir=\"$0\" about:blank \
     3<&0 4>&1 </dev/null >/dev/null 2>/dev/null";
@@ -29,7 +29,7 @@ pub struct Browser {
     process: Child,
     commands: Option<ChildStdin>,
     answers: ChildStdout,
-    /// What was read and not taken yet.
+    /// What was read but not yet taken.
     unread: Vec<u8>,
     page: Option<String>,
     sent: u64,
@@ -134,7 +134,7 @@ impl Browser {
         }
     }
 
-    /// Returns the next message: each ends with a zero.
+    /// Returns the next message, each of which ends with a zero.
     fn next(&mut self, awaited: &str) -> Result<Value, Error> {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -157,7 +157,7 @@ impl Browser {
 }
 
 impl Drop for Browser {
-    /// It ends, with all its processes, when its pipes do.
+    /// Closes its pipes, which ends it with all its processes.
     fn drop(&mut self) {
         self.commands = None;
         let _ = self.process.kill();

@@ -1,6 +1,6 @@
 //! A witness: every frame that a link sends or receives.
 //!
-//! It parses as much as it needs itself; tshark gives a second opinion.
+//! It parses only what it needs; tshark gives a second opinion.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,11 +19,11 @@ use crate::netns::Netns;
 use crate::packet::{Dhcp, Packet};
 use crate::wait::readable;
 
-/// tshark's reading of a message: its values by the names of its fields.
+/// What tshark reads in a message: values by the names of fields.
 pub type Dissection = BTreeMap<&'static str, String>;
 
-/// A packet socket on a link, and what it has read. The kernel queues frames from the start; they are read when asked
-/// for, so nothing that came earlier is missed.
+/// A packet socket on a link, and what was read from it. The kernel queues frames from the start; they are read when asked for,
+/// so nothing that came earlier is missed.
 #[derive(Debug)]
 pub struct Capture {
     socket: OwnedFd,
@@ -73,8 +73,8 @@ impl Capture {
         Ok(self.packets()?.iter().filter_map(Packet::dhcp).cloned().collect())
     }
 
-    /// Lets tshark read all DHCP messages so far, and returns its values of `fields`, message by message. A field that
-    /// occurs more than once in a message has its values joined by commas; one that does not is empty.
+    /// Lets tshark read all DHCP messages so far, and returns its values of `fields`, message by message. The values of a field
+    /// that occurs more than once in a message are joined by commas; that of a missing field is empty.
     pub fn dissect(&mut self, netns: &Netns, fields: &[&'static str]) -> Result<Vec<Dissection>, Error> {
         self.packets()?;
         let file = netns.sandbox().dir("tshark")?.join("pcap");

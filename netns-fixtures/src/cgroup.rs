@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Removes a control group, named from the root, and those in it, whatever controllers it has. Returns whether none is left: a
-/// group in use stays.
+/// Removes a control group, named from the root, and the groups in it, whatever controllers it has. Returns whether none is left:
+/// a group in use stays.
 pub(crate) fn remove(name: &str) -> bool {
     let controllers = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().filter_map(Result::ok);
     let roots = controllers.map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);

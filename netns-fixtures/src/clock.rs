@@ -1,6 +1,6 @@
-//! A wall clock for one process, by a library between it and the system's own.
+//! A wall clock for one process, provided by a library between it and the system's own.
 //!
-//! Not libfaketime: that also moves timers of the boot clock, which leases live by.
+//! Not libfaketime, because that also moves timers of the boot clock, on which leases depend.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) fn make(netns: &Netns, file: &Path) -> Result<(), Error> {
     set(file, 0)
 }
 
-/// Sets the clock this many seconds ahead of the system's, for every program that reads it there.
+/// Sets the clock this many seconds ahead of the system's, for every program that reads it from `file`.
 pub(crate) fn set(file: &Path, ahead: i64) -> Result<(), Error> {
     let doing = || format!("set the clock {}", file.display());
     let next = file.with_extension("next");
@@ -28,7 +28,7 @@ pub(crate) fn set(file: &Path, ahead: i64) -> Result<(), Error> {
     fs::rename(&next, file).doing(doing)
 }
 
-/// Returns a program that reads its wall clock there.
+/// Returns a program that reads its wall clock from `file`.
 pub(crate) fn command(program: &str, file: &Path) -> Result<Command, Error> {
     let mut command = Command::new(dynamic_binary(program)?);
     command.env("LD_PRELOAD", file.with_extension("so")).env("WALL_CLOCK", file);

@@ -48,8 +48,8 @@ impl Container {
         Ok(())
     }
 
-    /// Adds a second interface, `cluster0`, that owns the default route, as with Multus. Returns its router's namespace, which
-    /// ends it when dropped.
+    /// Adds a second interface, `cluster0`, that owns the default route, as with Multus. Returns its router's namespace; dropping
+    /// that ends the network.
     pub fn add_cluster_network(&self) -> Result<Netns, Error> {
         const ROUTER: Ipv4Addr = Ipv4Addr::new(172, 31, 0, 1);
         let sandbox = self.netns.sandbox();

@@ -1,4 +1,4 @@
-//! The daemon as a child: started in a host's namespace, ended in any of the ways that daemons end.
+//! The daemon as a child process: started in a host's namespace, and ended in any of the ways in which daemons end.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -32,10 +32,10 @@ pub struct Daemon {
     home: Home,
 }
 
-/// Where a daemon keeps what outlives it (its socket and its store), and looks for containers to adopt.
+/// Where a daemon keeps what outlives it (its socket and its store) and looks for containers to adopt.
 #[derive(Clone, Debug)]
 pub struct Home {
-    /// For what only the fixture needs.
+    /// A directory for what only the fixture needs.
     dir: PathBuf,
     socket: PathBuf,
     state_dir: PathBuf,
@@ -60,7 +60,7 @@ impl Home {
         })
     }
 
-    /// Puts the store on its own small disk, with a `size` as for mount(8). Call it before the first daemon.
+    /// Puts the store on a small disk of its own, with a `size` as for mount(8). Call it before the first daemon.
     pub fn on_a_small_disk(&self, netns: &Netns, size: &str) -> Result<(), Error> {
         fs::create_dir_all(&self.state_dir).doing(|| format!("make {}", self.state_dir.display()))?;
         let (options, place) = (format!("size={size},mode=0700"), self.state_dir.to_string_lossy());
@@ -99,7 +99,7 @@ impl Home {
         self.dir.join("clock")
     }
 
-    /// Makes its daemons find another boot, with nothing in what stands for `/run`.
+    /// Makes its daemons see another boot, with nothing in the directory that stands for `/run`.
     pub fn boot_again(&self, netns: &Netns) -> Result<(), Error> {
         let (file, number) = (self.dir.join("boot_id"), netns.sandbox().number());
         // Never written again: the previous one may still be mounted.
@@ -155,7 +155,7 @@ impl Home {
 /// Which of the containers' namespaces a daemon sees.
 #[derive(Clone, Debug, Default)]
 pub enum Sight {
-    /// All.
+    /// All of them.
     #[default]
     Whole,
     /// Those under this directory, which stands for the host's root.
@@ -228,7 +228,7 @@ impl Daemon {
         self.process.id()
     }
 
-    /// Returns what it says.
+    /// Returns what it writes.
     pub fn log(&self) -> &Log {
         self.process.log()
     }
@@ -300,8 +300,7 @@ impl Daemon {
         self.follow_after(last.and_then(|event| event["number"].as_u64()).unwrap_or_default())
     }
 
-    /// Waits until the line of an event, from the first on, contains `text`. The event of a change and its record
-    /// appear together.
+    /// Waits until the line of an event, from the first on, contains `text`. A change's event and record appear together.
     pub fn wait_for_event(&self, text: &str) -> Result<(), Error> {
         self.follow_after(0)?.wait_for_line(text)
     }
@@ -341,7 +340,7 @@ pub(crate) fn until_ready(process: &mut Process, socket: &UnixDatagram, limit: D
     }
 }
 
-/// Listens for that at `path`, in place of systemd.
+/// Listens at `path` for that report, in place of systemd.
 pub(crate) fn listen(path: &Path) -> Result<UnixDatagram, Error> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {

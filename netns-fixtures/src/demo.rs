@@ -1,8 +1,7 @@
 //! The demo: a LAN in this process's own namespaces, with a daemon and its shim, and a running commentary on what they
 //! do.
-//!
-//! It needs Linux and Rust, no other package: the DHCP server is the model of this crate. It runs as root, or as any
-//! user who may create user namespaces. Whatever happens, it leaves nothing behind.
+//! It needs Linux and Rust, and no other package: the DHCP server is this crate's model. It runs as root, or as any user who may
+//! create user namespaces. Whatever happens, it leaves nothing behind.
 
 use std::env;
 use std::error::Error;

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Whether something went wrong in this run.
 static WENT_WRONG: AtomicBool = AtomicBool::new(false);
 
-/// Makes processes show what they said when they are dropped: an error is on its way to a person.
+/// Makes processes show their output when they are dropped: an error is on its way to a person.
 pub(crate) fn something_went_wrong() {
     WENT_WRONG.store(true, Ordering::Relaxed);
 }

@@ -1,5 +1,5 @@
-//! The incumbent: the plugin `dhcp` of containernetworking/plugins, its daemon, and the traces that libcni leaves of
-//! its containers.
+//! The incumbent: the plugin `dhcp` of containernetworking/plugins, its daemon, and the files that libcni keeps about its
+//! containers.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -59,7 +59,7 @@ impl Incumbent {
         Ok((container, result))
     }
 
-    /// Stops its daemon, as an administrator who replaces it does.
+    /// Stops its daemon, as an administrator does who replaces it.
     pub fn stop(self) -> Result<ExitStatus, Error> {
         self.process.terminate()
     }

@@ -53,8 +53,8 @@ impl Lab {
         Self::at_home(lan, home)
     }
 
-    /// Makes a LAN whose host has no daemon yet, and starts the next one without arguments. Call it only when an engine
-    /// is ready, which gives the sandbox its own `/var/lib`.
+    /// Makes a LAN whose host has no daemon yet, and whose daemons are started without arguments. Call it only when an engine is
+    /// ready, because the engine gives the sandbox its own `/var/lib`.
     pub fn of_the_system(sandbox: &Sandbox) -> Result<Self, Error> {
         let lan = Lan::new(sandbox)?;
         let home = Home::of_the_system(&lan.host)?;
@@ -103,7 +103,7 @@ impl Lab {
         self.daemon.take().map_or(Ok(()), Daemon::kill9)
     }
 
-    /// Ends the daemon like a power cut. The next one finds another boot, and the same store.
+    /// Ends the daemon as a power cut does. The next one finds another boot, and the same store.
     pub fn lose_power(&mut self) -> Result<(), Error> {
         self.kill9()?;
         self.home.boot_again(&self.lan.host)

@@ -22,7 +22,7 @@ use crate::sandbox::Sandbox;
 /// A broadcast domain with a server's machine and a host on it.
 #[derive(Debug)]
 pub struct Lan {
-    /// Where the daemon runs. Its link [`Lan::IFNAME`] has no address, as a parent of macvlans needs none.
+    /// Where the daemon runs. Its link [`Lan::IFNAME`] has no address, because a parent of macvlans needs none.
     pub host: Netns,
     /// Where the DHCP server runs, with [`Lan::SERVER`] on [`Lan::IFNAME`].
     pub server: Netns,
@@ -41,7 +41,7 @@ impl Lan {
     pub const SUBNET: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 7, 0, 0), 16);
     /// The name of the host's link on the second LAN, if it is on one.
     pub const SECOND_IFNAME: &str = "eth1";
-    /// The second LAN's server's address. Its subnet has the prefix of the first.
+    /// The address of the second LAN's server. Its subnet has the same prefix length as the first.
     pub const SECOND_SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
     /// A loss of carrier too long for a daemon to ignore: it waits three seconds, and the kernel may report the loss a
     /// second late.
@@ -67,8 +67,8 @@ impl Lan {
         Ok(netns)
     }
 
-    /// Adds a machine in a macvlan on the host's link, with its own address, such as a server in a container. The other
-    /// macvlans and the wire reach it, but not the host through that link itself.
+    /// Adds a machine in a macvlan on the host's link, with its own address, such as a server in a container. The other macvlans
+    /// and the wire reach it, but the host does not through that link itself.
     pub fn sibling(&self, name: &str, address: Ipv4Addr) -> Result<Netns, Error> {
         let netns = self.container(name)?.netns;
         netns.add_address(Self::IFNAME, Self::on_lan(address))?;
@@ -103,8 +103,8 @@ impl Lan {
         self.host.set_up(ifname)
     }
 
-    /// Puts the host on a second LAN too, and returns the machine of that LAN's server. A cable joins the two; nobody
-    /// else is there.
+    /// Puts the host on a second LAN too, and returns the machine of that LAN's server. A cable joins the two; nobody else is on
+    /// that LAN.
     pub fn add_second(&self) -> Result<Netns, Error> {
         let server = Netns::new(&self.sandbox, "server2")?;
         self.host.add_veth(Self::SECOND_IFNAME, mac(self.sandbox.number()), &server, Self::IFNAME)?;
@@ -119,8 +119,7 @@ impl Lan {
         self.container_on(Self::IFNAME, id, mac(self.sandbox.number()))
     }
 
-    /// Makes a container as [`Lan::container`] does, on a host link and with an Ethernet address of the caller's
-    /// choice.
+    /// Makes a container as [`Lan::container`] does, but on a host link and with an Ethernet address of the caller's choice.
     pub fn container_on(&self, parent: &str, id: &str, address: Mac) -> Result<Container, Error> {
         let netns = Netns::new(&self.sandbox, id)?;
         self.host.add_macvlan(parent, &netns, "eth0", address)?;

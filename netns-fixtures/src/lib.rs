@@ -1,8 +1,8 @@
 //! Network namespaces, links, DHCP servers and engines for tests, as values that clean up.
 //!
-//! Everything is real, only hidden: a [`Sandbox`] holds mounts, networks and processes that nobody outside sees and
-//! that end with the process that made them. In it a [`Lan`] has a switch, a host, a server and containers; servers and
-//! the binaries of this workspace run on it as children. Waiting is for events, with a deadline.
+//! Everything is real, only hidden: a [`Sandbox`] holds mounts, networks and processes that nobody outside sees and that end with
+//! the process that made them. In it, a [`Lan`] has a switch, a host, a server and containers; servers and the binaries of this
+//! workspace run on it as child processes. Waits are for events, and have a deadline.
 //!
 //! This crate imports no other crate of the workspace: it plays the world around them.
 

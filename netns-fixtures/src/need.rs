@@ -19,7 +19,8 @@ pub enum Need {
     StaticProgram(&'static str),
     /// A file at a fixed place.
     File(&'static str),
-    /// What a script installs: it is met when the script has succeeded. Its path starts at the root of this workspace.
+    /// Something that a script installs: the need is met when the script has succeeded. Its path starts at the root of this
+    /// workspace.
     Installed(&'static str),
     /// The machine's root, not that of a user namespace.
     RealRoot,
@@ -28,7 +29,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// Returns whether it is there.
+    /// Returns whether the need is met.
     pub fn is_met(self) -> bool {
         match self {
             Self::Program(name) => Self::program(name).is_some(),
@@ -64,8 +65,8 @@ impl fmt::Display for Need {
     }
 }
 
-/// Returns whether all needs are met. Otherwise prints which are not: the test should return, and counts as skipped. If
-/// the environment has `LEASEHOLD_SKIPS`, a line is added to the file it names.
+/// Returns whether all needs are met. Otherwise prints which are not: the test should return, and counts as skipped. If the
+/// environment has `LEASEHOLD_SKIPS`, a line is added to the file that it names.
 ///
 /// # Panics
 /// If a need is not met and `CI` is `true`, where a skip is a failure.
@@ -107,14 +108,14 @@ fn skip(missing: &str) {
     }
 }
 
-/// A dynamic executable names its loader near its beginning (`PT_INTERP`).
+/// Returns whether a program is static: a dynamic executable names its loader near its beginning (`PT_INTERP`).
 fn is_static(program: &Path) -> bool {
     let mut start = [0; 4096];
     let read = File::open(program).and_then(|mut file| file.read(&mut start));
     read.is_ok_and(|length| !start[..length].windows(4).any(|bytes| bytes == b"/ld-"))
 }
 
-/// A user namespace maps fewer than all ids.
+/// Returns whether this is the machine's root: a user namespace maps fewer than all ids.
 fn is_real_root() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     nix::unistd::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])

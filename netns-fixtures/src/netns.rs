@@ -62,14 +62,14 @@ impl Netns {
         Ok(netns)
     }
 
-    /// Takes its path away until [`Netns::show`], as long as an engine has not mounted it yet.
+    /// Removes its path until [`Netns::show`], for the time before an engine has mounted it.
     pub(crate) fn hide(&self) -> Result<(), Error> {
         let path = self.path();
         umount2(path, MntFlags::MNT_DETACH).doing(|| format!("unmount {}", path.display()))?;
         std::fs::remove_file(path).doing(|| format!("remove {}", path.display()))
     }
 
-    /// Mounts it where it is to be.
+    /// Mounts it at its path.
     pub(crate) fn show(&self) -> Result<(), Error> {
         self.run(|| mount_own(self.path()))
     }
@@ -81,7 +81,7 @@ impl Netns {
         Ok(Self { inner: Arc::new(Inner { name, path, fd, ours: false }), sandbox: sandbox.clone() })
     }
 
-    /// Returns the same namespace for processes of another sandbox, within its own.
+    /// Returns the same namespace for processes of another sandbox within its own.
     pub(crate) fn within(&self, sandbox: Sandbox) -> Self {
         Self { inner: self.inner.clone(), sandbox }
     }
@@ -116,8 +116,7 @@ impl Netns {
         }
     }
 
-    /// Starts a process inside. The caller must wait for it: the sandbox ends when all its children have been waited
-    /// for.
+    /// Starts a process inside. The caller must wait for it, because the sandbox ends when all its children have been waited for.
     pub(crate) fn spawn(&self, mut command: Command) -> Result<Child, Error> {
         let program = command.get_program().to_string_lossy().into_owned();
         self.run(|| self.sandbox.spawn_here(&mut command)).doing(|| format!("start {program}"))
@@ -155,7 +154,7 @@ impl Netns {
     }
 }
 
-/// Mounts the calling thread's namespace at a path where nothing is.
+/// Mounts the calling thread's namespace at an unused path.
 fn mount_own(path: &Path) -> Result<(), Error> {
     File::create_new(path).doing(|| format!("make {}", path.display()))?;
     let none: Option<&str> = None;

@@ -96,7 +96,7 @@ impl Dhcp {
         Some(bytes.into())
     }
 
-    /// Returns whether it went to one machine, by IP and by Ethernet.
+    /// Returns whether it went to only one machine, by IP and by Ethernet.
     pub fn is_unicast(&self) -> bool {
         !self.destination.is_broadcast() && self.eth_destination[0] & 1 == 0
     }

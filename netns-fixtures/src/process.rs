@@ -33,7 +33,7 @@ pub struct Log(Arc<(Mutex<Lines>, Condvar)>);
 #[derive(Debug, Default)]
 struct Lines {
     lines: Vec<String>,
-    /// Pipes that are still open.
+    /// How many pipes are still open.
     open: u32,
 }
 
@@ -55,7 +55,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns what it says.
+    /// Returns what it writes.
     pub fn log(&self) -> &Log {
         &self.log
     }

@@ -1,9 +1,9 @@
 //! The place where fixtures live: private mounts, networks and processes.
 //!
-//! A [`Sandbox`] takes the calling thread out of the host: a mount namespace of its own with an empty `/run`, a
-//! network namespace of its own, and a PID namespace for whatever is started. The first process of that PID namespace
-//! waits for the end of its input, which comes when this process ends, however it ends; the kernel then kills the rest,
-//! and with the last process go the mounts and the networks. Nothing is left to clean up, so nothing can be forgotten.
+//! A [`Sandbox`] takes the calling thread out of the host: it has a mount namespace of its own with an empty `/run`, a network
+//! namespace of its own, and a PID namespace for whatever is started. The first process of that PID namespace waits for the end
+//! of its input, which comes when this process ends, however it ends. The kernel then kills the rest, and the mounts and networks
+//! disappear with the last process. Nothing is left to clean up, so nothing can be forgotten.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -46,7 +46,7 @@ struct Keeper {
     input: Option<ChildStdin>,
 }
 
-/// Ends with its input. It waits for orphans meanwhile, as the first process should.
+/// Ends with its input. Until then it reaps orphans, as the first process should.
 const KEEP: &str = "mount -t proc proc /proc; echo ready; cat; exit";
 
 impl Keeper {
@@ -76,8 +76,8 @@ impl Drop for Keeper {
 impl Sandbox {
     /// Takes the calling thread, and the threads that it starts from now on, out of the host's namespaces.
     ///
-    /// A process that is not root becomes root of a user namespace of its own first, which works only while it has a
-    /// single thread. Otherwise the thread's mounts and network change for good: a test calls this once.
+    /// A process that is not root first becomes root of a user namespace of its own, which works only while it has a single
+    /// thread. Otherwise the thread's mounts and network change for good: a test calls this once.
     pub fn enter() -> Result<Self, Error> {
         let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
         match unshare(own) {
@@ -93,8 +93,8 @@ impl Sandbox {
         Self::of(keeper.child.id(), Some(keeper), Arc::new(AtomicU32::new(1)), None)
     }
 
-    /// Makes a sandbox within this one, for an engine that is killed with everything it started. It has the same networks; its
-    /// mounts are its own, except for those under `/run`. `prepare` is a shell script that runs in it first.
+    /// Makes a sandbox within this one, for an engine that is killed with everything that it started. It has the same networks,
+    /// but its own mounts, except for those under `/run`. `prepare` is a shell script that runs in it first.
     pub(crate) fn nested(&self, prepare: &str) -> Result<Self, Error> {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "unchanged", "--pid", "--fork", "--kill-child", "--"]);
@@ -160,7 +160,7 @@ fn become_root_of_a_user_namespace() -> Result<(), Error> {
     write("/proc/self/gid_map", format!("0 {gid} 1"))
 }
 
-/// Puts empty directories over `/run` and `/dev/shm`: servers and engines keep their pid files, locks and sockets there.
+/// Puts empty directories over `/run` and `/dev/shm`, because servers and engines keep their pid files, locks and sockets there.
 fn private_places() -> Result<(), Error> {
     let none: Option<&str> = None;
     let set = |what: &str, from, fs, flags, data| {

@@ -28,7 +28,7 @@ pub struct CniError {
     pub code: u64,
     /// What happened.
     pub msg: String,
-    /// More of it.
+    /// More about it.
     pub details: String,
 }
 
@@ -43,7 +43,7 @@ impl std::error::Error for CniError {}
 /// How a call failed.
 #[derive(thiserror::Error)]
 pub enum CallError {
-    /// The plugin said so.
+    /// The plugin reported an error.
     #[error("{verb} of {container}: {error}")]
     Cni {
         /// What was asked.
@@ -66,7 +66,7 @@ impl fmt::Debug for CallError {
 }
 
 impl CallError {
-    /// Returns what the plugin said.
+    /// Returns the plugin's error.
     ///
     /// # Panics
     /// If it printed no error.

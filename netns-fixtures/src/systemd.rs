@@ -1,6 +1,6 @@
 //! A systemd that runs the services of a host.
 //!
-//! It is the first process of a PID namespace and has its own mounts and control group, with version 2 alone, as distributions
+//! It is the first process of a PID namespace and has its own mounts and control group, with only version 2, as distributions
 //! have it. It knows only the units that it is given, keeps what it writes in `/run` and `/var/lib`, and may write nowhere else.
 //! Dropping it ends it, its services and its control group.
 
@@ -24,7 +24,7 @@ use crate::process::{DEADLINE, Process};
 const TARGETS: [&str; 4] = ["sysinit.target", "basic.target", "sockets.target", "shutdown.target"];
 /// The target that wants all units.
 const ALL: &str = "all.target";
-/// Goes into a control group. The arguments: the group, the directory of the units, the wanted unit.
+/// Enters a control group. The arguments: the group, the directory of the units, the wanted unit.
 const ENTER: &str = r#"
     mount -t cgroup2 none /sys/fs/cgroup
     mkdir "/sys/fs/cgroup/$1"
@@ -43,7 +43,7 @@ const START: &str = r#"
         systemd --system --unit="$1"
 "#;
 
-/// Does so in another root directory, where packages bring its units. What may be started there is for tests to say.
+/// Starts systemd in another root directory, where packages put its units. Tests say what may be started there.
 const START_AT: &str = r#"
     cd "$0"
     mount --rbind /dev dev
@@ -72,7 +72,7 @@ pub fn installed_unit(name: &str) -> Result<String, Error> {
 #[derive(Debug)]
 pub struct Systemd {
     units: PathBuf,
-    /// The name of its control group, from the root of all, which no sandbox hides.
+    /// The name of its control group from the root of all groups, which no sandbox hides.
     cgroup: String,
     process: Option<Process>,
 }
@@ -95,9 +95,9 @@ impl Systemd {
         Ok(systemd)
     }
 
-    /// Starts systemd on a Debian of its own: the machine's files and packages, where what is written stays unseen by the
-    /// machine, and no service but those that are installed from now on. Returns the host for processes of that Debian, and its root
-    /// directory, as it is seen from outside.
+    /// Starts systemd on a Debian of its own: it has the machine's files and packages, its writes stay invisible to the machine,
+    /// and it has no services but those installed from now on. Returns the host for processes of that Debian, and its root
+    /// directory as seen from outside.
     pub fn debian(host: &Netns) -> Result<(Self, Netns, PathBuf), Error> {
         let dir = host.sandbox().dir("debian")?;
         let [upper, work, root] = ["upper", "work", "root"].map(|name| dir.join(name));
@@ -132,7 +132,7 @@ impl Systemd {
         until_ready(process, &listener, DEADLINE)
     }
 
-    /// Returns its own process.
+    /// Returns the id of its own process.
     fn id(&self) -> Result<u32, Error> {
         first("systemd", &self.of_group("init.scope"))
     }
@@ -162,7 +162,7 @@ impl Systemd {
         self.run("systemctl", args)
     }
 
-    /// Runs any program so, and returns what it printed.
+    /// Runs any program in the same way, and returns what it printed.
     ///
     /// # Errors
     /// As [`Systemd::control`].

@@ -1,4 +1,4 @@
-//! Waiting for a change of a file or of a namespace's links, or for something that sends no news.
+//! Waiting for a change of a file or of a namespace's links, or for something that sends no notification.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub fn until_file<T>(
     }
 }
 
-/// Waits until `look` finds something, looking again and again, for what sends no news.
+/// Waits until `look` finds something, looking again and again, for changes that send no notification.
 ///
 /// # Errors
 /// [`Error::TimedOut`] after `limit`, with `awaited` in its text; or what `look` fails with.

@@ -21,12 +21,12 @@ pub(crate) struct Binaries {
     pub(crate) shim: PathBuf,
     /// The incumbent, daemon and plugin in one.
     pub(crate) incumbent: PathBuf,
-    /// The build's output directory: on a disk, like a store.
+    /// The build's output directory, which is on a disk, like a store.
     dir: PathBuf,
 }
 
 impl Binaries {
-    /// Builds ours and finds the incumbent.
+    /// Builds our programs and finds the incumbent.
     pub(crate) fn build() -> Result<Self, Box<dyn Error>> {
         let incumbent = PathBuf::from(INCUMBENT);
         if !incumbent.is_file() {

@@ -6,7 +6,7 @@ use std::thread;
 
 use netns_fixtures::{Netns, Process};
 
-/// How much else the machine does.
+/// How much else the machine has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     /// Nothing.

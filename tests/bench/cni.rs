@@ -1,9 +1,9 @@
 //! The benchmark: our daemon and shim against the incumbent `dhcp` of containernetworking-plugins, taking turns on the
 //! same links with the same DHCP server.
 //!
-//! Both do everything through their real binaries, as a runtime calls them. Turns alternate, and who goes first changes from
-//! round to round, so that a machine that slows down slows both. Every turn starts the same: with links that are down, as main
-//! plugins leave them, and a server without leases. What is promised as a ratio is judged as a ratio.
+//! Both do everything through their real binaries, as a runtime calls them. Turns alternate, and the contender that goes first
+//! changes from round to round, so that a machine that slows down slows both. Every turn starts the same: with links that are
+//! down, as main plugins leave them, and a server without leases. What is promised as a ratio is judged as a ratio.
 
 use std::error::Error;
 

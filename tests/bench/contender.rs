@@ -31,7 +31,7 @@ pub(crate) enum Who {
     Theirs,
 }
 
-/// Both, in the order of round `number`.
+/// Returns both, in the order of round `number`.
 pub(crate) fn order(number: usize) -> [Who; 2] {
     if number.is_multiple_of(2) { [Who::Ours, Who::Theirs] } else { [Who::Theirs, Who::Ours] }
 }

@@ -1,7 +1,7 @@
-//! The benchmark of Docker's two drivers: what an address costs over a bare exchange with the same server, and how soon the
-//! container's interface is found; what an endpoint costs, and many at once (`driver`).
+//! The benchmark of Docker's two drivers: what an address costs beyond a bare exchange with the same server, and how soon the
+//! container's interface is found; what an endpoint costs, alone and among many (`driver`).
 //!
-//! Docker is played, with real links that are made and moved as it does; the daemon is the release build.
+//! Docker is played, with real links that are made and moved as Docker does; the daemon is the release build.
 
 mod driver;
 
@@ -28,14 +28,14 @@ pub(crate) const SECTIONS: [&str; 4] = ["address", "interface", "endpoint", "cro
 
 /// How many addresses are requested, one after the other.
 const ADDRESSES: usize = 200;
-/// How many containers' interfaces are looked for, one after the other.
+/// How many containers' interfaces are sought, one after the other.
 const CONTAINERS: usize = 20;
-/// How much more an address may take than the four messages and the commit that it consists of.
+/// How much longer an address may take than its parts, the four messages and the commit.
 const OVER_PARTS: Duration = Duration::from_millis(1);
 /// How long it may take to find an interface.
 const FOUND_WITHIN: Duration = Duration::from_millis(100);
-/// How long the kernel has after a RELEASE: it leaves by a macvlan in its own namespace, and while that goes, anybody who
-/// changes or looks at a link waits.
+/// How long the kernel has after a RELEASE. It leaves through a macvlan in a namespace of its own, and while that is removed,
+/// everybody who changes or looks at a link waits.
 const AFTER_RELEASE: Duration = Duration::from_millis(100);
 /// The pause between two looks at what the daemon lists.
 const LOOK: Duration = Duration::from_millis(2);
@@ -120,7 +120,7 @@ fn address(
     Ok(())
 }
 
-/// Runs containers, one after the other, and waits each time until the daemon lives on its interface.
+/// Runs containers one after the other, and waits each time until the daemon has found the interface.
 fn interface(
     (daemon, binaries): (&Contender, &Binaries),
     docker: &Played,

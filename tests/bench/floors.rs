@@ -20,8 +20,8 @@ const PAGE: usize = 4096;
 /// The pages of the file that is written to, which never grows.
 const PAGES: u64 = 256;
 
-/// Returns the processor time of a lease by a client that does nothing else, as the mean over these containers, whose links
-/// are up. Most of it is the kernel's, which gives each of the two broadcasts to every macvlan of the parent before `send` returns.
+/// Returns the processor time of a lease of a client that does nothing else, as the mean over these containers, whose links are
+/// up. Most of it is the kernel's, which gives each of the two broadcasts to every macvlan of the parent before `send` returns.
 pub(crate) fn processor(places: &[Place]) -> Result<Duration, Box<dyn Error>> {
     let mut sum = Duration::ZERO;
     for (place, xid) in places.iter().zip(1..) {
@@ -37,7 +37,7 @@ pub(crate) fn processor(places: &[Place]) -> Result<Duration, Box<dyn Error>> {
 /// The floors of an ADD.
 #[derive(Debug)]
 pub(crate) struct Floors {
-    /// Calls of the shim that it answers by itself.
+    /// Calls that the shim answers by itself.
     pub(crate) shim: Sample,
     /// Durable writes of a page to an existing file of that size, on the disk of the stores.
     pub(crate) commit: Sample,

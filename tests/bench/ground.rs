@@ -15,7 +15,7 @@ use netns_fixtures::{Container, Lan, Log, Mac, Sandbox, mac};
 pub(crate) const PER_PARENT: usize = 250;
 /// The servers' pool: many more addresses than containers, so that choosing one never takes long.
 pub(crate) const POOL: RangeInclusive<Ipv4Addr> = Ipv4Addr::new(10, 7, 16, 0)..=Ipv4Addr::new(10, 7, 79, 255);
-/// How many that are.
+/// How many addresses that is.
 const POOL_SIZE: usize = 16 << 10;
 /// The pause between two looks at the server's leases.
 const LOOK: Duration = Duration::from_millis(20);
@@ -80,7 +80,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Puts other containers in place of these, all on one host link.
+    /// Replaces the containers with others, all on one host link.
     pub(crate) fn crowd(&mut self, containers: usize) -> Result<(), Box<dyn Error>> {
         const PARENT: &str = "crowd";
         self.lan.add_uplink(PARENT)?;
@@ -109,13 +109,13 @@ impl Ground {
         Ok(self.server.restart(None)?)
     }
 
-    /// Ends a turn: sets the links down, so that they get no broadcasts of others.
+    /// Ends a turn: sets the links down, so that they get no broadcasts from others.
     pub(crate) fn finish(&self, first: usize, count: usize) -> Result<(), Box<dyn Error>> {
         let mut places = self.places[first..first + count].iter();
         places.try_for_each(|Place { container, .. }| Ok(container.netns.set_down(&container.ifname)?))
     }
 
-    /// Returns the addresses that the server has not got back, once there are none or `patience` is over.
+    /// Returns the addresses that the server has not got back, once there are none left or `patience` is over.
     pub(crate) fn leases_left(&self, patience: Duration) -> BTreeSet<String> {
         let began = Instant::now();
         loop {

@@ -23,7 +23,7 @@ pub(crate) const SECTIONS: [&str; 3] = ["restart", "slow-server", "orders"];
 
 /// The leases held while the daemon restarts.
 const LEASES: usize = 10_000;
-/// The most macvlans on one host link: their siblings' broadcasts must fit in their queues.
+/// The most macvlans on one host link: the broadcasts of their siblings must fit in their queues.
 const PER_PARENT: usize = 500;
 /// The longest time from the start of a daemon with all these leases to the end of the next ADD.
 const NEXT_ADD: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const NEXT_ADD: Duration = Duration::from_secs(1);
 const MEMORY: u64 = 25 << 20;
 /// How long processor time is counted at rest.
 const IDLE: Duration = Duration::from_secs(60);
-/// The most of it that a daemon at rest may take.
+/// The most processor time that a daemon at rest may take in that time.
 const IDLE_PROCESSOR: Duration = Duration::from_millis(100);
 /// The containers that start at once.
 const POWER_CUT: usize = 500;
@@ -117,7 +117,7 @@ fn restart(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Res
     daemon.stop()
 }
 
-/// Starts many containers at once on a server that answers slowly, one after the other.
+/// Starts many containers at once on a server that answers slowly, one request after the other.
 fn slow_server(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
     let lan = Lan::new(sandbox)?;
     let places = places(&lan, POWER_CUT, PER_PARENT)?;

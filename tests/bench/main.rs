@@ -1,5 +1,5 @@
-//! The benchmarks: `cargo bench-cni`, `cargo bench-docker` and `cargo bench-life`. Each measures all its sections, or those named, and ends
-//! with 0 only if every result is as it should be.
+//! The benchmarks: `cargo bench-cni`, `cargo bench-docker` and `cargo bench-life`. Each measures all its sections, or only those
+//! named, and exits with 0 only if every result is as it should be.
 
 mod binaries;
 mod busy;

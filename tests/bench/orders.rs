@@ -20,9 +20,9 @@ use crate::verdict::{Verdict, milliseconds};
 const LEASES: usize = 1_000;
 /// The most macvlans on one host link.
 const PER_PARENT: usize = 250;
-/// What the turns on one link take: 32 leave at once, the others 30 ms apart.
+/// How long the turns on one link take: 32 leave at once, the others 30 ms apart.
 const TURNS: Duration = Duration::from_millis(30 * (PER_PARENT as u64 - 32));
-/// How much longer the last answer may take.
+/// How much later the last answer may come.
 const LAST: Duration = Duration::from_secs(3);
 /// How long a list of ten thousand leases may take, from the start of the command to its end.
 const LIST: Duration = Duration::from_millis(100);
@@ -72,7 +72,7 @@ pub(crate) fn renew_all(binaries: &Binaries, sandbox: &Sandbox, verdict: &mut Ve
     daemon.stop()
 }
 
-/// Lists many leases: the best of five, as a person would see it.
+/// Lists many leases: the best of five, as a person would experience it.
 pub(crate) fn list(daemon: &Contender, binaries: &Binaries, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
     let once = || -> Result<Duration, Box<dyn Error>> {
         let began = Instant::now();

@@ -1,5 +1,5 @@
-//! Addresses from local ranges: our plugin in host-local's place, beside the real one. Both keep their files on the same disk; each
-//! of our ADDs is durable too.
+//! Addresses from local ranges: our plugin in host-local's place, beside the real one. Both keep their files on the same disk;
+//! each of our ADDs is also durable.
 
 use std::error::Error;
 use std::fs;
@@ -24,7 +24,7 @@ use crate::verdict::{Verdict, milliseconds};
 
 /// The plugin of Debian's package containernetworking-plugins.
 const HOST_LOCAL: &str = "/usr/lib/cni/host-local";
-/// The ADDs and DELs of a sequential measurement, and those of one turn of it.
+/// The ADDs and DELs of a sequential measurement, and those of one of its turns.
 const SEQUENTIAL: usize = 200;
 const TURN: usize = 20;
 /// How many addresses are taken in the larger measurement.
@@ -32,7 +32,7 @@ const TAKEN: usize = 5000;
 /// The ADDs of the parallel measurement.
 const PARALLEL: usize = 640;
 
-/// How many times faster an ADD must be with so many addresses taken, by its median.
+/// How many times faster the median ADD must be with so many addresses taken.
 const WITH_MANY: f64 = 5.0;
 /// How many times more ADDs a second there must be with many at once.
 const THROUGHPUT: f64 = 3.0;
@@ -69,7 +69,7 @@ impl Place {
         Container::new(&format!("c{number}"), self.netns.clone(), "eth0", [0; 6])
     }
 
-    /// Has both sides' files say that many addresses are taken.
+    /// Makes both sides' files say that many addresses are taken.
     fn fill(&self, network: &str) -> io::Result<()> {
         for who in [Who::Ours, Who::Theirs] {
             let dir = self.data_dir(who).join(network);
@@ -138,7 +138,7 @@ fn sequential(place: &Place, network: &str) -> Result<(Pair<Sample>, Pair<Sample
     Ok((add, del))
 }
 
-/// Attaches containers with many calls under way at once, and returns how many a second.
+/// Attaches containers with many calls under way at once. Returns the calls, and how many there were a second.
 fn at_once(place: &Place, who: Who) -> io::Result<(Sample, f64)> {
     let (next, each) = (AtomicUsize::new(0), Mutex::new(Sample::default()));
     let (plugin, config) = (place.plugin(who), place.config(who, "crowd"));

@@ -1,7 +1,7 @@
 //! The results side by side, and whether they are as they should be.
 //!
-//! Speed is judged with links as main plugins leave them: down. What the daemon costs beside many others is judged with links that
-//! are already up, which saves the incumbent its two seconds.
+//! Speed is judged with links that are down, as main plugins leave them. What the daemon costs among many others is judged with
+//! links that are already up, which saves the incumbent its two seconds.
 
 use std::io;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::rounds::{self, AT_ONCE, Calls, Pair, Turns};
 use crate::sample::Sample;
 use crate::verdict::{Verdict, mebibytes, megabytes, milliseconds};
 
-/// How many times faster a sequential ADD must be, by its median.
+/// How many times faster the median sequential ADD must be.
 const SEQUENTIAL: f64 = 12.0;
 /// When leasehold sends its second DISCOVER, at the earliest.
 const ASKS_AGAIN: Duration = Duration::from_millis(875);
-/// How many times as long as the sum of its floors it may take.
+/// How many times the sum of its floors an ADD may take.
 const FLOORS: f64 = 1.5;
-/// The most processor time of the daemon for an ADD as a share of the incumbent's, with 200 containers on one parent, and with
-/// 1,000: what each broadcasts the kernel copies for all of them. With links that are up, as suits the incumbent.
+/// The most processor time of the daemon for an ADD, as a share of the incumbent's, with 200 containers on one parent and with
+/// 1,000: the kernel copies each container's broadcasts for all of them. Links are up, which suits the incumbent.
 const PROCESSOR: (f64, f64) = (0.54, 0.63);
 /// How many times more ADDs a second there must be with 200 containers on one parent, and with 1,000.
 const ON_ONE_PARENT: (f64, f64) = (3.0, 2.5);
 /// How many times more ADDs a second there must be, with 1,000 containers.
 const THROUGHPUT: f64 = 6.0;
-/// How long 99 of 100 of those may take.
+/// How long 99 of 100 of those ADDs may take.
 const SLOWEST: Duration = Duration::from_millis(150);
-/// The daemon's most memory, in bytes: for itself, and for each lease. That is 9.5 MiB for 1,000.
+/// The most memory of the daemon, in bytes: for itself, and for each lease. That is 9.5 MiB for 1,000 leases.
 const MEMORY: (u64, u64) = (8_155_000, 1_806);
 /// The shim's largest size, in bytes.
 const SHIM: u64 = 1_300_000;
@@ -67,8 +67,8 @@ pub(crate) fn sequential(links: Links, turns: &Pair<Turns>, floors: &Floors, ver
     whole(turns, &format!("sequential, {}", said(links)), verdict);
 }
 
-/// Reports the calls on a bridge. A client without an answer in time asks again: its first DISCOVER was lost, usually because
-/// the bridge did not forward yet.
+/// Reports the calls on a bridge. A client without an answer in time asks again: its first DISCOVER was lost, usually because the
+/// bridge did not forward yet.
 pub(crate) fn bridge(load: Load, turns: &Pair<Turns>, verdict: &mut Verdict) {
     let (machine, most) = if load == Load::Quiet { ("quiet", 0) } else { ("busy", rounds::SEQUENTIAL / 20) };
     let Pair { ours, theirs } = turns;

@@ -19,7 +19,7 @@ use crate::sample::Sample;
 const STARTS: usize = 100;
 /// The containers of the sequential measurement. Each contender attaches each once.
 pub(crate) const SEQUENTIAL: usize = 100;
-/// The containers of one turn of it.
+/// The containers of one of its turns.
 const SEQUENTIAL_TURN: usize = 10;
 /// How many such turns each contender has.
 const SEQUENTIAL_ROUNDS: usize = SEQUENTIAL / SEQUENTIAL_TURN;
@@ -33,7 +33,7 @@ pub(crate) const PROCESSOR: usize = 200;
 /// How many such turns each contender has.
 const PROCESSOR_ROUNDS: usize = 4;
 
-/// Returns how long after the last DEL a server must have its leases back. Our RELEASEs leave at most 100 a second.
+/// Returns how soon after the last DEL a server must have its leases back. Our RELEASEs leave at most 100 a second.
 fn patience(who: Who) -> Duration {
     Duration::from_secs(if who == Who::Ours { 15 } else { 3 })
 }
@@ -66,7 +66,7 @@ pub(crate) struct Calls {
     pub(crate) took: Duration,
     /// The plugin's processor time for all calls.
     pub(crate) plugin: Duration,
-    /// The daemon's processor time meanwhile.
+    /// The daemon's processor time during the calls.
     pub(crate) daemon: Duration,
     /// The daemon's processor time until it was at rest again.
     pub(crate) until_rest: Duration,
@@ -130,13 +130,13 @@ pub(crate) fn sequential(
 }
 
 /// Attaches and detaches one container after the other, on a ground that is on a bridge. The incumbent has one turn: with links
-/// that are down, each of its ADDs takes some seconds, and many turns say no more.
+/// that are down, each of its ADDs takes some seconds, and more turns would show nothing new.
 pub(crate) fn bridge(binaries: &Binaries, ground: &mut Ground) -> Result<Pair<Turns>, Box<dyn Error>> {
     taking_turns(binaries, ground, Links::Down, 1, |_, _| Ok(()))
 }
 
-/// Makes leasehold attach and detach each container, and the incumbent those of its first `incumbents` turns; `after` runs when both
-/// have had the containers from one on.
+/// Makes leasehold attach and detach each container, and the incumbent those of its first `incumbents` turns. `after` runs when
+/// both have had the containers of a turn.
 fn taking_turns(
     binaries: &Binaries,
     ground: &mut Ground,
@@ -210,8 +210,8 @@ pub(crate) fn parallel(
     Ok(turns)
 }
 
-/// Attaches and detaches containers with many calls under way at once, only for the daemon's processor time. Returns
-/// that of a bare lease too, where all links are up.
+/// Attaches and detaches containers with many calls under way at once, only to measure the daemon's processor time. Also returns
+/// that of a bare lease where all links are up.
 pub(crate) fn processor(
     binaries: &Binaries,
     ground: &mut Ground,

@@ -27,12 +27,12 @@ impl Sample {
         self.durations.len()
     }
 
-    /// Returns how many calls took longer.
+    /// Returns how many calls took longer than `limit`.
     pub(crate) fn longer_than(&self, limit: Duration) -> usize {
         self.durations.iter().filter(|took| **took > limit).count()
     }
 
-    /// Returns the duration that `percent` of the calls did not exceed (nearest rank); zero when there is none.
+    /// Returns the duration that `percent` of the calls did not exceed (nearest rank); zero if there are no calls.
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.durations.clone();
         sorted.sort_unstable();

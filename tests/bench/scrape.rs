@@ -16,13 +16,13 @@ use crate::verdict::{Verdict, milliseconds};
 
 /// How often a monitor asks.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How often ADDs are measured with a monitor and without, in turn: what else changes in a while changes for both.
+/// How often ADDs are measured with a monitor and without, in turn, so that anything else that changes over time affects both.
 const ROUNDS: usize = 5;
-/// How long each time.
+/// How long each measurement lasts.
 const LASTS: Duration = Duration::from_secs(5);
 /// The longest time for an answer to a monitor.
 const ANSWER: Duration = Duration::from_millis(50);
-/// How many times as long an ADD may take beside a monitor, in the middle: two halves of the same measurement differ as much.
+/// How many times as long the median ADD may take beside a monitor: two halves of the same measurement differ as much.
 const RATIO: f64 = 1.1;
 
 /// Measures scrapes, and ADDs beside them.

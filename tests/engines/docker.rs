@@ -1,4 +1,4 @@
-//! Docker gets its addresses from us: its own drivers, our IPAM driver.
+//! Docker gets its addresses from us, for its own drivers through our IPAM driver.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use netns_fixtures::model::{Config, Kind};
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, Grants, ModelServer};
 use netns_fixtures::{Capture, DEADLINE, Dhcp, Dockerd, Error, Lab, Lan, Need, Sandbox, mac_text, sandbox, until_link};
 
-/// The network in which containers are unless said otherwise.
+/// The network that containers are in unless said otherwise.
 pub(crate) const LAN: [&str; 2] = ["--network", "lan"];
 /// A container's own Ethernet address.
 pub(crate) const MAC: &str = "02:42:c0:ff:ee:01";
@@ -54,7 +54,7 @@ impl Host {
         self.docker.docker(&[&["network", "create"], &driver[..], more, &[name]].concat()).map(drop)
     }
 
-    /// Returns the address on a container's interface, once Docker believes in it too.
+    /// Returns the address on a container's interface, once Docker also believes in it.
     pub(crate) fn address(&self, name: &str) -> Result<Ipv4Addr, Error> {
         let address = self.docker.address(name, "lan")?;
         let inside = self.docker.exec(name, &["ip", "-4", "addr", "show", "dev", "eth0"])?;
@@ -86,7 +86,7 @@ impl Host {
         self.lab.daemon().wait_until_empty()
     }
 
-    /// Checks that networks, each made with some of these options, only use the one address that a server leases, or fail.
+    /// Checks that networks, each made with some of these options, use only the one address that a server leases, or fail.
     pub(crate) fn keeps_to_its_addresses(&self, make: impl Fn(&[&str]) -> Result<(), Error>) -> Result<(), Error> {
         let one = Ipv4Addr::new(10, 7, 1, 1);
         let config = DnsmasqConfig { pool: one..=one, ..DnsmasqConfig::default() };
@@ -114,7 +114,7 @@ impl Host {
     }
 }
 
-/// Ends dockerd with SIGKILL while it carries out a command, once `inside` returns. Its containers go on.
+/// Ends dockerd with SIGKILL while it carries out a command, when `inside` returns. Its containers go on.
 pub(crate) fn kill_in(
     docker: &Dockerd,
     command: impl FnOnce() -> Result<(), Error> + Send,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use netns_fixtures::{Dockerd, Error, Lan, sandbox};
 
-/// A network with Docker's own addresses: a container reaches the LAN, before and after dockerd's end.
+/// A network with Docker's own addresses: a container reaches the LAN before and after dockerd's end.
 #[test]
 fn docker_runs_containers_on_the_lan_and_leaves_nothing() -> Result<(), Error> {
     let Some(sandbox) = sandbox(Dockerd::NEEDS) else { return Ok(()) };

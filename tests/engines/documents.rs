@@ -1,4 +1,4 @@
-//! The commands of the documents, run as written there, on a host as they assume it.
+//! The commands in the documents, run as written, on a host such as the documents assume.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -27,7 +27,7 @@ fn blocks(document: &str, heading: &str, language: &str) -> Vec<String> {
     blocks.filter_map(|rest| Some(rest.split_once("```")?.0.to_owned())).collect()
 }
 
-/// Returns Docker's and our commands in the shell blocks under a document's heading, each split into words.
+/// Returns Docker's commands and ours in the shell blocks under a document's heading, each split into words.
 fn commands(document: &str, heading: &str) -> Vec<Vec<String>> {
     let lines = blocks(document, heading, "sh").concat().replace("\\\n", " ");
     let words =

@@ -8,7 +8,7 @@ use netns_fixtures::{Error, sandbox};
 use crate::docker::{Host, LAN, needs};
 use crate::network::FORMS;
 
-/// The addresses of the fallback, outside of the server's pool.
+/// The fallback's addresses, outside the server's pool.
 const RANGE: &str = "fallback=10.7.200.1-10.7.200.9";
 
 fn is_local(address: Ipv4Addr) -> bool {

@@ -1,4 +1,4 @@
-//! A daemon of ours that cannot start, dies or hangs, as systemd runs it, on a host with Docker: dockerd starts, and answers.
+//! A daemon of ours that cannot start, dies or hangs, run by systemd on a host with Docker: dockerd starts, and answers.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +13,13 @@ const SERVICE: &str = "leasehold.service";
 const SOCKET: &str = "leasehold.socket";
 /// Where the driver's socket is while somebody answers there.
 const PLUGIN: &str = "/run/docker/plugins/leasehold.sock";
-/// For how long dockerd looks for a driver that is not there, for all that one network of ours has it ask.
+/// How long dockerd looks for a missing driver in all, for everything that one network of ours makes it ask.
 const LOOKED_FOR: Duration = Duration::from_secs(60);
 
 /// A host whose service keeps its store in a directory of its own.
 struct Host {
     lan: Lan,
-    /// The service as it should be.
+    /// The service in working order.
     service: String,
     state_dir: String,
 }
@@ -32,14 +32,14 @@ impl Host {
         Ok(Self { lan: Lan::new(sandbox)?, service, state_dir })
     }
 
-    /// Starts systemd with a service in which this is in the place of that.
+    /// Starts systemd with a service in which `from` is replaced by `to`.
     fn with(&self, from: &str, to: &str) -> Result<Systemd, Error> {
         assert!(self.service.contains(from), "{from}: {}", self.service);
         let units = [(SERVICE, self.service.replace(from, to)), (SOCKET, installed_unit(SOCKET)?)];
         Systemd::start(&self.lan.host, &units)
     }
 
-    /// Starts systemd with a service that hangs, and is to be ended for that.
+    /// Starts systemd with a service that hangs, and that systemd should end for that.
     fn with_a_hanging_one(&self) -> Result<Systemd, Error> {
         let systemd = self.with("WatchdogSec=30s", "WatchdogSec=3s")?;
         wait_for_plugin()?;
@@ -57,7 +57,7 @@ fn wait_for_plugin() -> Result<(), Error> {
     until_found("the driver's socket", DEADLINE, || Ok(Path::new(PLUGIN).exists().then_some(())))
 }
 
-/// Asks Docker for what has it look at its plugins, and for a container that needs none of ours.
+/// Asks Docker for something that makes it look at its plugins, and for a container that needs none of ours.
 fn answers(docker: &Dockerd) -> Result<(), Error> {
     docker.docker(&["volume", "ls"])?;
     docker.docker(&["network", "ls"])?;
@@ -90,8 +90,8 @@ fn dockerd_without_a_network_of_ours_starts_and_answers_whatever_becomes_of_our_
     lives(host.with_a_hanging_one()?)
 }
 
-/// A dockerd that has a network of ours starts while `fails` has a service that does not work, and once there is one that does, its
-/// container has an address.
+/// Checks that a dockerd that has a network of ours starts while `fails` runs a service that does not work, and that once there
+/// is one that does, its container has an address.
 fn starts_with_a_network(fails: impl FnOnce(&Host) -> Result<Systemd, Error>) -> Result<(), Error> {
     let Some(sandbox) = sandbox(&[needs(), vec![Need::Program("systemd")]].concat()) else { return Ok(()) };
     let host = Host::new(&sandbox)?;

@@ -8,7 +8,7 @@ use netns_fixtures::{DEADLINE, Error, Lan, sandbox};
 
 use crate::docker::{Host, LAN, MAC, needs, only};
 
-/// A container with its own Ethernet address, whose first process ends with a failure when it is told to.
+/// A container with its own Ethernet address whose first process fails when it is told to end.
 const CRASHES: &str = "trap 'exit 1' TERM; while :; do /bin/busybox sleep 0.1; done";
 
 #[test]

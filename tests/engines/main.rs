@@ -81,7 +81,7 @@ fn gives_and_takes_back<E: Engine>(lab: &Lab) -> Result<(), CallError> {
     Ok(())
 }
 
-/// The ptp plugin makes its veth pair only when it has the address, so there is nothing yet to ask a server through.
+/// The ptp plugin makes its veth pair only when it has the address, so there is nothing yet through which to ask a server.
 fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), CallError> {
     let mut lab = Lab::new(sandbox)?;
     lab.config = Lan::ptp_config(&lab.daemon().socket());
@@ -98,7 +98,7 @@ fn ptp_is_refused_with_the_reason<E: Engine>(sandbox: &Sandbox) -> Result<(), Ca
     Ok(())
 }
 
-/// In the place of host-local, on a bridge that the main plugin makes.
+/// The plugin is in host-local's place, on a bridge that the main plugin makes.
 fn ranges_give_an_address_and_take_it_back<E: Engine>(sandbox: &Sandbox) -> Result<(), CallError> {
     let mut lab = Lab::new(sandbox)?;
     lab.config = json!({
@@ -119,7 +119,7 @@ fn ranges_give_an_address_and_take_it_back<E: Engine>(sandbox: &Sandbox) -> Resu
     Ok(())
 }
 
-/// Podman wrote its cache itself; the administrator replaces a plugin and a daemon under a running container.
+/// Podman wrote its cache itself. The administrator replaces the plugin and the daemon under a running container.
 #[test]
 fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> {
     let needs = [Podman::NEEDS, Incumbent::NEEDS, &[Need::Program("dnsmasq")]].concat();
@@ -154,7 +154,7 @@ fn a_podman_container_moves_from_the_incumbent_to_us() -> Result<(), CallError> 
     Ok(())
 }
 
-/// Kea gives a client that released its lease another address, unless the client asks for that one.
+/// Kea gives a client that released its lease another address, unless the client asks for the same one.
 #[test]
 fn a_podman_container_that_is_restarted_has_the_address_that_it_had() -> Result<(), CallError> {
     let needs = [Podman::NEEDS, &[Need::Program("kea-dhcp4")]].concat();

@@ -1,4 +1,4 @@
-//! Docker in one line: our network driver makes the containers' links, and Docker moves them.
+//! A Docker network in one line: our network driver makes the containers' links, and Docker moves them.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -21,7 +21,7 @@ impl Host {
         self.wire_on(&parent, name, &[&NULL[..], more].concat())
     }
 
-    /// Makes one in one of its forms, with more options of leases.
+    /// Makes a network in one of its forms, with more options of leases.
     pub(crate) fn wire_as(&self, form: &str, name: &str, more: &[&str]) -> Result<(), Error> {
         let parent = format!("parent={}", Lan::IFNAME);
         self.wire_on(&parent, name, &of_form(form, &parent, more))
@@ -44,7 +44,7 @@ impl Host {
     }
 }
 
-/// Returns the options of a network in one of its forms, with these for its leases.
+/// Returns the options of a network in one of its forms, with these options for its leases.
 pub(crate) fn of_form<'a>(form: &'a str, parent: &'a str, leases: &[&'a str]) -> Vec<&'a str> {
     let flag = if form == "null" { "-o" } else { "--ipam-opt" };
     // Up to version 26, Docker needs one if the host has an address on the LAN.
@@ -317,7 +317,8 @@ fn what_cannot_be_is_refused_with_the_option_and_the_way_out() -> Result<(), Err
     host.only_links(&before)
 }
 
-/// A server that goes by Ethernet address gives a container that has its parent's the host's own address.
+/// A server that recognises clients by Ethernet address gives the host's own address to a container with its parent's Ethernet
+/// address.
 #[test]
 fn the_hosts_own_address_is_no_containers_and_does_not_go_back() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! A call fails, or dockerd is killed during it. Neither a link nor a lease is left, and the network goes on.
+//! A call fails, or dockerd is killed during it. Neither a link nor a lease is left, and the network still works.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,11 +13,11 @@ use crate::docker::{Host, LAN, kill_in, needs};
 use crate::network::{links, of_form};
 use crate::network_restarts::UNSAID;
 
-/// What Docker calls our drivers here, and which of them gives out addresses.
+/// Docker's name for our drivers here, and the drivers that may give out addresses.
 const FAULTY: &str = "faulty";
 const FORMS: [&str; 2] = ["null", FAULTY];
 
-/// The calls in a network's life and in that of a container in it, in order, and the command that fails with each.
+/// The calls in the life of a network and of a container in it, in order, each with the command that fails when it does.
 const CALLS: [(&str, Option<Command>); 13] = [
     ("IpamDriver.RequestPool", Some(Command::Create)),
     ("NetworkDriver.CreateNetwork", Some(Command::Create)),
@@ -34,7 +34,7 @@ const CALLS: [(&str, Option<Command>); 13] = [
     ("IpamDriver.ReleasePool", None),
 ];
 
-/// What the user says.
+/// A user's command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Command {
     Create,
@@ -46,7 +46,7 @@ fn is_ours(form: &str, call: &str) -> bool {
     form == FAULTY || call.starts_with("NetworkDriver.")
 }
 
-/// Returns the files of a directory that something is mounted on.
+/// Returns the files of a directory on which something is mounted.
 fn mounted_in(dir: &str) -> impl Iterator<Item = PathBuf> {
     let device = |path: &Path| path.metadata().map(|found| found.dev()).ok();
     let own = device(dir.as_ref());
@@ -89,7 +89,7 @@ impl Faulty {
         self.host.docker.docker(args).map(drop)
     }
 
-    /// Runs a container that is on the LAN, and removes it.
+    /// Runs a container on the LAN, and removes it.
     fn is_usable(&self, name: &str) -> Result<(), Error> {
         self.run(name)?;
         self.host.address(name)?;
@@ -121,7 +121,7 @@ impl Faulty {
         Ok(())
     }
 
-    /// Ends dockerd in a call about a container that comes or goes, and lets the next one go on.
+    /// Ends dockerd during a call about a container that comes or goes, and lets the next dockerd go on.
     fn dies_in(&mut self, call: &str, fate: Fate) -> Result<(), Error> {
         let comes = CALLS.iter().any(|(known, fails)| *known == call && *fails == Some(Command::Run));
         if !comes {
@@ -170,7 +170,7 @@ fn an_error_in_any_call_leaves_no_link_no_lease_and_a_usable_network() -> Result
     faulty.is_as_before()
 }
 
-/// From when dockerd asks for an address until it has given that back.
+/// The calls from the request for an address until it is given back.
 const OF_A_CONTAINER: [&str; 6] = [
     "IpamDriver.RequestAddress",
     "NetworkDriver.CreateEndpoint",

@@ -13,7 +13,7 @@ use netns_fixtures::{DEADLINE, Error, Need, sandbox, until_link};
 use crate::docker::{Host, LAN, MAC, kill_in, needs, only};
 use crate::network::FORMS;
 
-/// How long Docker may say nothing about what it has forgotten.
+/// How long Docker may stay silent about what it has forgotten.
 pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 
 #[test]
@@ -45,7 +45,8 @@ fn containers_that_outlive_dockerd_keep_their_links_and_leases() -> Result<(), E
     host.only_links(&before)
 }
 
-/// dockerd finds a container's interface by the address that it knows, and leaves one with another in the container.
+/// dockerd finds a container's interface by the address that it knows, and leaves an interface with another address in the
+/// container.
 #[test]
 fn what_dockerd_leaves_inside_when_it_disconnects_has_no_address_that_goes_back() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
@@ -168,7 +169,7 @@ fn a_dockerd_that_is_killed_while_an_endpoint_is_made_leaves_no_link_and_no_leas
     host.pings("again")
 }
 
-/// Names a network of each form.
+/// Names for a network of each form.
 const BOTH: [(&str, &str); 2] = [("lan", FORMS[0]), ("other", FORMS[1])];
 
 /// Starts a container that Docker restarts and that has its own identity, and returns its address.
@@ -209,7 +210,7 @@ fn containers_on_links_of_ours_have_their_addresses_again_when_their_host_has_lo
     host.only_links(&before)
 }
 
-/// dockerd waits for all of them before it serves, and tries none again.
+/// dockerd waits for all of them before it serves, and does not try again.
 #[test]
 fn a_host_starts_containers_on_links_of_ours_with_their_addresses_though_no_server_answers() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
@@ -237,8 +238,8 @@ fn a_host_starts_containers_on_links_of_ours_with_their_addresses_though_no_serv
     only(&server, &before.iter().map(|(address, ..)| *address).collect::<Vec<_>>())
 }
 
-/// Up to Docker 27 a container's link is made before its runtime begins, and that may take minutes: volumes are relabelled, the
-/// machine is busy, the runtime is slow.
+/// Up to Docker 27 a container's link is made before its runtime begins, which may take minutes: volumes are relabelled, the
+/// machine is busy, or the runtime is slow.
 #[test]
 fn a_container_whose_runtime_takes_more_than_a_minute_starts_with_its_link_and_address() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };

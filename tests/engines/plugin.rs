@@ -1,4 +1,4 @@
-//! The daemon as a plugin that Docker runs itself, in its own root file system and with its own capabilities.
+//! The daemon as a plugin that Docker itself runs, in a root file system of its own and with capabilities of its own.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::docker::{LAN, MAC, needs, only};
 
 /// The plugin's name.
 const NAME: &str = "leasehold";
-/// What Docker calls its drivers.
+/// The name under which Docker knows its drivers.
 const DRIVER: &str = "leasehold:latest";
 
 /// A host with Docker, and what `docker plugin create` takes.
@@ -52,7 +52,7 @@ impl Host {
         self.docker.docker(&[&network, how, &["--subnet", "10.7.0.0/16", "lan"]].concat()).map(drop)
     }
 
-    /// Waits until the lease of the only container has found its interface, as an operator on the host sees it.
+    /// Waits until the only container's lease has found its interface, as an operator on the host sees it.
     fn found(&self, name: &str) -> Result<(), Error> {
         let id = self.plugin(&["inspect", "--format", "{{.Id}}", NAME])?;
         let socket = format!("{}/{}/control.sock", Dockerd::PLUGINS, id.trim());
@@ -123,7 +123,7 @@ fn a_setting_turns_the_plugin_into_one_for_ipvlan() -> Result<(), Error> {
     Ok(())
 }
 
-/// The plugin's capabilities, each with the message if it is missing.
+/// The plugin's capabilities, each with the message that appears if it is missing.
 const CAPABILITIES: [(&str, &str); 3] = [
     ("CAP_SYS_ADMIN", "not looked through"),
     ("CAP_NET_ADMIN", "make a macvlan"),

@@ -1,4 +1,4 @@
-//! dockerd and our daemon end in all ways, and start again: a container keeps its address, and nobody else gets it.
+//! dockerd and our daemon end in all ways and start again: a container keeps its address, and nobody else gets it.
 
 use std::net::Ipv4Addr;
 use std::thread;
@@ -89,7 +89,7 @@ fn containers_go_on_and_end_as_they_should_though_our_daemon_was_away() -> Resul
     host.lab.daemon().wait_until_empty()
 }
 
-/// What a container is known by stays, and its Ethernet address does not, as by its name from version 29 on.
+/// The container's identity stays but its Ethernet address does not, as where servers know it by its name (Docker 29 and later).
 #[test]
 fn a_container_that_ended_while_our_daemon_was_away_keeps_its_successor_from_nothing() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
@@ -148,7 +148,7 @@ fn dockerd_that_is_killed_while_it_waits_for_an_address_leaves_none_leased() -> 
     host.lab.daemon().wait_until_empty()
 }
 
-/// dockerd waits for all of them before it serves, and tries none again.
+/// dockerd waits for all of them before it serves, and does not try again.
 #[test]
 fn a_host_starts_its_containers_with_their_addresses_though_no_server_answers() -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };

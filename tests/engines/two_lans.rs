@@ -13,7 +13,7 @@ struct Side {
     network: &'static str,
     /// The container's interface there.
     ifname: &'static str,
-    /// The router, which is the server too.
+    /// The router, which is also the server.
     router: Ipv4Addr,
     subnet: &'static str,
     server: Dnsmasq,
@@ -32,7 +32,8 @@ impl Side {
         Ok(Self { network, ifname: "eth1", router: Lan::SECOND_SERVER, subnet: "10.8.0.0/16", server })
     }
 
-    /// Returns the container's address there: the only one that its server has leased, and it reaches its router.
+    /// Checks that the container's address there is the only one that its server has leased, and that it reaches its router.
+    /// Returns the address.
     fn reached(&self, host: &Host) -> Result<Ipv4Addr, Error> {
         let address = host.docker.address("web", self.network)?;
         let inside = host.docker.exec("web", &["ip", "-4", "addr", "show", "dev", self.ifname])?;
@@ -42,7 +43,7 @@ impl Side {
         Ok(address)
     }
 
-    /// Returns the route that the kernel makes with an address.
+    /// Returns the route that the kernel adds with an address.
     fn own_route(&self, address: Ipv4Addr) -> String {
         format!("{} dev {} scope link  src {address}", self.subnet, self.ifname)
     }
@@ -52,7 +53,7 @@ impl Side {
     }
 }
 
-/// Waits until this many leases have found their interfaces, so that everything is put on from then on.
+/// Waits until this many leases have found their interfaces, so that everything is on them.
 fn found(host: &Host, count: usize) -> Result<(), Error> {
     until_link(&host.docker.netns("web")?, "each lease inside", DEADLINE, || {
         let rows = host.lab.daemon().list()?;
@@ -61,7 +62,7 @@ fn found(host: &Host, count: usize) -> Result<(), Error> {
     })
 }
 
-/// Returns a container's routes, in the order of their text.
+/// Returns a container's routes, sorted as text.
 fn routes(host: &Host) -> Result<Vec<String>, Error> {
     let printed = host.docker.exec("web", &["ip", "route"])?;
     let mut routes: Vec<_> = printed.lines().map(|line| line.trim().to_owned()).collect();
@@ -69,7 +70,7 @@ fn routes(host: &Host) -> Result<Vec<String>, Error> {
     Ok(routes)
 }
 
-/// Docker prefers the first of its networks by name. `second` is the second LAN's.
+/// Checks a container on both LANs. Docker prefers the first of its networks by name. `second` is the second LAN's name.
 fn lives(second: &'static str, make: impl Fn(&Host, &str, &Side) -> Result<(), Error>) -> Result<(), Error> {
     let Some(sandbox) = sandbox(&needs()) else { return Ok(()) };
     let host = Host::new(&sandbox)?;
@@ -124,7 +125,7 @@ fn a_container_on_two_lans_by_dockers_macvlan_has_an_address_of_each_and_one_def
     lives("other", of_dockers)
 }
 
-/// Docker's own network comes after the LAN's by name, and its subnet lies in a route of the LAN. Both LANs name that route.
+/// Docker's own network comes after the LAN's by name, and its subnet lies within a route of the LAN. Both LANs name that route.
 #[test]
 fn routes_that_two_lans_name_or_that_contain_a_network_of_dockers_keep_no_container_from_starting() -> Result<(), Error>
 {

@@ -1,4 +1,4 @@
-//! Moving in: our daemon comes to a host whose running containers got their addresses from the incumbent.
+//! Taking over: our daemon comes to a host whose running containers got their addresses from the incumbent.
 
 use std::fs;
 
@@ -116,7 +116,7 @@ fn what_could_not_be_adopted_at_once_is_adopted_later() -> Result<(), CallError>
     Ok(server.wait_until_free()?)
 }
 
-/// Attaches a container as a runtime with the incumbent as its IPAM plugin does.
+/// Attaches a container as a runtime does whose IPAM plugin is the incumbent.
 fn attach(lab: &Lab, incumbent: &Incumbent, id: &str) -> Result<Member, CallError> {
     let (container, result) = incumbent.attach(id, &lab.config, &lab.home().cni_cache())?;
     let address = result_addresses(&result)?[0].0.addr();

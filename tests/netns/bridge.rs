@@ -6,7 +6,7 @@ use netns_fixtures::model::{Config, Kind};
 use netns_fixtures::server::ModelServer;
 use netns_fixtures::{CallError, Capture, Lab, Lan, Need, sandbox};
 
-/// Drops requests of a port's container until there is more than one.
+/// Drops requests of a port's container until there has been more than one.
 const FIRST_DISCOVER: &str = "table netdev port {
     chain late { type filter hook ingress device \"c1\" priority 0; udp dport 67 quota until 450 bytes drop; }
 }";

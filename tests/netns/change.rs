@@ -1,4 +1,4 @@
-//! The interface carries what the lease names: when it changes, when it is lost, when there is a new one.
+//! The interface carries what the lease says: when the lease changes, when it is lost, when there is a new one.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The host's wall clock jumps; the leases do not notice. The core's tests (`registry/tests/clock.rs`) have the jumps over a
+//! The host's wall clock jumps; the leases do not notice. The core's tests (`registry/tests/clock.rs`) cover jumps across a
 //! reboot.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A neighbour has the address that the server gives out. dnsmasq, which does not ping here, logs what it hears.
+//! A neighbour has the address that the server gives out. dnsmasq, which does not ping here, logs what it receives.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const BESIDE: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 3);
 struct Stage {
     lab: Lab,
     server: Dnsmasq,
-    /// On the server's link.
+    /// A capture of the server's link.
     seen: Capture,
     neighbour: Netns,
 }
@@ -49,12 +49,12 @@ impl Stage {
         Ok(member)
     }
 
-    /// The neighbour takes the address.
+    /// Makes the neighbour take the address.
     fn take(&self) -> Result<(), Error> {
         self.neighbour.add_address(Lan::IFNAME, Lan::on_lan(KEPT))
     }
 
-    /// Waits until the server has heard that the address is in use.
+    /// Waits until the server has been told that the address is in use.
     fn declined(&mut self) -> Result<(), Error> {
         let decline = self.seen.wait_for_dhcp(Kind::Decline, DEADLINE, |m| m.chaddr == CONTAINER)?;
         assert_eq!(decline.address_option(code::REQUESTED), Some(KEPT));
@@ -66,14 +66,14 @@ impl Stage {
         self.server.wait_for_line(&format!("disabling DHCP static address {KEPT}"))
     }
 
-    /// Waits for the container's ARP from `sender` about `target`.
+    /// Waits for the container's ARP request from `sender` about `target`.
     fn asked(&mut self, sender: Ipv4Addr, target: Ipv4Addr) -> Result<(), Error> {
         self.seen.wait_for(&format!("ARP from {sender} about {target}"), DEADLINE, |packet| {
             is_from_container(packet).filter(|arp| (arp.sender, arp.target) == (sender, target)).map(drop)
         })
     }
 
-    /// Returns how many probes for an address there were so far.
+    /// Returns how many probes for an address there have been.
     fn probes(&mut self, address: Ipv4Addr) -> Result<usize, Error> {
         let asked = self.seen.packets()?.iter().filter_map(is_from_container);
         Ok(asked.filter(|arp| arp.sender.is_unspecified() && arp.target == address).count())
@@ -133,7 +133,7 @@ fn an_address_is_announced_anew_when_its_interface_gets_another_ethernet_address
     Ok(stage.server.wait_until_free()?)
 }
 
-/// The server here answers slowly: on a busy machine a quick one would be faster than the neighbour.
+/// The server answers slowly here: on a busy machine, a quick one would be faster than the neighbour.
 #[test]
 fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else { return Ok(()) };
@@ -151,7 +151,7 @@ fn an_address_in_use_is_declined_before_the_answer() -> Result<(), CallError> {
     lab.check(&member)
 }
 
-/// The neighbour is a macvlan beside the container's, which hears the container and not their parent.
+/// The neighbour is a macvlan beside the container's, and hears the container but not their parent.
 #[test]
 fn an_address_that_a_sibling_uses_is_declined() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&[]) else { return Ok(()) };

@@ -90,7 +90,7 @@ fn del_while_the_daemon_is_down_is_not_forgotten() -> Result<(), CallError> {
     Ok(())
 }
 
-/// Does the same for each, at the same time.
+/// Does the same for each of several, at the same time.
 pub(crate) fn each<I: Send, T: Send>(
     items: impl IntoIterator<Item = I>,
     work: impl Fn(I) -> Result<T, CallError> + Sync,
@@ -108,7 +108,7 @@ fn grants(history: &[Lease], member: &Member) -> Vec<Lease> {
     history.iter().filter(|lease| lease.mac == mac && lease.held).cloned().collect()
 }
 
-/// Returns whether a packet is DHCP or an ARP request from one of these.
+/// Returns whether a packet is DHCP or an ARP request, and comes from one of these.
 fn is_from(packet: &Packet, macs: &[Mac]) -> bool {
     match packet {
         Packet::Dhcp(message) => macs.contains(&message.eth_source),

@@ -19,10 +19,10 @@ const ADDRESS: &str = "IpamDriver.RequestAddress";
 
 /// The number of the Ethernet address in a bare call, far from those of the LAN.
 const NUMBER: u32 = 1000;
-/// How long dockerd may say nothing about a container that is gone.
+/// How long dockerd may stay silent about a container that is gone.
 const UNSAID: Duration = Duration::from_secs(60);
 
-/// Makes a host whose daemon is a plugin of Docker's.
+/// Makes a host whose daemon is a Docker plugin.
 fn docker_lab(sandbox: &Sandbox) -> Result<Lab, Error> {
     let mut lab = Lab::without_daemon(sandbox)?;
     lab.home().with_docker()?;
@@ -50,7 +50,7 @@ fn bare(plugin: &Played, method: &str, body: &str) -> Result<Reply, Error> {
     plugin.plugin.send(method, body)?.answer()
 }
 
-/// A container's life in a network, whose containers have the LAN's router.
+/// Runs a container through its life in a network whose containers have the LAN's router.
 fn lives(lab: &Lab, server: &Dnsmasq, version: EngineVersion, plan: &NetworkPlan) -> Result<(), Error> {
     let docker = play(lab, version)?;
     let network = docker.network_create(plan)?;
@@ -438,7 +438,7 @@ fn a_name_whose_container_ended_while_no_daemon_ran_is_free_for_the_next() -> Re
     lab.daemon().wait_until_empty()
 }
 
-/// No ARP shows it: a macvlan does not reach its parent's host.
+/// ARP does not show this: a macvlan does not reach its parent's host.
 #[test]
 fn an_address_of_the_host_itself_is_neither_given_back_nor_taken() -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };

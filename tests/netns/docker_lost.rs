@@ -1,4 +1,4 @@
-//! The store is lost under containers of Docker's, which go on: nobody but the daemon ever knew their leases and networks.
+//! The store is lost while Docker's containers go on: only the daemon ever knew their leases and networks.
 
 use std::fs;
 use std::net::Ipv4Addr;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const BRIDGE_NF: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 
-/// Returns what is found on a LAN's host, whose networks are configured in `networks`, as level and sentence.
+/// Returns the findings on a LAN's host, whose networks are configured in `networks`, as level and sentence.
 fn found(lab: &Lab, networks: &str) -> Result<Vec<(String, String)>, CallError> {
     let mut command = Command::new(binary("leasehold")?);
     command.args(["doctor", "--json", "--cni-conf-dir", networks, "--socket"]).arg(lab.daemon().socket());

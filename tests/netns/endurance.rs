@@ -20,8 +20,8 @@ const HELD: usize = 100;
 const PASSING: usize = 4;
 /// How often the daemon is killed.
 const KILLS: usize = 20;
-/// The average number of renewals from one kill to the next: each lease is renewed every five seconds, so this makes
-/// three seconds, and a minute in all.
+/// The average number of renewals between two kills. Each lease is renewed every five seconds, so this makes three seconds, and a
+/// minute in all.
 const RENEWALS: usize = 60;
 
 #[test]
@@ -48,10 +48,10 @@ fn a_hundred_leases_outlive_a_minute_of_kills() -> Result<(), CallError> {
     Ok(())
 }
 
-/// Makes a container come and go until it is over; returns how often it did.
+/// Makes a container come and go until it is over, and returns how often it did.
 pub(crate) type Traffic = fn(&Shim, &Container, &Value, &AtomicBool) -> Result<usize, CallError>;
 
-/// Does something to the daemon while containers come and go; returns how often they did.
+/// Does something to the daemon while containers come and go, and returns how often they did.
 pub(crate) fn meanwhile(
     lab: &mut Lab,
     passing: &[Container],
@@ -70,7 +70,7 @@ pub(crate) fn meanwhile(
     })
 }
 
-/// Kills the daemon and starts the next one, at moments set by the server's file, not by a clock.
+/// Kills the daemon and starts the next one again and again, at moments that the server's file decides, not a clock.
 fn kill_again_and_again(lab: &mut Lab, server: &Kea, members: &BTreeSet<String>) -> Result<(), CallError> {
     let mut rng = Rng::with_seed(5);
     let renewals = |history: &[Lease]| history.iter().filter(|lease| members.contains(&lease.mac)).count();
@@ -83,7 +83,7 @@ fn kill_again_and_again(lab: &mut Lab, server: &Kea, members: &BTreeSet<String>)
     Ok(())
 }
 
-/// Attaches and detaches a container until it is `over`; returns how often.
+/// Attaches and detaches a container until it is `over`, and returns how often.
 fn come_and_go(shim: &Shim, container: &Container, config: &Value, over: &AtomicBool) -> Result<usize, CallError> {
     let mut rounds = 0;
     while !over.load(Ordering::Relaxed) {
@@ -95,7 +95,7 @@ fn come_and_go(shim: &Shim, container: &Container, config: &Value, over: &Atomic
     Ok(rounds)
 }
 
-/// Asserts that each member has had its one lease without a gap, and has its address.
+/// Asserts that each member has had its one lease without a gap, and still has its address.
 pub(crate) fn none_was_lost(members: &[Member], history: &[Lease]) -> Result<(), CallError> {
     for member in members {
         let grants: Vec<_> = history.iter().filter(|lease| lease.mac == member.mac()).collect();
@@ -107,7 +107,7 @@ pub(crate) fn none_was_lost(members: &[Member], history: &[Lease]) -> Result<(),
     Ok(())
 }
 
-/// Returns the hardware addresses of those who hold a lease, by the server's file.
+/// Returns the hardware addresses of the holders of leases, according to the server's file.
 pub(crate) fn holders(history: &[Lease]) -> BTreeSet<String> {
     let latest: BTreeMap<Ipv4Addr, &Lease> = history.iter().map(|lease| (lease.address, lease)).collect();
     latest.into_values().filter(|lease| lease.held).map(|lease| lease.mac.clone()).collect()

@@ -32,7 +32,7 @@ pub(crate) fn start_exporter(lab: &Lab) -> Result<Process, Error> {
     Ok(exporter)
 }
 
-/// Asks the exporter, under a name of its host, and returns the head and the body of its answer.
+/// Asks the exporter under a name of its host, and returns the head and the body of its answer.
 fn ask(host: &Netns, line: &str, name: &str) -> (String, String) {
     ask_at(ADDRESS, host, &format!("{line} HTTP/1.1"), name)
 }
@@ -183,7 +183,7 @@ fn prometheus_scrapes_it_and_raises_the_alerts() -> Result<(), CallError> {
     Ok(())
 }
 
-/// Panels that show nothing if all is well.
+/// Panels that show nothing when all is well.
 const ABSENT: [&str; 4] = ["The first lease to end", "Refused packets", "Local ranges", "Calls that failed"];
 
 /// Returns the expressions of the shipped dashboard, each with its panel's title.
@@ -241,7 +241,7 @@ fn a_thousand_readers_keep_no_lease_from_its_renewal() -> Result<(), CallError> 
     Ok(())
 }
 
-/// Connects to the read-only socket, sends half a request, or a whole one, and reads nothing.
+/// Connects to the read-only socket, sends half a request or a whole one, and reads nothing.
 fn call(lab: &Lab, n: usize) -> Option<UnixStream> {
     const ASKED: [&str; 6] =
         ["/v1/bindings", "/v1/ranges", "/v1/events?after=0&wait=60", "/metrics", "/healthz", "/readyz"];

@@ -1,4 +1,4 @@
-//! Addresses of local ranges where no server answers: with a real server that comes and goes, and a port that forwards late.
+//! Addresses from local ranges where no server answers: with a real server that comes and goes, and a port that forwards late.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -47,7 +47,7 @@ fn local(running: &[impl Runs]) -> usize {
     running.iter().filter(|container| is_local(container.address())).count()
 }
 
-/// Starts a crowd: the first quarter finds no server, the second one does, and it goes while the others start.
+/// Starts a crowd: the first quarter finds no server, the second one does, and the server leaves while the others start.
 fn comes_and_goes<T: Runs>(
     server: &mut Dnsmasq,
     start: impl Fn(usize) -> Result<T, CallError> + Sync,
@@ -126,7 +126,7 @@ fn a_hundred_containers_of_dockers_start_although_their_server_comes_and_goes() 
     Ok(host.is_as_before()?)
 }
 
-/// A container of our network driver has an address of the range, and the router that the server named before.
+/// Checks that a container of our network driver has an address of the range, and the router that the server last named.
 fn is_on_lan_by_fallback(wired: &WiredContainer) -> Result<(), CallError> {
     let address = wired.address.expect("an address");
     assert!(is_local(address.addr()), "{address}");

@@ -1,4 +1,4 @@
-//! Identities that return with another container: how their address is kept for them, and from whom.
+//! Identities that return with another container: their address is kept for them, and from others.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn come_as(lab: &mut Lab, client: &str, grace: u32) {
     lab.config["ipam"]["grace"] = grace.into();
 }
 
-/// A client's containers have one address, whether the next one comes early or late.
+/// Checks that a client's containers have one address, whether the next one comes early or late.
 fn keeps_its_address(lab: &mut Lab) -> Result<(), CallError> {
     come_as(lab, "web-0", 600);
     let first = lab.attach("c1")?;

@@ -1,4 +1,4 @@
-//! A caller that hangs up takes its ADD with it.
+//! A caller's ADD ends when the caller hangs up.
 
 use netns_fixtures::model::Kind;
 use netns_fixtures::server::{Dnsmasq, DnsmasqConfig};

@@ -1,4 +1,4 @@
-//! leasehold in the place of host-local: the same configurations and calls, and the same results, files and failures, except for
+//! leasehold in host-local's place: the same configurations and calls give the same results, files and failures, except for
 //! intended differences.
 
 use std::cell::Cell;
@@ -22,7 +22,7 @@ enum Why {
     EmptySet,
     TooSmall,
     HostBits,
-    /// A start or end outside of the subnet, or a start behind the end.
+    /// A start or end outside the subnet, or a start behind the end.
     OutOfSubnet,
     ForeignGateway,
     MixedFamilies,
@@ -36,7 +36,7 @@ enum Why {
     NotHeld,
 }
 
-/// What both say, and what it means. The first that matches counts.
+/// What both plugins say, and what it means. The first match counts.
 const TEXTS: [(&str, Why); 18] = [
     ("no IP ranges specified", Why::NoSets),
     ("empty range set", Why::EmptySet),
@@ -58,7 +58,7 @@ const TEXTS: [(&str, Why); 18] = [
     ("ARGS: ", Why::Unreadable),
 ];
 
-/// The wording of each of the two.
+/// The wording of each plugin.
 const THEIR_TEXTS: [(&str, Why); 2] =
     [("does not support more than 1 address per family", Why::Version), ("Failed to find address", Why::NotHeld)];
 const OUR_TEXTS: [(&str, Why); 12] = [
@@ -76,7 +76,7 @@ const OUR_TEXTS: [(&str, Why); 12] = [
     ("more than 256", Why::Unreadable),
 ];
 
-/// A call: who makes it, with which configuration, and which `CNI_ARGS`.
+/// A call: its caller, its configuration, and its `CNI_ARGS`.
 #[derive(Clone, Debug)]
 struct Call {
     verb: &'static str,
@@ -96,7 +96,7 @@ impl Call {
     }
 }
 
-/// A result, or why there is none. What has no result gives `null`.
+/// A result, or why there is none. A call without a result gives `null`.
 type Outcome = Result<Value, Why>;
 
 /// A host with both plugins.
@@ -108,7 +108,7 @@ struct Ground {
 }
 
 impl Ground {
-    /// `None`: the test is skipped.
+    /// Returns the ground; `None` if the test is skipped.
     fn new() -> Option<Self> {
         let sandbox = sandbox(&[Need::File(HOST_LOCAL)])?;
         let ready = |sandbox: &Sandbox| {
@@ -121,7 +121,7 @@ impl Ground {
         Some(ready(&sandbox).unwrap_or_else(|error: netns_fixtures::Error| panic!("{error}")))
     }
 
-    /// Returns a network of their own for both.
+    /// Returns a network of their own for both plugins.
     fn both(&self) -> Both<'_> {
         let number = self.networks.get();
         self.networks.set(number + 1);
@@ -131,7 +131,7 @@ impl Ground {
     }
 }
 
-/// Both, side by side, in one network.
+/// Both plugins, side by side, in one network.
 struct Both<'a> {
     ground: &'a Ground,
     network: String,
@@ -142,7 +142,7 @@ const THEIRS: usize = 0;
 const OURS: usize = 1;
 
 impl Both<'_> {
-    /// Makes a call of both, and compares the outcomes and the files after it. Returns the outcome.
+    /// Makes a call to both plugins, and compares the outcomes and the files afterwards. Returns the outcome.
     fn call(&self, call: &Call) -> Outcome {
         let (theirs, ours) = (self.theirs(call), self.ours(call));
         assert_eq!(ours, theirs, "{call:?}");
@@ -184,8 +184,9 @@ impl Both<'_> {
         }
     }
 
-    /// Waits until both have the same files. Ours follow when the caller has its answer. host-local goes on from what an ADD took
-    /// that failed, and so do we, but no file of ours says so: only the sets that have just given an address count.
+    /// Waits until both have the same files. Ours are written after the caller has its answer. host-local continues from the
+    /// address that a failed ADD took, and so do we, but no file of ours says so: only the sets that have just given an address
+    /// count.
     fn compare_files(&self, call: &Call, given: usize) {
         let of = |which| {
             let mut files = self.files(which);
@@ -208,7 +209,7 @@ impl Both<'_> {
         self.data_dirs[which].join(&self.network).join(name)
     }
 
-    /// Puts files there before the first call.
+    /// Puts these files in place before the first call.
     fn put(&self, files: &[(&str, &str)]) {
         for which in [THEIRS, OURS] {
             fs::create_dir_all(self.path(which, "")).expect("a directory");
@@ -234,7 +235,7 @@ fn config(ipam: Value) -> Value {
     config
 }
 
-/// Joins the addresses of a result, for tables.
+/// Joins the addresses of a result, for use in tables.
 fn row(outcome: &Outcome) -> String {
     let Ok(result) = outcome else { return format!("{:?}", outcome.as_ref().expect_err("it failed")) };
     let of_list = result["ips"].as_array().into_iter().flatten().map(|ip| &ip["address"]);
@@ -242,7 +243,7 @@ fn row(outcome: &Outcome) -> String {
     of_list.chain(of_pair).filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// Calls an ADD of each configuration, on its own, with `CNI_ARGS`.
+/// Makes an ADD with each configuration, on its own, with `CNI_ARGS`.
 fn each(ground: &Ground, table: &[(Value, &str, &str)]) {
     for (config, args, expected) in table {
         let call = Call { args: (*args).to_owned(), ..Call::add(config, "c1") };
@@ -372,7 +373,7 @@ fn addresses_are_asked_for_in_three_ways() {
     assert_eq!([row(&both.theirs(&call)), row(&both.ours(&call))], ["NotInSets"; 2]);
 }
 
-/// host-local does one thing and leasehold another: a reason, a configuration, `CNI_ARGS`, and what each says.
+/// Where host-local does one thing and leasehold another: a reason, a configuration, `CNI_ARGS`, and what each says.
 #[test]
 fn these_differences_are_meant() {
     let Some(ground) = Ground::new() else { return };
@@ -442,7 +443,7 @@ fn these_differences_are_meant() {
     }
 }
 
-/// host-local gives back everything that the container has when its second ADD fails. The container is using it.
+/// host-local gives back everything that the container has when its second ADD fails, although the container is using it.
 #[test]
 fn an_add_that_fails_gives_back_what_it_took_and_no_more() {
     let Some(ground) = Ground::new() else { return };

@@ -1,5 +1,5 @@
-//! Bad input on the real socket and through the real shim: a clear error with the right code, nothing left behind, and
-//! others served meanwhile.
+//! Bad input on the real socket and through the real shim: the error is clear and has the right code, nothing is left behind, and
+//! others are still served.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// How soon an answer that needs no network must come. Generous: a busy machine is not a failure.
 const AT_ONCE: Duration = Duration::from_secs(15);
 
-/// The longest that a caller may take for its request, with some room.
+/// The longest that a caller may take for its request, with some margin.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A daemon, and a server that would give an address to anyone.
@@ -62,7 +62,7 @@ impl Scene {
         Ok(error)
     }
 
-    /// Nothing is left behind, and others are served.
+    /// Checks that nothing is left behind, and that others are served.
     fn is_unharmed(&self) -> Result<(), CallError> {
         assert_eq!(self.lab.daemon().list()?, Vec::<Value>::new());
         assert_eq!(self.server.leases()?, []);
@@ -249,7 +249,7 @@ fn a_slow_caller_is_cut_off() -> Result<(), CallError> {
     scene.is_unharmed()
 }
 
-/// A caller that closes its sending half has hung up: its ADD goes with it.
+/// A caller that closes its sending half has hung up: its ADD ends with it.
 #[test]
 fn a_half_closed_caller_takes_its_add_with_it() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else { return Ok(()) };
@@ -316,7 +316,7 @@ fn post(body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Returns what comes until the connection ends, one way or another.
+/// Returns everything that arrives until the connection ends, one way or another.
 fn hear(mut stream: UnixStream) -> Vec<u8> {
     let mut heard = Vec::new();
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out is set");

@@ -1,5 +1,5 @@
-//! Docker's networks whose containers share the Ethernet address of their parent, by the calls of its drivers: not every kernel
-//! has ipvlan.
+//! Docker's networks whose containers share the Ethernet address of their parent. Docker's calls are played, because not every
+//! kernel has ipvlan.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

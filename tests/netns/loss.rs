@@ -1,4 +1,4 @@
-//! What can happen to a container's interface while it holds a lease, with the server's own view as witness.
+//! What can happen to a container's interface while it holds a lease, with the server's own view as the witness.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;

@@ -1,5 +1,5 @@
-//! Docker's network driver, as dockerd 25 to 29 call it: each call in its order, twice, at the wrong time, and with the
-//! daemon's end before it. No link is left.
+//! Docker's network driver, as dockerd 25 to 29 call it: each call in its order, twice, at the wrong time, and after the end of a
+//! daemon. No link is left.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use serde_json::json;
 use crate::witness;
 
 pub(crate) const NEEDS: &[Need] = &[Need::Program("dnsmasq"), Need::Program("busybox"), Need::Program("ip")];
-/// How long Docker may say nothing about what it has forgotten.
+/// How long Docker may stay silent about what it has forgotten.
 pub(crate) const UNSAID: Duration = Duration::from_secs(60);
 
-/// A host whose daemon is a plugin of Docker's, and a server.
+/// A host whose daemon is a Docker plugin, and a server.
 pub(crate) struct Host {
     pub(crate) lab: Lab,
     pub(crate) server: Dnsmasq,
@@ -42,14 +42,14 @@ impl Host {
         Ok(host)
     }
 
-    /// Returns the names of its links, except for those that go by themselves.
+    /// Returns the names of its links, except for those that disappear by themselves.
     fn now(&self) -> Result<BTreeSet<String>, Error> {
         let shown = self.lab.lan.host.run_command("ip", &["-brief", "link"], "")?;
         let names = shown.lines().filter_map(|line| line.split([' ', '@']).next().map(str::to_owned));
         Ok(names.filter(|name| !name.starts_with("lh-")).collect())
     }
 
-    /// Makes the network of macvlans on the LAN, whose addresses go back at once.
+    /// Makes the network of macvlans on the LAN, whose addresses are given back at once.
     fn network(&self) -> Result<WiredNetwork, Error> {
         self.docker.wire(json!({ "parent": Lan::IFNAME, "grace": "0" }), None)
     }
@@ -251,7 +251,7 @@ fn a_daemon_that_is_killed_before_any_call_is_followed_by_one_that_goes_on() -> 
     host.docker.unwire(&network)
 }
 
-/// A dockerd that is killed after this call, and forgets.
+/// Runs a dockerd that is killed after this call, and forgets.
 fn forgets_after(last: Step) -> Result<(), Error> {
     let Some(sandbox) = sandbox(NEEDS) else { return Ok(()) };
     let host = Host::new(&sandbox, EngineVersion::V29)?;

@@ -1,5 +1,5 @@
-//! Our daemon is killed inside each call of the network driver's. The next one is called as dockerd would call it, and neither a
-//! link nor a lease is left.
+//! Our daemon is killed inside each call of the network driver. dockerd's calls then reach the next daemon, and neither a link
+//! nor a lease is left.
 
 use netns_fixtures::engine::played::EngineVersion;
 use netns_fixtures::engine::wired::{WiredContainer, WiredNetwork};
@@ -23,9 +23,9 @@ enum Call {
 /// What happens to a broken call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// It comes again unchanged, as from a dockerd that had not sent its body.
+    /// It is repeated unchanged, as by a dockerd that had not sent its body.
     Again,
-    /// It comes again without its body. Docker then goes on without the answer, and never repeats it.
+    /// It is repeated without its body. Docker then goes on without the answer, and never repeats the call.
     GivenUp,
 }
 
@@ -42,7 +42,7 @@ impl Host {
         self.lab.start_daemon()
     }
 
-    /// Makes a call in which the daemon is killed, when `inside` returns.
+    /// Makes a call during which the daemon is killed, when `inside` returns.
     fn dies_in(
         &mut self,
         call: Call,
@@ -60,7 +60,7 @@ impl Host {
         Ok(())
     }
 
-    /// Returns whether the daemon is killed in this call, and Docker goes on without its answer.
+    /// Makes a call if the daemon is to be killed in it. Returns whether Docker goes on without its answer.
     fn gives_up(&mut self, call: Call, body: &Value, killed: Call, then: Then) -> Result<bool, Error> {
         if call != killed {
             return Ok(false);
@@ -85,7 +85,7 @@ impl Host {
         }
     }
 
-    /// Lets a network and a container in it live as libnetwork does when a call fails.
+    /// Lets a network and a container in it live as libnetwork makes them live when a call fails.
     fn lives_with_death_in(&mut self, killed: Call, then: Then, with_ours: bool) -> Result<(), Error> {
         let mut network = self.plan(with_ours)?;
         if killed == Call::CreateNetwork {

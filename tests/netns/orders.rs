@@ -9,7 +9,7 @@ use netns_fixtures::server::{Dnsmasq, DnsmasqConfig, ModelServer};
 use netns_fixtures::{CallError, DEADLINE, Error, Lab, Lan, Need, binary, sandbox, until_found};
 use serde_json::Value;
 
-/// Runs one of the operator's commands; returns its exit code, and what it prints on both.
+/// Runs one of the operator's commands, and returns its exit code and what it prints on both outputs.
 fn run(lab: &Lab, args: &[&str]) -> Result<(Option<i32>, String), Error> {
     let mut command = Command::new(binary("leasehold")?);
     command.args(args).arg("--socket").arg(lab.home().socket());

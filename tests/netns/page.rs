@@ -1,4 +1,4 @@
-//! The exporter's page in a browser: it follows what happens, and can be used by everybody. `LEASEHOLD_PICTURES=DIR` keeps pictures.
+//! The exporter's page in a browser: it follows events, and everybody can use it. `LEASEHOLD_PICTURES=DIR` keeps pictures.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::exporter::start_exporter;
 /// The accessibility checker, from npm: tests/run puts it there.
 const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/npm/node_modules/axe-core/axe.min.js");
 
-/// Makes the page show so many made-up leases, in all states, one in ten from a local range.
+/// Makes the page show this many made-up leases, in all states, one in ten from a local range.
 const MANY: &str = "(async count => {
     const states = ['BOUND', 'BOUND', 'BOUND', 'RENEWING', 'REBINDING', 'KEPT', 'SELECTING'];
     const attachment = n => ({door: 'cni', network: `lan${n % 3}`, container: `web-${n}`, ifname: 'net1'});
@@ -32,12 +32,12 @@ const MANY: &str = "(async count => {
 /// What the page lists, from top to bottom.
 const ORDER: &str = "[...document.querySelectorAll('#rows .who span')].map(name => name.textContent)";
 
-/// How many leases the page lists.
+/// Returns an expression that is true when the page lists this many leases.
 fn rows(count: usize) -> String {
     format!("document.querySelectorAll('#rows tr').length === {count}")
 }
 
-/// What the page says about the daemon.
+/// Returns an expression that is true when the page says this about the daemon.
 fn daemon_is(said: &str) -> String {
     format!("document.getElementById('daemon')?.textContent.startsWith('{said}')")
 }
@@ -52,7 +52,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Returns the scene once the page hears the daemon; `None` if something is missing.
+    /// Returns the scene once the page is connected to the daemon; `None` if something is missing.
     fn new() -> Result<Option<Self>, CallError> {
         let Some(sandbox) = sandbox(&[Need::Program("chromium"), Need::File(AXE)]) else { return Ok(None) };
         let mut lab = Lab::without_daemon(&sandbox)?;
@@ -169,7 +169,7 @@ fn the_page_breaks_no_rule_of_accessibility_and_a_thousand_leases_cost_it_little
     lab.detach(&member)
 }
 
-/// Returns the rules that the page breaks, each with the places.
+/// Returns the rules that the page breaks, each with the places where it does.
 fn broken(browser: &mut Browser) -> Result<Value, CallError> {
     let places = "axe.run().then(found => found.violations.map(broken => \
         `${broken.id}: ${broken.nodes.map(node => node.target.join(' ')).join(', ')}`))";

@@ -1,4 +1,4 @@
-//! The container's own interface is gone before its DEL, or accepts nothing: the RELEASE leaves by the host's link.
+//! The container's own interface is gone before its DEL, or accepts nothing: the RELEASE leaves over the host's link.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ fn a_lease_on_a_bridge_is_given_back_after_its_link_is_gone() -> Result<(), Call
     Ok(server.wait_until_free()?)
 }
 
-/// Makes a LAN whose server is in a container on the host's own link, as a Pi-hole is.
+/// Makes a LAN whose server is in a container on the host's own link, like a Pi-hole.
 fn beside_server(sandbox: &Sandbox) -> Result<(Lab, Dnsmasq), Error> {
     let lab = Lab::new(sandbox)?;
     let machine = lab.lan.sibling("server-c", Ipv4Addr::new(10, 7, 0, 3))?;
@@ -67,7 +67,7 @@ fn a_server_in_a_macvlan_beside_it_hears_the_release_of_a_link_that_is_gone() ->
     Ok(server.wait_until_free()?)
 }
 
-/// Listening for conflicts takes 5.5 s after an ADD. Well before the end of that:
+/// Well before the end of the 5.5 s for which the daemon listens for conflicts after an ADD.
 const SOON: Duration = Duration::from_secs(4);
 
 #[test]

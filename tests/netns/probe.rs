@@ -1,4 +1,4 @@
-//! `leasehold probe`: it tells what servers offer, and why none does, and takes nothing.
+//! `leasehold probe`: it shows what servers offer, and why none does, and takes nothing.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 
-/// Runs a probe on the host of a LAN; returns its exit code and its output.
+/// Runs a probe on the host of a LAN, and returns its exit code and its output.
 fn probe(host: &Netns, args: &[&str]) -> Result<(i32, String), Error> {
     let mut command = Command::new(binary("leasehold")?);
     command.arg("probe").args(args);
@@ -25,13 +25,13 @@ fn probe_json(host: &Netns, args: &[&str]) -> Result<(i32, Value), Error> {
     Ok((code, serde_json::from_str(&text).map_err(|_| Error::Unreadable { what: "a probe's report", text })?))
 }
 
-/// A server at another address of the LAN, with a pool of its own.
+/// Returns a server at another address of the LAN, with a pool of its own.
 fn other() -> Config {
     let pool = (Ipv4Addr::new(10, 7, 9, 0), Ipv4Addr::new(10, 7, 9, 255));
     Config { id: OTHER, pool, ..Config::new(Lan::SUBNET) }
 }
 
-/// A server that was only asked: it has offered addresses, and nothing else has happened.
+/// Checks that a server was only asked: it has offered addresses, and nothing else has happened.
 fn was_only_asked(server: &ModelServer) {
     let events = server.events();
     assert!(!events.is_empty() && events.iter().all(|event| matches!(event, Event::Offered(_))), "{events:?}");

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::host_local::HOST_LOCAL;
 
-/// A host with our plugin under the name of host-local.
+/// A host with our plugin installed under the name of host-local.
 struct Host {
     lab: Lab,
     ours: Shim,
@@ -58,7 +58,7 @@ impl Host {
         self.data_dir.join("pods").join(name)
     }
 
-    /// Returns the files of addresses, and whose each is.
+    /// Returns the files of addresses, and the holder of each.
     fn files(&self) -> BTreeMap<String, String> {
         let files = fs::read_dir(self.file("")).into_iter().flatten().flatten();
         let named = files.map(|file| file.file_name().into_string().expect("a name of ASCII"));
@@ -120,7 +120,7 @@ fn main_plugins_get_an_address_and_give_it_back() -> Result<(), CallError> {
     Ok(())
 }
 
-/// An administrator puts our plugin in the place of host-local under two hundred running containers, and back.
+/// An administrator puts our plugin in host-local's place under two hundred running containers, and then puts host-local back.
 #[test]
 fn two_hundred_containers_move_in_and_out_again() -> Result<(), CallError> {
     let Some(sandbox) = ready() else { return Ok(()) };
@@ -218,7 +218,7 @@ fn a_reboot_leaves_nothing_taken() -> Result<(), CallError> {
     Ok(())
 }
 
-/// Files that cannot be written fail no ADD, and follow.
+/// Files that cannot be written make no ADD fail, and are written later.
 #[test]
 fn a_directory_that_is_full_or_locked_fails_nothing() -> Result<(), CallError> {
     let Some(sandbox) = ready() else { return Ok(()) };
@@ -296,7 +296,7 @@ fn a_del_while_no_daemon_runs_gives_the_address_back_at_the_next_start_and_its_f
     Ok(())
 }
 
-/// Returns a bridge of the host, with a neighbour at a port of it that uses addresses without asking.
+/// Returns a bridge of the host, with a neighbour at one of its ports that uses addresses without asking.
 fn bridged(sandbox: &Sandbox, addresses: &[&str]) -> Result<(Host, Netns), Error> {
     let mut host = Host::new(sandbox, "10.9.0.0/24")?;
     host.lab.config["type"] = "bridge".into();

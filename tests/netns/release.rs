@@ -1,4 +1,4 @@
-//! Giving leases back from the host over a bridge, whose server may be on the bridge itself.
+//! Giving leases back from the host over a bridge, when the server may be on the bridge itself.
 
 use std::net::Ipv4Addr;
 
@@ -13,7 +13,7 @@ const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 /// The daemon's port of the bridge.
 const PORT: &str = "lh-0";
 
-/// A host whose bridge has a server on it, and a container with a lease from there.
+/// A host with a server on its bridge, and a container with a lease from it.
 struct Scene {
     lab: Lab,
     server: Dnsmasq,
@@ -92,7 +92,7 @@ fn a_daemon_that_is_killed_leaves_no_port_and_the_next_one_gives_the_lease_back(
     Ok(scene.port_goes()?)
 }
 
-/// Containers of a whole node: RELEASEs of four times as many as leave at once.
+/// The containers of a whole node: they need four times as many RELEASEs as leave at once.
 const NODE: usize = 500;
 
 #[test]

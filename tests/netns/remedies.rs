@@ -1,4 +1,4 @@
-//! The service in its administrator's hands: stopped, restarted, without its sockets, and each remedy that it prints, tried as
+//! The service in its administrator's hands: stopped, restarted and without its sockets. Each remedy that it prints is tried as
 //! printed.
 
 use std::fs;
@@ -30,7 +30,7 @@ impl Host {
         Ok(Self { systemd: Systemd::start(&lan.host, &units)?, lan, log })
     }
 
-    /// Waits until the log has a line with this, and returns the systemctl commands in it, each split into words.
+    /// Waits until the log has a line that contains this, and returns the systemctl commands in it, each split into words.
     fn remedies(&self, line: &str) -> Result<Vec<Vec<String>>, Error> {
         let found = until_found(line, DEADLINE, || {
             let log = fs::read_to_string(&self.log).unwrap_or_default();
@@ -113,7 +113,7 @@ fn an_earlier_versions_unit_for_docker_goes_by_the_command_that_the_log_names() 
     Ok(())
 }
 
-/// A service that is killed, and is not started again.
+/// Checks that a service that is killed and not started again leaves nothing in this directory.
 fn leaves_nothing_in(dir: &str) -> Result<(), CallError> {
     let Some(sandbox) = sandbox(&NEEDS) else { return Ok(()) };
     let lan = Lan::new(&sandbox)?;

@@ -1,4 +1,4 @@
-//! The name servers of leases are in a file for each attachment.
+//! The name servers of leases are published in a file for each attachment.
 
 use std::fs;
 use std::net::Ipv4Addr;

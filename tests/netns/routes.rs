@@ -1,4 +1,4 @@
-//! Routes that a main plugin cannot add, and those that the kernel takes with a link.
+//! Routes that a main plugin cannot add, and those that the kernel removes with a link.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Every server in common use, each through the same life of a lease. The witnesses are its lease file and a capture.
+//! Every server in common use, each through the same life of a lease. The witnesses are the server's lease file and a capture.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -152,8 +152,8 @@ fn a_lease_is_rebound_at_t2_with_the_server_that_took_over<P: Program>(sandbox: 
     Ok(second.wait_until_free()?)
 }
 
-/// Over three times its length; if the server grants no such short lease, over its first renewals at an equally short
-/// T1. The client computes T1 and T2 if the server sends none.
+/// The lease is held for three times its length; if the server grants no such short lease, through its first renewals at an
+/// equally short T1. The client computes T1 and T2 if the server sends none.
 fn a_lease_of_ten_seconds_is_held<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
     let ten = Duration::from_secs(10);
@@ -221,8 +221,8 @@ fn a_server_restarts_with_its_leases<P: Program>(sandbox: &Sandbox) -> Result<()
     Ok(server.wait_until_free()?)
 }
 
-/// Some servers grant the lease again when asked to renew it. Some keep silent: then the lease ends, and the client
-/// asks for the same address anew.
+/// Some servers grant the lease again when asked to renew it. Others stay silent: then the lease ends, and the client asks for
+/// the same address again.
 fn a_server_restarts_without_its_leases<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
     let mut server = Server::<P>::start(&lab.lan, short::<P>())?;
@@ -260,7 +260,7 @@ fn a_nak_after_a_loss_of_carrier_sends_the_client_back_to_init<P: Program>(sandb
     is_elsewhere_now(&lab, &server, &member)
 }
 
-/// A server that does not refuse a RENEW lets the lease end.
+/// If a server does not refuse a RENEW, the lease ends.
 fn a_lease_that_another_has_now_is_given_up<P: Program>(sandbox: &Sandbox) -> Result<(), CallError> {
     let lab = Lab::new(sandbox)?;
     // T1 leaves time to give it to another.
@@ -284,7 +284,7 @@ fn a_lease_that_another_has_now_is_given_up<P: Program>(sandbox: &Sandbox) -> Re
     is_elsewhere_now(&lab, &server, &member)
 }
 
-/// Makes the server forget its leases, and give a member's address to another machine.
+/// Makes the server forget its leases and give a member's address to another machine.
 fn give_to_another<P: Program>(lab: &Lab, server: &mut Server<P>, member: &Member) -> Result<(), Error> {
     server.stop()?;
     server.forget_leases()?;
@@ -300,8 +300,8 @@ fn give_to_another<P: Program>(lab: &Lab, server: &mut Server<P>, member: &Membe
     })
 }
 
-/// A member has a new lease, and its interface the new address. CHECK says that this is not the ADD's result, and DEL
-/// gives the new lease back.
+/// Checks that a member has a new lease, and its interface the new address, that CHECK says that this is not the ADD's result,
+/// and that DEL gives the new lease back.
 fn is_elsewhere_now<P: Program>(lab: &Lab, server: &Server<P>, member: &Member) -> Result<(), CallError> {
     let next = server.wait_for_lease(&member.mac(), "the new lease", DEADLINE, |lease| Some(lease.address))?;
     member.container.wait_for_addresses(&[Lan::on_lan(next)], DEADLINE)?;
@@ -329,7 +329,7 @@ fn del_gives_the_address_back<P: Program>(sandbox: &Sandbox) -> Result<(), CallE
     Ok(())
 }
 
-/// An answer to that address would not reach the interface: it is asked for by broadcast.
+/// An answer to that address would not reach the interface, so the client asks for it by broadcast.
 #[test]
 fn a_client_is_known_by_the_hardware_address_that_its_runtime_names() -> Result<(), CallError> {
     let Some(sandbox) = sandbox(DnsmasqProgram::NEEDS) else { return Ok(()) };

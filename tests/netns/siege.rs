@@ -1,5 +1,5 @@
-//! Everything that a host can do to a daemon, at once: nobody reads its log, its disk fills up, its socket's file goes,
-//! a thousand callers hold on, and it is killed; meanwhile containers come and go. None of a hundred leases is lost.
+//! Everything that a host can do to a daemon, at once: nobody reads its log, its disk fills up, its socket's file disappears, a
+//! thousand callers hold their connections, and it is killed. Meanwhile containers come and go. None of a hundred leases is lost.
 //!
 //! `SIEGE=600` makes it last ten minutes.
 
@@ -23,7 +23,7 @@ use crate::endurance::{holders, meanwhile, none_was_lost};
 const HELD: usize = 100;
 /// Containers that come and go.
 const PASSING: usize = 4;
-/// Callers that send half of their request and hold on.
+/// Callers that send half of their request and hold the connection.
 const CALLERS: usize = 1000;
 /// How long it lasts without `SIEGE`.
 const LASTS: Duration = Duration::from_secs(45);
@@ -65,7 +65,7 @@ fn a_hundred_leases_outlive_a_siege() -> Result<(), CallError> {
     Ok(())
 }
 
-/// Does one thing after the other to the daemon, each after a while measured by the server's file.
+/// Does one thing after the other to the daemon, with pauses that the server's file measures.
 fn besiege(lab: &mut Lab, server: &Kea, members: &BTreeSet<String>) -> Result<(), CallError> {
     let lasts = std::env::var("SIEGE").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
     let until = Instant::now() + lasts.unwrap_or(LASTS);
@@ -116,7 +116,7 @@ fn fill(ballast: &Path) {
     }
 }
 
-/// Calls the daemon a thousand times at once. Those that it refuses do not count.
+/// Calls the daemon a thousand times at once. Calls that it refuses do not count.
 fn call(socket: &Path) -> Vec<UnixStream> {
     let calls = (0..CALLERS).filter_map(|_| {
         let mut stream = UnixStream::connect(socket).ok()?;
@@ -126,8 +126,8 @@ fn call(socket: &Path) -> Vec<UnixStream> {
     calls.collect()
 }
 
-/// Attaches and detaches a container until it is `over`. Returns how often; a failed ADD does not count, and must fail
-/// with a CNI error.
+/// Attaches and detaches a container until it is `over`. Returns how often; a failed ADD does not count, and must fail with a CNI
+/// error.
 fn come_and_go(shim: &Shim, container: &Container, config: &Value, over: &AtomicBool) -> Result<usize, CallError> {
     let mut rounds = 0;
     while !over.load(Ordering::Relaxed) {

@@ -152,8 +152,8 @@ fn fill(dir: &Path) -> PathBuf {
     ballast
 }
 
-/// Adds containers until one is refused; the store's file has room for some. Returns the reason, and the containers
-/// that were not refused.
+/// Adds containers until one is refused; the store's file has room for some. Returns the reason, and the containers that were
+/// added.
 fn add_until_refused(lab: &Lab) -> Result<(CniError, Vec<Member>), CallError> {
     let mut lucky = Vec::new();
     for n in 0..300 {

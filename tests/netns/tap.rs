@@ -1,4 +1,4 @@
-//! `leasehold capture`: the file shows a lease's whole life to tshark, and a slow reader costs nothing but its own capture.
+//! `leasehold capture`: the file shows a lease's whole life to tshark, and a slow reader harms nothing but its own capture.
 
 use std::os::unix::net::UnixStream;
 use std::process::Command;
@@ -7,7 +7,7 @@ use netns_fixtures::model::Config;
 use netns_fixtures::server::ModelServer;
 use netns_fixtures::{CallError, Lab, Lan, Need, Process, binary, sandbox, until_found};
 
-/// Starts a capture into a file, and waits until it has begun.
+/// Starts a capture into a file, and waits until the capture has begun.
 fn capture(lab: &Lab, file: &str, whose: &str) -> Result<Process, CallError> {
     let mut command = Command::new(binary("leasehold")?);
     command.args(["capture", whose, "--write", file, "--socket"]).arg(lab.daemon().socket());

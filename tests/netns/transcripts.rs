@@ -1,5 +1,5 @@
-//! The transcripts of `daemon/docs/operations.md`: what the commands print where something is wrong. `LEASEHOLD_WRITE=1` writes them
-//! anew. Numbers, times and addresses differ from one run to the next, and are not compared.
+//! The transcripts of `daemon/docs/operations.md`: what the commands print when something is wrong. `LEASEHOLD_WRITE=1` rewrites
+//! them. Numbers, times and addresses differ from one run to the next, and are not compared.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use netns_fixtures::{CallError, DEADLINE, Error, Lab, Need, binary, sandbox, unt
 
 const DOCUMENT: &str = "../daemon/docs/operations.md";
 
-/// Runs an operator's command. Returns it with its output, as at a prompt.
+/// Runs an operator's command. Returns the command with its output, as at a prompt.
 fn prompt(lab: &Lab, line: &str) -> Result<String, Error> {
     let mut command = Command::new(binary("leasehold")?);
     let args: Vec<_> = line.split(' ').collect();

@@ -15,7 +15,7 @@ use netns_fixtures::{
 
 use crate::exporter::{ask_daemon, status, until_measured};
 
-/// The highest allowed exposure of the service, in tenths: see systemd-analyze(1).
+/// The highest allowed exposure of the service, in tenths (see systemd-analyze(1)).
 const MOST_EXPOSED: u32 = 43;
 
 /// The highest allowed exposure of the exporter.
@@ -24,7 +24,7 @@ const EXPORTER_EXPOSED: u32 = 15;
 pub(crate) const UNITS: [&str; 4] =
     ["leasehold.service", "leasehold.socket", "leasehold-read.socket", "leasehold-exporter@.service"];
 
-/// A unit of earlier versions, which has systemd listen for Docker.
+/// A unit of earlier versions by which systemd listens for Docker.
 pub(crate) const OLD_DOCKER_UNIT: (&str, &str) = (
     "leasehold-docker.socket",
     "[Socket]\nListenStream=/run/docker/plugins/leasehold.sock\nFileDescriptorName=docker\nService=leasehold.service\n\
@@ -43,7 +43,7 @@ pub(crate) fn service_for_docker() -> Result<String, Error> {
     Ok(installed_unit(UNITS[0])?.replace("[Service]", setting))
 }
 
-/// Writes the units into their own directory, for the daemon built here.
+/// Writes the units into a directory of their own, for the daemon built here.
 fn installed(sandbox: &Sandbox) -> Result<PathBuf, CallError> {
     let dir = sandbox.dir("units")?;
     for name in UNITS {
@@ -57,7 +57,7 @@ fn the_service_starts_before_docker() {
     assert!(unit(UNITS[0]).lines().any(|line| line == "Before=docker.service"));
 }
 
-/// What root can do, and the daemon cannot. Each is a command of bash.
+/// What root can do but the daemon cannot. Each is a bash command.
 const DENIED: [&str; 9] = [
     "mount -t tmpfs none /run/denied/mount",
     "unshare --mount true",
@@ -70,7 +70,7 @@ const DENIED: [&str; 9] = [
     "chroot / true",
 ];
 
-/// Returns a service that writes into `/run/denied/NAME` which of those commands succeed, confined as `confined` is.
+/// Returns a service that writes to `/run/denied/NAME` which of those commands succeed. It is confined as `confined` is.
 fn tries(name: &str, confined: &str) -> String {
     let is_one = |line: &&str| {
         !["Type=", "Exec", "Restart", "Watchdog", "Requires=", "Conflicts="].iter().any(|key| line.starts_with(key))
@@ -80,7 +80,7 @@ fn tries(name: &str, confined: &str) -> String {
     unit.join("\n").replace("[Service]", &format!("[Service]\n{run}"))
 }
 
-/// Prepares what those services want.
+/// Prepares what those services need.
 fn prepare_tries(dir: &Path) -> std::io::Result<()> {
     fs::create_dir_all(dir.join("mount"))?;
     fs::write(dir.join("file"), "")?;
@@ -92,8 +92,8 @@ fn prepare_tries(dir: &Path) -> std::io::Result<()> {
     fs::write(dir.join("script"), tried.concat() + "unshare --net true && echo end\n")
 }
 
-/// Asks a Docker plugin what it is. Fails if there is no socket, or nobody behind it; a caller that is kept waiting panics, as
-/// it would keep dockerd from starting.
+/// Asks a Docker plugin what it is. Fails if there is no socket, or nobody behind it; panics if kept waiting, because that would
+/// keep dockerd from starting.
 pub(crate) fn capabilities(plugin: &str) -> io::Result<String> {
     let mut caller = UnixStream::connect(format!("/run/docker/plugins/{plugin}.sock"))?;
     caller.set_read_timeout(Some(DEADLINE))?;
@@ -115,8 +115,8 @@ fn analyze(args: &[&str], units: &[PathBuf]) -> Output {
     Command::new("systemd-analyze").args(args).args(units).output().expect("systemd-analyze was looked for")
 }
 
-/// Returns what systemd finds wrong with our units in `dir`. It also reads the units that they name, from `others` first, and
-/// says what is wrong with those.
+/// Returns what systemd finds wrong with our units in `dir`. It also reads the units that they name, first from `others`, and
+/// reports what is wrong with those.
 fn faults(dir: &Path, others: &Path) -> Vec<String> {
     let paths = UNITS.map(|name| dir.join(name));
     let mut verify = Command::new("systemd-analyze");

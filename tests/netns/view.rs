@@ -1,4 +1,4 @@
-//! A server's view: a lease's whole life as tshark reads it, each field checked against RFC 2131 table 5.
+//! A server's view: a lease's whole life as tshark reads it, with each field checked against RFC 2131 table 5.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -53,8 +53,8 @@ const FIELDS: &[&str] = &[
     "_ws.expert.message",
 ];
 
-/// What distinguishes the messages of a life in table 5 (RFC 2131 §4.3.6, §4.4.1): where the address is, whether the
-/// server is named, and who should hear it.
+/// What distinguishes the messages of a lease's life in table 5 (RFC 2131 §4.3.6, §4.4.1): where the address is, whether the
+/// server is named, and who should hear the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row<'a> {
     kind: &'a str,
@@ -130,7 +130,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What table 5 and the layers below require of every message.
+/// Checks what table 5 and the layers below require of every message.
 fn is_well_formed(message: &Dissection, member: &Member) {
     let mac = member.mac();
     let good = "1";
@@ -177,7 +177,7 @@ fn is_well_formed(message: &Dissection, member: &Member) {
     }
 }
 
-/// Returns the codes of a message's options. Padding is 0 to tshark, and so is the end option.
+/// Returns the codes of a message's options. To tshark, both padding and the end option are 0.
 fn options(message: &Dissection) -> Vec<&str> {
     message["dhcp.option.type"].split(',').filter(|code| *code != "0").collect()
 }

@@ -8,7 +8,7 @@ use netns_fixtures::model::{Kind, code};
 use netns_fixtures::{Capture, Container, Dhcp, Error, Lab, Lan, Member, until_link};
 use serde_json::Value;
 
-/// Asserts that the daemon lists the members, each with its address, and nobody else. Returns the rows.
+/// Asserts that the daemon lists each of the members with its address, and nobody else. Returns the rows.
 pub(crate) fn holds<'a>(lab: &Lab, members: impl IntoIterator<Item = &'a Member>) -> Result<Vec<Value>, Error> {
     let rows = lab.daemon().list()?;
     let holding = |row: &Value| {
@@ -21,7 +21,7 @@ pub(crate) fn holds<'a>(lab: &Lab, members: impl IntoIterator<Item = &'a Member>
     Ok(rows)
 }
 
-/// As [`holds`], with each lease at rest.
+/// Does the same, and asserts that each lease is at rest.
 pub(crate) fn holds_bound<'a>(lab: &Lab, members: impl IntoIterator<Item = &'a Member>) -> Result<(), Error> {
     let rows = holds(lab, members)?;
     assert!(rows.iter().all(|row| row["state"] == "BOUND"), "{rows:?}");
@@ -58,7 +58,7 @@ pub(crate) fn init_reboot(witness: &mut Capture, member: &Member, limit: Duratio
     Ok(request)
 }
 
-/// Waits for the RELEASE of a member: from its address to the server alone.
+/// Waits for the RELEASE of a member, from its address to the server alone.
 pub(crate) fn release(witness: &mut Capture, member: &Member, limit: Duration) -> Result<(), Error> {
     let release = witness.wait_for_release(member.address, limit)?;
     assert_eq!((release.source, release.destination), (member.address, Lan::SERVER));
@@ -85,7 +85,7 @@ fn claim(witness: &mut Capture, member: &Member, limit: Duration) -> Result<Dhcp
     Ok(request)
 }
 
-/// Waits until a container's routes have a line that begins with each of `wanted`, and none with any of `gone` in it.
+/// Waits until a container's routes have a line that begins with each of `wanted`, and none that contains any of `gone`.
 pub(crate) fn routes(container: &Container, wanted: &[&str], gone: &[&str], limit: Duration) -> Result<(), Error> {
     let netns = &container.netns;
     until_link(netns, &format!("routes {wanted:?} without {gone:?}"), limit, || {

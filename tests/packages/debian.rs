@@ -17,13 +17,13 @@ use super::{DIST, LaterStore, PACKAGING, Shipped};
 /// Debian's own plugin, which another package owns.
 const PLUGIN: &str = "/usr/lib/cni/dhcp";
 
-/// A main plugin, which runtimes call, and which calls that one.
+/// A main plugin, which runtimes call, and which calls Debian's `dhcp`.
 const MAIN: &str = "/usr/lib/cni/macvlan";
 
-/// Containers beside those of the engines.
+/// The containers beside those of the engines.
 const LEASES: usize = 50;
 
-/// What the engines have.
+/// How many leases the engines' containers have.
 const OF_ENGINES: usize = 2;
 
 const SERVICE: &str = "leasehold.service";
@@ -31,7 +31,7 @@ const SERVICE: &str = "leasehold.service";
 /// A container with the result of its ADD.
 struct Member(Container, Value);
 
-/// A Debian with containers that have their addresses by the package's plugin.
+/// A Debian with containers that get their addresses through the package's plugin.
 struct Debian {
     systemd: Systemd,
     /// Where its processes run.
@@ -50,7 +50,7 @@ impl Debian {
         Ok(Self { systemd, host, root, network, members: Vec::new() })
     }
 
-    /// Runs a command of dpkg's on one thing, and returns what it printed.
+    /// Runs a dpkg command on one thing, and returns what it printed.
     fn dpkg(&self, what: &str, of: &str) -> Result<String, CallError> {
         Ok(self.systemd.run("dpkg", &[what, of])?)
     }
@@ -82,7 +82,7 @@ impl Debian {
         Ok(())
     }
 
-    /// Has every container checked: the engines' by what these remember of them, as a runtime would.
+    /// Has every container checked, those of the engines with what the engines remember of them, as a runtime would.
     fn check_all(&self) -> Result<(), CallError> {
         let shim = Shim::at(&self.host, PLUGIN.into());
         self.members.iter().try_for_each(|Member(container, result)| shim.check(container, &self.network, result))?;
@@ -105,7 +105,7 @@ impl Debian {
         Ok(())
     }
 
-    /// Puts another package in the place of the one that is installed, under checks of all containers. The daemon has to be that of the
+    /// Replaces the installed package with another while all containers are being checked. The daemon must then be that of the
     /// new package, hold all leases, and have sent nothing.
     fn change_to(&self, package: &str, seen: &mut Capture) -> Result<(), CallError> {
         let before = self.daemon();
@@ -131,7 +131,7 @@ impl Debian {
     }
 }
 
-/// Returns the commands by which reference.md goes on without a later release's leases.
+/// Returns the commands that reference.md gives to go on without a later release's leases.
 fn way_out() -> String {
     let document = fs::read_to_string(format!("{DIST}/../docs/reference.md")).expect("it is there");
     let (_, after) = document.split_once("wrote in a format that it does not know").expect("the rule");

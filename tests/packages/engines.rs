@@ -1,4 +1,4 @@
-//! Engines find the plugin where `leasehold install` has put it.
+//! Engines find the plugin where `leasehold install` put it.
 
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use netns_fixtures::{Containerd, Engine, Error, Incumbent, Lan, Need, sandbox};
 
 use super::Shipped;
 
-/// What a release may weigh, unpacked, with the programs as tests have them.
+/// How large a release may be, unpacked, with the programs as tests build them.
 const LARGEST: u64 = 20 << 20;
 
 #[test]

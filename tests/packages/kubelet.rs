@@ -1,4 +1,4 @@
-//! What a kubelet makes of the DaemonSet: pods by the CRI, with what the manifest says and nothing more.
+//! What a kubelet makes of the DaemonSet: pods through the CRI, with what the manifest says and nothing more.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use super::{DIST, Shipped};
 /// Where the exporter is asked.
 const METRICS: &str = "127.0.0.1:9467";
 
-/// A node with the pod of the DaemonSet, which may be there more than once during an update.
+/// A node with the pod of the DaemonSet, of which there may be several during an update.
 pub(crate) struct Node {
     pub(crate) cri: Cri,
     host: Netns,
@@ -34,7 +34,7 @@ struct Container {
 }
 
 impl Node {
-    /// Boots a node that has the image, and reads what its pod is to be.
+    /// Boots a node that has the image, and reads what its pod should be.
     pub(crate) fn new(host: &Netns, network: &Value, plugin: PathBuf) -> Result<Self, Error> {
         let shipped = Shipped::new(host)?;
         let cri = Cri::start(host, network, &plugin)?;
@@ -64,7 +64,7 @@ impl Node {
         Ok((pod, said))
     }
 
-    /// Runs a probe of each container that has it, and returns what they printed.
+    /// Runs a probe of each container that has one, and returns what the probes printed.
     pub(crate) fn probe(&self, pod: &DaemonPod, name: &str) -> Result<String, Error> {
         let one = |container: &Container| {
             let command = &self.spec["containers"][container.number][name]["exec"]["command"];
@@ -82,7 +82,7 @@ impl Node {
         serde_json::from_str(&said).map_err(|_| Error::Unreadable { what: "a list of leases", text: said })
     }
 
-    /// Returns what an exporter on the node says to Prometheus; nothing while there is none.
+    /// Returns what an exporter on the node tells Prometheus; nothing while there is none.
     pub(crate) fn metrics(&self) -> String {
         let ask = || -> std::io::Result<String> {
             let (mut stream, mut said) = (TcpStream::connect(METRICS)?, String::new());
@@ -93,7 +93,7 @@ impl Node {
         self.host.run(|| ask().unwrap_or_default())
     }
 
-    /// Ends a pod, each of whose containers has to end well on the signal that it gets.
+    /// Ends a pod, each of whose containers must end well on the signal that it gets.
     pub(crate) fn stop(&self, pod: &DaemonPod) -> Result<(), Error> {
         for Container { id, .. } in &pod.containers {
             let grace = &self.spec["terminationGracePeriodSeconds"];
@@ -103,7 +103,7 @@ impl Node {
         self.cri.remove_pod(&pod.sandbox)
     }
 
-    /// Runs the init container to its end in a pod of its own, with its arguments changed. Returns its exit code and what it said.
+    /// Runs the init container to its end in a pod of its own, with its arguments changed. Returns its exit code and its output.
     pub(crate) fn install_with(&self, name: &str, change: impl Fn(&mut Vec<Value>)) -> Result<(i64, String), Error> {
         let pod =
             DaemonPod { name: name.to_owned(), sandbox: self.cri.run_pod(&self.config(name))?, containers: vec![] };
@@ -123,14 +123,14 @@ impl Node {
         config
     }
 
-    /// Runs a container to its end, which has to be a good one, and returns what it said.
+    /// Runs a container to its end, which must be a success, and returns its output.
     fn run(&self, pod: &DaemonPod, container: &Value) -> Result<String, Error> {
         let (code, said) = self.end_of(pod, container)?;
         assert_eq!(code, 0, "{said}");
         Ok(said)
     }
 
-    /// Runs a container to its end, and returns its exit code and what it said.
+    /// Runs a container to its end, and returns its exit code and its output.
     fn end_of(&self, pod: &DaemonPod, container: &Value) -> Result<(i64, String), Error> {
         let id = self.create(pod, container)?;
         let code = until_found("end of an init container", DEADLINE, || self.exit_code(&id))?;
@@ -184,7 +184,7 @@ impl Node {
         json!({ "profile_type": self.spec["securityContext"]["seccompProfile"]["type"] })
     }
 
-    /// Returns a mount as the CRI takes it; makes the directory on the host first if the volume says so.
+    /// Returns a mount in the CRI's form; makes the directory on the host first if the volume says so.
     fn mount(&self, pod: &DaemonPod, mount: &Value) -> Result<Value, Error> {
         let volume = list(&self.spec["volumes"]).find(|volume| volume["name"] == mount["name"]);
         let volume = volume.expect("each mount has a volume");
@@ -216,17 +216,17 @@ impl Node {
     }
 }
 
-/// Returns what is in a list, which may not be there.
+/// Returns the elements of a list that may be missing.
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Names the file in which a container says something.
+/// Returns the name of the file for a container's output.
 fn log_of(pod: &DaemonPod, container: &Value) -> String {
     format!("{}-{}.log", pod.name, container["name"].as_str().unwrap_or_default())
 }
 
-/// The host's network, and else its own.
+/// Returns the namespaces of a container: the host's network, and otherwise its own.
 fn namespaces() -> Value {
     json!({ "network": "NODE", "pid": "CONTAINER" })
 }

@@ -1,4 +1,5 @@
-//! Kubernetes' manifests: valid, and the DaemonSet run as a kubelet would run it, beside pods whose addresses it holds.
+//! Kubernetes' manifests: they are valid, and the DaemonSet is run as a kubelet would run it, beside pods whose addresses it
+//! holds.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -88,7 +89,7 @@ fn no_manifest_lifts_apparmor_but_by_the_documents_patch_for_the_daemon_alone() 
     Ok(())
 }
 
-/// A pod of a user's. Its namespace is not held: it has to end with the pod, or with the node.
+/// A user's pod. Nothing holds its namespace, which must end with the pod or the node.
 struct Pod {
     id: String,
     address: Ipv4Net,
@@ -106,7 +107,7 @@ impl Pod {
     }
 }
 
-/// Waits until the daemon of a pod holds exactly these addresses, says so to its exporter, and has one of them renewed.
+/// Waits until the daemon of a pod holds exactly these addresses, tells its exporter so, and has one of them renewed.
 fn holds(node: &Node, by: &DaemonPod, seen: &mut Capture, pods: &[&Pod]) -> Result<(), Error> {
     let mut expected: Vec<_> = pods.iter().map(|pod| pod.address.to_string()).collect();
     expected.sort();

@@ -1,4 +1,4 @@
-//! What users install, as it is shipped: packages, the image, Kubernetes' manifests.
+//! What users install, as it is shipped: packages, the image, and Kubernetes' manifests.
 
 mod debian;
 mod engines;
@@ -14,30 +14,31 @@ use std::process::Command;
 
 use netns_fixtures::{Error, Need, Netns, binary};
 
-/// Where the scripts that make all this are.
+/// Where the scripts are that make all this.
 const DIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/dist");
 
-/// What packages are made with.
+/// What it takes to make packages.
 const PACKAGING: [Need; 3] = [Need::RealRoot, Need::Program("cargo-deb"), Need::Program("cargo-generate-rpm")];
 
-/// The programs that are built here, without their symbols as they are shipped, and room for what is made of them.
+/// The programs that are built here, without their symbols, as they are shipped, and room for what is made from them.
 struct Shipped {
     host: Netns,
     target: PathBuf,
     programs: PathBuf,
 }
 
-/// The store of a later release, in the place of the one that there is.
+/// The store of a later release, in place of the existing one.
 struct LaterStore {
     path: PathBuf,
     kept: PathBuf,
 }
 
 impl LaterStore {
-    /// What whoever reads it says.
+    /// What a program that reads the store says.
     const SAID: &str = "is from leasehold 9.8.7 and has format 9; leasehold 0.1.0 knows 1 at most: run the newer one, or move the file away";
 
-    /// Puts it below the root directory of a host, where a daemon may run: that notices it at its next commit.
+    /// Puts the store below the root directory of a host, where a daemon may be running: the daemon notices it at its next
+    /// commit.
     fn put_into(root: &Path) -> Self {
         let path = root.join("var/lib/leasehold/leases.redb");
         let kept = path.with_extension("kept");
@@ -54,7 +55,7 @@ impl LaterStore {
         Self { path, kept }
     }
 
-    /// Puts the one before back.
+    /// Puts the previous store back.
     fn take_back(self) {
         fs::rename(self.kept, self.path).expect("it was kept");
     }
@@ -93,7 +94,7 @@ impl Shipped {
         Ok(dir)
     }
 
-    /// Returns the one file in a directory whose name ends so.
+    /// Returns the one file in a directory whose name has this ending.
     fn file(dir: &Path, end: &str) -> String {
         let names = fs::read_dir(dir).expect("it was made").map(|entry| entry.expect("it can be read").path());
         let file = names.into_iter().find(|path| path.to_string_lossy().ends_with(end));

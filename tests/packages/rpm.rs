@@ -1,4 +1,4 @@
-//! The package for Fedora and its kin, with rpm's own checks and its scripts.
+//! The package for Fedora and related systems, with rpm's own checks and its scripts.
 
 use std::fs;
 

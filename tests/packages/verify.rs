@@ -1,4 +1,4 @@
-//! A release is verified as it lies in its folder, and no damage gets through.
+//! A release is verified in its folder, and no damage goes unnoticed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use serde_json::json;
 
 use super::{DIST, PACKAGING, Shipped};
 
-/// What a release for one architecture has beside its packages, its image and its plugin. The argument is its folder.
+/// What a release for one architecture has besides its packages, its image and its plugin. The argument is its folder.
 const REST: &str = r#"
     cd "$0"
     cp "$1/docs/changelog.md" .
     tar -C "$1/dist" -czf leasehold-0.1.0-kubernetes.tar.gz kubernetes"#;
 
-/// Writes the checksums anew.
+/// Writes the checksums again.
 const SEAL: &str = "rm -f SHA256SUMS; sha256sum -- * >../sums; mv ../sums SHA256SUMS";
 
-/// Ways to damage a release: a script that runs in its folder, and what is said of it then. `$1` is the folder of the same release with
-/// other programs in all but the package for Debian.
+/// Ways to damage a release: a script that runs in its folder, and what is then said about it. `$1` is the folder of the same
+/// release with other programs in everything but the package for Debian.
 const DAMAGES: [(&str, &str); 9] = [
     ("echo >>changelog.md", "changelog.md: FAILED"),
     ("rm leasehold-0.1.0-1.x86_64.rpm", "SHA256SUMS and the folder differ about leasehold-0.1.0-1.x86_64.rpm"),

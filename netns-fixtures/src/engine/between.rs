@@ -11,7 +11,7 @@ use crate::daemon::DOCKER_PLUGINS;
 use crate::error::{Doing, Error};
 use crate::process::DEADLINE;
 
-/// A plugin under its own name, which passes calls to another, with faults. It ends with the test's process.
+/// A plugin under a name of its own that passes calls to another, with faults. It ends with the test's process.
 #[derive(Clone, Debug)]
 pub struct Between {
     plugin: Plugin,
@@ -36,13 +36,13 @@ struct Fault {
 /// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The plugin never hears about it, and dockerd gets an error.
+    /// The plugin never receives it, and dockerd gets an error.
     Refused,
     /// The plugin answers it, and dockerd only reads half of the answer.
     Garbled,
-    /// The plugin answers it. dockerd hears nothing, however long it waits.
+    /// The plugin answers it. dockerd gets nothing, however long it waits.
     Unheard,
-    /// The plugin is called by a caller that hangs up at once. dockerd hears nothing, however long it waits.
+    /// The plugin is called by a caller that hangs up at once. dockerd gets nothing, however long it waits.
     HungUp,
 }
 
@@ -50,7 +50,7 @@ pub enum Fate {
 pub const REFUSAL: &str = "refused on its way";
 
 impl Between {
-    /// Listens where dockerd looks for a plugin `name`, and passes calls on to another that does.
+    /// Listens where dockerd looks for a plugin `name`, and passes calls on to another plugin.
     pub fn start(name: &str, plugin: &str) -> Result<Self, Error> {
         let [path, plugin] = [name, plugin].map(|name| Path::new(DOCKER_PLUGINS).join(format!("{name}.sock")));
         let listener = UnixListener::bind(&path).doing(|| format!("listen on {}", path.display()))?;
@@ -76,7 +76,7 @@ impl Between {
         self.fault().met
     }
 
-    /// Waits until it has.
+    /// Waits until that call has come, and its fate is complete.
     pub fn wait_until_met(&self) -> Result<(), Error> {
         let waited = self.shared.changed.wait_timeout_while(self.fault(), DEADLINE, |fault| !fault.met);
         match waited.unwrap_or_else(PoisonError::into_inner).0.met {
@@ -121,7 +121,7 @@ impl Between {
         self.shared.changed.notify_all();
     }
 
-    /// Lets dockerd wait as long as it does.
+    /// Makes dockerd wait as long as it will.
     fn hold(&self, mut stream: &UnixStream) -> Result<(), Error> {
         self.meet();
         io::copy(&mut stream, &mut io::sink()).doing(|| "wait for a caller's end".to_owned()).map(drop)

@@ -76,12 +76,13 @@ impl Containerd {
         self.ctr(&[&args[..], &["/bin/busybox"], command].concat())
     }
 
-    /// Returns the id that a container has: its cgroup is named after it, and a sandbox does not hide cgroups.
+    /// Returns the id that a container has. It is unique because the container's cgroup is named after it, and a sandbox does not
+    /// hide cgroups.
     fn unique(&self, id: &str) -> String {
         format!("{id}-{}", self.host.sandbox().keeper())
     }
 
-    /// Runs its client, and returns what that printed.
+    /// Runs its client, and returns what the client printed.
     pub fn ctr(&self, args: &[&str]) -> Result<String, Error> {
         let socket = self.dir.join("sock");
         self.host.run_command("ctr", &[&["--address", &socket.to_string_lossy()], args].concat(), "")

@@ -1,6 +1,6 @@
 //! Docker's daemon, from Debian's `docker.io`, with its own containerd.
 //!
-//! Its files, mounts and iptables rules are only in its sandbox, where plugins find `/run/docker` as on any host: a daemon in
+//! Its files, mounts and iptables rules exist only in its sandbox, where plugins find `/run/docker` as on any host: a daemon in
 //! the same sandbox and on the same host sees the containers' namespaces. The root of the file system is read-only for it.
 //! Dropping it kills it and its containers, and removes what it made.
 
@@ -30,22 +30,22 @@ pub struct Dockerd {
     files: Files,
 }
 
-/// What stays when its processes have ended. Dropping it removes that.
+/// What remains when its processes have ended. Dropping this removes it.
 #[derive(Debug)]
 struct Files {
     dir: PathBuf,
-    /// The containers' control group, from the root of all: a sandbox does not hide those.
+    /// The containers' control group from the root of all groups, which a sandbox does not hide.
     cgroup: String,
 }
 
-/// The command line interface of the same package: a later one refuses some of its own options to an older dockerd.
+/// The command line interface of the same package: a later one refuses some of its own options when it talks to an older dockerd.
 const CLIENT: &str = "/usr/bin/docker";
 
 /// Compose, from Debian's `docker-compose`.
 const COMPOSE: &str = "docker-compose";
 
-/// What it writes outside `/run` goes to memory, and it may not write to the kernel's own files. Its data is on a separate
-/// mount, as on any host: for a plugin, runc makes the mount that its root is on private.
+/// What it writes outside `/run` goes to memory, and it may not write to the kernel's own files. Its data is on a separate mount,
+/// as on any host, because for a plugin runc makes the mount that its root is on private.
 const PRIVATE: &str = "
     mount --bind $DIR/data $DIR/data
     mount -t overlay overlay -o lowerdir=/etc,upperdir=$DIR/etc,workdir=$DIR/work /etc
@@ -115,8 +115,8 @@ impl Dockerd {
         self.container(&[&["--rm"], how].concat(), command)
     }
 
-    /// Starts a container that runs until it is stopped. SIGKILL ends it at once, where the first process would wait
-    /// for ten seconds.
+    /// Starts a container that runs until it is stopped. SIGKILL ends it at once; otherwise Docker would wait ten seconds for its
+    /// first process.
     pub fn keep(&self, name: &str, how: &[&str]) -> Result<(), Error> {
         let how = [&["--detach", "--stop-signal", "KILL", "--name", name], how].concat();
         self.container(&how, &["sleep", "1000000"]).map(drop)
@@ -134,7 +134,7 @@ impl Dockerd {
         text.trim().parse().map_err(|_| Error::Unreadable { what: "a container's address", text })
     }
 
-    /// Waits until `docker inspect` prints this of a container.
+    /// Waits until `docker inspect` prints this about a container.
     pub fn wait_until(&self, name: &str, format: &str, expected: &str) -> Result<(), Error> {
         let awaited = format!("{expected} of a container's {format}");
         until_found(&awaited, DEADLINE, || {
@@ -149,7 +149,7 @@ impl Dockerd {
         Netns::open(self.host.sandbox(), path.trim().into())
     }
 
-    /// Returns its containers' control group, as a path from the root of all.
+    /// Returns its containers' control group, as a path from the root of all groups.
     pub fn cgroup(&self) -> &str {
         &self.files.cgroup
     }
@@ -162,7 +162,7 @@ impl Dockerd {
         self.process().id()
     }
 
-    /// Returns what it says.
+    /// Returns what it writes.
     ///
     /// # Panics
     /// While it is down.
@@ -170,7 +170,7 @@ impl Dockerd {
         self.process().log()
     }
 
-    /// Waits until it, or a plugin that it runs, has said something.
+    /// Waits until it, or a plugin that it runs, has written something.
     ///
     /// # Panics
     /// While it is down.
@@ -192,7 +192,7 @@ impl Dockerd {
         self.host.run_command("timeout", &["30", "sh", "-c", gone], "").map(drop)
     }
 
-    /// Ends all of its processes and containers like a power cut, and removes what was in `/run`. Its data stay.
+    /// Ends all of its processes and containers as a power cut does, and removes what was in `/run`. Its data stay.
     pub fn lose_power(&mut self) -> Result<(), Error> {
         self.kill9()?;
         // The processes in its sandbox end with that.
@@ -209,7 +209,7 @@ impl Dockerd {
         Ok(())
     }
 
-    /// Starts it again with more arguments, and waits until it serves, which is after it has started the containers that it
+    /// Starts it again with more arguments. Waits until it serves, which it does after it has started the containers that it
     /// restarts.
     pub fn launch(&mut self, more: &[&str]) -> Result<(), Error> {
         self.launch_within(DEADLINE, more)
@@ -240,13 +240,13 @@ impl Dockerd {
     }
 }
 
-/// Returns the script that makes its files its own, in this directory.
+/// Returns the script that, in this directory, separates its files from the machine's.
 fn private(dir: &Path) -> String {
     PRIVATE.replace("$DIR", &dir.to_string_lossy())
 }
 
 impl Files {
-    /// Unmounts what is mounted for it, as far as possible.
+    /// Unmounts whatever is mounted for it, as far as possible.
     fn unmount(&self) {
         unmount_under(&[Path::new("/run/docker"), &self.dir]);
     }

@@ -33,10 +33,10 @@ pub trait Engine: Sized {
     /// What it needs.
     const NEEDS: &[Need];
 
-    /// Starts it on a host with `network`, a CNI configuration, as its only network, and with the plugins that are there.
+    /// Starts it on a host with `network`, a CNI configuration, as its only network, and with the existing plugins.
     fn start_on(host: &Netns, network: &Value) -> Result<Self, Error>;
 
-    /// Starts it so in a sandbox that shows the machine's own files, with `plugin` as the IPAM plugin that the network names.
+    /// Does so in a sandbox that shows the machine's own files, with `plugin` as the IPAM plugin that the network names.
     fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error> {
         cover(host, network, plugin)?;
         Self::start_on(host, network)
@@ -46,7 +46,7 @@ pub trait Engine: Sized {
     fn run(&self, id: &str, command: &[&str]) -> Result<String, Error>;
 }
 
-/// What a container finds in its `/bin`, as in any image, besides busybox itself.
+/// The programs in a container's `/bin`, as in any image, besides busybox itself.
 const APPLETS: [&str; 3] = ["sh", "sleep", "ip"];
 
 /// Where engines look for CNI plugins.
@@ -57,7 +57,7 @@ pub fn install_plugin(host: &Netns, name: &str, plugin: &Path) -> Result<(), Err
     host.run_command("install", &["-m", "755", &plugin.to_string_lossy(), &format!("{PLUGINS}/{name}")], "").map(drop)
 }
 
-/// Gives a sandbox files of its own where engines and their plugins have theirs, and a plugin among them.
+/// Gives a sandbox files of its own where engines and their plugins keep theirs, and a plugin among them.
 fn cover(host: &Netns, network: &Value, plugin: &Path) -> Result<(), Error> {
     let dir = host.sandbox().dir("files")?;
     // Read before anything covers it.
@@ -72,8 +72,8 @@ fn cover(host: &Netns, network: &Value, plugin: &Path) -> Result<(), Error> {
     install_plugin(host, network["ipam"]["type"].as_str().unwrap_or("dhcp"), &plugin)
 }
 
-/// Prepares a host for an engine: the network where it looks, and a root file system for its containers, as `rootfs` in the returned
-/// directory.
+/// Prepares a host for an engine: puts the network where the engine looks for it, and makes a root file system for its
+/// containers, as `rootfs` in the returned directory.
 fn prepare(host: &Netns, name: &str, network: &Value) -> Result<PathBuf, Error> {
     let dir = host.sandbox().dir(name)?;
     host.run_command("mkdir", &["-p", "/etc/cni/net.d"], "")?;
@@ -83,7 +83,7 @@ fn prepare(host: &Netns, name: &str, network: &Value) -> Result<PathBuf, Error> 
     Ok(dir)
 }
 
-/// Returns a list with the one plugin of a configuration.
+/// Returns a list that contains only the plugin of a configuration.
 fn network_list(network: &Value) -> Value {
     let mut plugin = network.clone();
     let (version, name) = (plugin["cniVersion"].take(), plugin["name"].take());
@@ -116,7 +116,7 @@ fn write(path: &Path, text: String) -> Result<(), Error> {
     fs::write(path, text).doing(|| format!("write {}", path.display()))
 }
 
-/// Unmounts what is mounted below these directories, as far as possible.
+/// Unmounts whatever is mounted below these directories, as far as possible.
 fn unmount_under(dirs: &[&Path]) {
     let mounts = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
     let places = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(Path::new);

@@ -19,13 +19,13 @@ use crate::netns::Netns;
 /// Which dockerd is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EngineVersion {
-    /// 25: as 27, but it asks only once which address spaces there are.
+    /// 25: like 27, but it asks only once which address spaces there are.
     V25,
-    /// 27: as 28, but a container's namespace is mounted, and its link moved, when it has been joined to its networks.
+    /// 27: like 28, but a container's namespace is mounted, and its link moved, only after it has joined its networks.
     V27,
     /// 28: it asks for a gateway for every network, and passes no name.
     V28,
-    /// 29: it asks for a gateway for bridges alone, and passes the container's name.
+    /// 29: it asks for a gateway only for bridges, and passes the container's name.
     V29,
 }
 
@@ -50,11 +50,11 @@ pub struct Played {
     /// The plugin that it calls.
     pub plugin: Plugin,
     version: EngineVersion,
-    /// The plugin's address space, as far as it knows that since its start.
+    /// The plugin's address space, if the played dockerd has learnt it since its start.
     space: Value,
 }
 
-/// What `docker network create` is told.
+/// The arguments of `docker network create`.
 #[derive(Clone, Debug)]
 pub struct NetworkPlan {
     /// The driver with its parent or bridge.
@@ -81,18 +81,18 @@ pub struct PlayedNetwork {
     pub pool: Ipv4Net,
     /// The containers' router.
     pub gateway: Option<Ipv4Addr>,
-    /// What is given back with the network.
+    /// The addresses that are given back with the network.
     reserved: Vec<Ipv4Addr>,
 }
 
 impl PlayedNetwork {
-    /// Returns the same for a container whose default route leads over another network.
+    /// Returns the same network for a container whose default route leads over another network.
     pub fn without_default_route(&self) -> Self {
         Self { gateway: None, ..self.clone() }
     }
 }
 
-/// What `docker run` is told.
+/// The arguments of `docker run`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunPlan {
     /// `--ip`.
@@ -114,7 +114,7 @@ pub struct PlayedContainer {
 }
 
 impl NetworkPlan {
-    /// Returns a plan with nothing but the driver and `--ipam-opt parent`.
+    /// Returns a plan with only the driver and `--ipam-opt parent`.
     pub fn new(driver: Driver) -> Self {
         let options = json!({ "parent": driver.link() });
         Self { driver, subnet: None, range: None, gateway: None, reserved: Vec::new(), options }
@@ -149,14 +149,14 @@ impl Played {
         Ok(played)
     }
 
-    /// Does the same for a plugin that it knows from an earlier run.
+    /// Does the same, for a plugin that dockerd knows from an earlier run.
     pub fn without_calls(host: &Netns, version: EngineVersion, plugin: &str) -> Result<Self, Error> {
         fs::create_dir_all(Dockerd::NETNS).doing(|| format!("make {}", Dockerd::NETNS))?;
         let socket = Path::new(Dockerd::PLUGINS).join(format!("{plugin}.sock"));
         Ok(Self { host: host.clone(), plugin: Plugin::new(&socket), version, space: Value::Null })
     }
 
-    /// Ends it, and the next one asks what the plugin is.
+    /// Ends the played dockerd, and makes the next one ask what the plugin is.
     pub fn restart(&self) -> Result<(), Error> {
         self.plugin.call("Plugin.Activate", &Value::Null).map(drop)
     }
@@ -166,7 +166,7 @@ impl Played {
         &self.host
     }
 
-    /// Returns whether it is this dockerd, or a later one.
+    /// Returns whether this is the given dockerd or a later one.
     pub(super) fn is_at_least(&self, version: EngineVersion) -> bool {
         self.version >= version
     }
@@ -176,12 +176,12 @@ impl Played {
         self.is_at_least(EngineVersion::V29)
     }
 
-    /// Returns whether a container has its namespace only after it has joined its networks.
+    /// Returns whether a container gets its namespace only after it has joined its networks.
     pub(super) fn mounts_late(&self) -> bool {
         !self.is_at_least(EngineVersion::V28)
     }
 
-    /// Returns a new container's namespace, at its path or, where that comes late, without one.
+    /// Returns a new container's namespace: at its path, or without one where the mount comes late.
     pub(super) fn sandbox(&self, name: &str, number: u32) -> Result<Netns, Error> {
         let path = Path::new(Dockerd::NETNS).join(format!("{number:012x}"));
         let netns = Netns::at(self.host.sandbox(), name, path)?;
@@ -292,8 +292,8 @@ impl Played {
         Ok(PlayedContainer { container, address, network: network.clone(), link: format!("veth{number:07x}") })
     }
 
-    /// Gives a container its interface. Docker makes a macvlan in the host's namespace and the end of a veth pair in
-    /// the container's.
+    /// Gives a container its interface. Docker makes a macvlan in the host's namespace, but the end of a veth pair in the
+    /// container's.
     pub fn join(&self, endpoint: &PlayedContainer) -> Result<(), Error> {
         let Container { netns, ifname, mac, .. } = &endpoint.container;
         let (link, made_up) = (&endpoint.link, crate::link::mac(self.host.sandbox().number()));
@@ -317,7 +317,7 @@ impl Played {
         endpoint.network.gateway.map_or(Ok(()), |router| netns.add_default_route(router))
     }
 
-    /// Takes a container's interface from it, as when its last process has ended.
+    /// Takes a container's interface away, as when its last process has ended.
     pub fn leave(&self, endpoint: &PlayedContainer) -> Result<(), Error> {
         let Container { netns, ifname, .. } = &endpoint.container;
         netns.set_down(ifname)?;
@@ -333,7 +333,7 @@ impl Played {
         self.release_address(&endpoint.network, endpoint.address.addr())
     }
 
-    /// After live-restore, disconnects a container whose interface now has another address than Docker knows: Docker gives the
+    /// Disconnects a container after live-restore, when its interface has another address than Docker knows: Docker gives the
     /// known address back, and leaves the interface inside.
     pub fn disconnect_astray(&self, endpoint: &PlayedContainer) -> Result<(), Error> {
         self.release_address(&endpoint.network, endpoint.address.addr())

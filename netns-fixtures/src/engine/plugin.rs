@@ -1,4 +1,4 @@
-//! Docker's plugin protocol as dockerd speaks it: HTTP over a Unix socket, a connection for each call.
+//! Docker's plugin protocol as dockerd speaks it: HTTP over a Unix socket, with a connection for each call.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -44,11 +44,11 @@ impl Plugin {
         Self { socket: socket.to_owned(), host: "plugin.moby.localhost" }
     }
 
-    /// Calls a method, again if its connection breaks, and returns the answer. As dockerd does, the next tries send
-    /// an empty body if the first body went out.
+    /// Calls a method, again if its connection breaks, and returns the answer. As in dockerd, later tries send an empty body if
+    /// the first body went out.
     ///
     /// # Errors
-    /// [`Error::Refused`] with what the plugin says in `Error` or, as a network driver and when the status is not 200, in `Err`.
+    /// [`Error::Refused`] with what the plugin says in `Error`, or in `Err` if it is a network driver or the status is not 200.
     pub fn call(&self, method: &str, body: &Value) -> Result<Value, Error> {
         let mut body = if body.is_null() { String::new() } else { body.to_string() };
         let mut waits = WAITS.iter();

@@ -17,7 +17,7 @@ pub struct Podman {
     host: Netns,
     dir: PathBuf,
     network: String,
-    /// Its containers' cgroup, from the root of all: a sandbox does not hide cgroups.
+    /// Its containers' cgroup from the root of all cgroups, which a sandbox does not hide.
     cgroup: String,
 }
 

@@ -1,6 +1,6 @@
 //! dockerd 25, 27, 28 and 29 as a network driver sees them: their calls in their order, and the links that they move.
 //!
-//! The driver makes the links. Each call is one method, so that a test can leave one out, repeat it, or end somebody before it.
+//! The driver makes the links. Each call is one method, so that a test can leave one out, repeat it, or kill a process before it.
 
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
@@ -21,10 +21,10 @@ pub struct WiredNetwork {
     pub pool_id: Option<String>,
 }
 
-/// An endpoint, as far as it has come.
+/// An endpoint, in whatever state it has reached.
 #[derive(Debug)]
 pub struct WiredContainer {
-    /// Its namespace and its interface, whose Ethernet address counts once the endpoint is there.
+    /// Its namespace and its interface. The interface's Ethernet address only counts once the endpoint exists.
     pub container: Container,
     /// Its name to the driver.
     pub id: String,
@@ -104,7 +104,7 @@ impl Played {
         self.release_wired(endpoint)
     }
 
-    /// Makes a container's namespace, and mounts it if it is time.
+    /// Makes a container's namespace, and mounts it if this version does so now.
     pub fn prepare_wired(
         &self,
         network: &WiredNetwork,
@@ -180,7 +180,7 @@ impl Played {
         if self.mounts_late() { Ok(()) } else { self.tell_joined(endpoint) }
     }
 
-    /// Tells the driver what it hears about an endpoint that is joined.
+    /// Tells the driver what dockerd tells it about a joined endpoint.
     fn tell_joined(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let named = endpoint.named();
         self.plugin.call("NetworkDriver.ProgramExternalConnectivity", &named)?;
@@ -192,7 +192,7 @@ impl Played {
         self.plugin.call("NetworkDriver.Join", &endpoint.joining())
     }
 
-    /// Takes a container's interface from it, as when its last process has ended.
+    /// Takes a container's interface away, as when its last process has ended.
     pub fn leave_wired(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let named = endpoint.named();
         self.plugin.call("NetworkDriver.RevokeExternalConnectivity", &named)?;
@@ -200,7 +200,7 @@ impl Played {
         self.take_back(endpoint)
     }
 
-    /// Moves a container's interface back to the host, as after Leave, whatever the answer.
+    /// Moves a container's interface back to the host, as after Leave, whatever the answer to that was.
     pub fn take_back(&self, endpoint: &WiredContainer) -> Result<(), Error> {
         let Container { netns, ifname, .. } = &endpoint.container;
         let name = endpoint.link_name();
@@ -225,7 +225,7 @@ impl Played {
         }
     }
 
-    /// Returns an id like Docker's, whose first letters are unique.
+    /// Returns an id like Docker's whose first letters are unique.
     fn wire_id(&self) -> String {
         format!("{:012x}{:052x}", self.host().sandbox().number(), 0)
     }
@@ -258,7 +258,7 @@ impl WiredContainer {
         body
     }
 
-    /// Returns the Ethernet address that Docker has for it, empty if it has none.
+    /// Returns the Ethernet address that Docker knows for it; empty if there is none.
     fn own_mac(&self) -> String {
         let mac = self.container.mac;
         if mac == Mac::default() { String::new() } else { mac_text(mac) }

@@ -1,4 +1,4 @@
-//! What a server gives and how it behaves.
+//! What a server gives out, and how it behaves.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -16,12 +16,12 @@ pub enum Knows {
     ClientId,
     /// Their hardware addresses, whatever option 61 says, as BusyBox's udhcpd and odhcpd do.
     Chaddr,
-    /// Nothing: all are one client to it, and get one address.
+    /// By nothing: all are one client to it, and get one address.
     Nothing,
 }
 
 impl Knows {
-    /// Returns the key under which it keeps the lease of a client that calls itself `name`.
+    /// Returns the key under which it keeps the lease of a client that uses this name.
     pub fn key(self, name: ClientKey, hardware: [u8; 6]) -> ClientKey {
         match self {
             Self::ClientId => name,
@@ -31,7 +31,7 @@ impl Knows {
     }
 }
 
-/// What a server gives and how it behaves.
+/// What a server gives out, and how it behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The server identifier (54), which is its address too.
@@ -56,25 +56,25 @@ pub struct Config {
     pub mtu: Option<u16>,
     /// Classless static routes (121), each with its next hop.
     pub routes: Vec<(Ipv4Net, Ipv4Addr)>,
-    /// More options, as they are.
+    /// Further options, as they are.
     pub extra: Vec<(u8, Vec<u8>)>,
     /// How it knows its clients.
     pub knows: Knows,
-    /// Addresses kept for one client each. They may lie outside the pool.
+    /// Addresses each kept for one client. They may lie outside the pool.
     pub reservations: BTreeMap<ClientKey, Ipv4Addr>,
     /// Whether it is authoritative for the wire: it refuses whatever it does not know to be right.
     pub authoritative: bool,
     /// Whether it echoes the client identifier (RFC 6842).
     pub echo_client_id: bool,
-    /// How long it thinks before an OFFER (dnsmasq pings the address for 3 s).
+    /// How long it waits before an OFFER (dnsmasq pings the address for 3 s).
     pub offer_delay: Duration,
     /// How long a REQUEST that extends a lease waits for its answer (dnsmasq answers nobody while it pings).
     pub extend_delay: Duration,
-    /// How long it works on an answer. It makes one after the other.
+    /// How long it works on an answer. It makes answers one after the other.
     pub answer_time: Duration,
     /// Whether it answers an extension with only the lease's times, as MikroTik's does.
     pub terse: bool,
-    /// The option whose value lacks its last byte in its answers to an extension.
+    /// The option whose value lacks its last byte in answers to an extension.
     pub cut: Option<u8>,
     /// Whether it refuses every REQUEST, as after a change of configuration. It drops the leases that it refuses.
     pub refuses: bool,
@@ -82,8 +82,8 @@ pub struct Config {
     pub flag_only: bool,
     /// Whether it offers addresses and never acknowledges one.
     pub deaf: bool,
-    /// The relay of another subnet through which it also hears all broadcasts. It refuses what it hears that way, besides its
-    /// own answer.
+    /// The relay of another subnet through which it also hears all broadcasts. It refuses what it hears that way, in addition to
+    /// its own answer.
     pub relay: Option<Ipv4Addr>,
     /// How long an offered address is kept for its client.
     pub offer_hold: Duration,
@@ -130,7 +130,7 @@ impl Config {
         }
     }
 
-    /// Adds the lease's times, and whatever else the client asks for, or everything if it does not say.
+    /// Adds the lease's times, and whatever else the client asks for, or everything if the client does not say.
     pub(super) fn parameters(&self, request: &Message, answer: &mut Message) {
         let list = |addresses: &[Ipv4Addr]| addresses.iter().flat_map(|a| a.octets()).collect::<Vec<u8>>();
         let number = |n: u32| n.to_be_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! The judge: checks what clients send against RFC 2131, with the necessary memory.
+//! The judge: checks what clients send against RFC 2131, and remembers what that takes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -10,12 +10,12 @@ use super::purpose::Purpose;
 use super::table5;
 use super::violation::Violation;
 
-/// Judges everything sent on a wire. What depends on time or on earlier messages is judged when a message is *sent*, so
-/// on a wire that delays or loses messages the judge has to sit at the sender.
+/// Judges everything sent on a wire. What depends on time or on earlier messages is judged when a message is *sent*, so on a wire
+/// that delays or loses messages the judge has to sit at the sender.
 #[derive(Debug, Default)]
 pub struct Judge {
     exchanges: BTreeMap<u32, Exchange>,
-    /// The xids above, oldest first.
+    /// The xids of these exchanges, oldest first.
     order: VecDeque<u32>,
     clients: BTreeMap<ClientKey, Client>,
     grants: BTreeMap<(ClientKey, Ipv4Addr), Grant>,
@@ -27,8 +27,8 @@ const REMEMBERED: usize = 1 << 14;
 /// How many of one client's choices are remembered.
 const SELECTED: usize = 4;
 
-/// How long an xid counts as one exchange's after the last message under it. Whoever sends a DISCOVER under it later has drawn the
-/// same number.
+/// How long after its last message an xid still belongs to one exchange. A client that sends a DISCOVER under it later has drawn
+/// the same number.
 const OVER: Duration = Duration::from_secs(3600);
 
 /// What was sent under one xid.
@@ -43,7 +43,7 @@ struct Exchange {
     offers: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// The last claim of an address: INIT-REBOOT, RENEW, REBIND.
     claim: Option<Ipv4Addr>,
-    /// An ACK reached the client.
+    /// Whether an ACK reached the client.
     acknowledged: bool,
 }
 
@@ -51,7 +51,7 @@ struct Exchange {
 #[derive(Debug, Default)]
 struct Client {
     latest: Option<u32>,
-    /// What its last REQUESTs in SELECTING asked for: each may be granted before the client hears about it.
+    /// What its last REQUESTs in SELECTING asked for: each may be granted before the client learns of it.
     selected: VecDeque<(Ipv4Addr, Ipv4Addr)>,
     list: Option<Vec<u8>>,
 }
@@ -61,7 +61,7 @@ struct Client {
 struct Grant {
     /// The servers that granted it: several servers with one pool may.
     servers: Vec<Ipv4Addr>,
-    /// The server whose ACK the client heard last: it should not believe another server's NAK.
+    /// The server whose ACK the client heard last: the client should not believe another server's NAK.
     known: Option<Ipv4Addr>,
     until: Option<Duration>,
     given_back: Option<Purpose>,
@@ -166,9 +166,9 @@ impl Judge {
         }
     }
 
-    /// Records that the clients restarted: they need not remember a NAK, nor what they asked before, whose answers belong to
-    /// another client for them (RFC 2131 §4.4.1: the xid is not theirs), nor whether what they asked a server to commit was
-    /// granted, nor, if they could not record it, that they gave an address back.
+    /// Records that the clients restarted. They need not remember a NAK. Nor need they remember what they asked before, because
+    /// to them the answers belong to another client (RFC 2131 §4.4.1: the xid is not theirs); whether a server granted what they
+    /// asked it to commit; or, if they could not record it, that they gave an address back.
     pub fn clients_restarted(&mut self, forgetful: bool) {
         for (key, client) in &self.clients {
             for (server, address) in &client.selected {
@@ -186,7 +186,7 @@ impl Judge {
         self.clients.values_mut().for_each(|client| client.latest = None);
     }
 
-    /// Judges what has to stay the same from a client's DISCOVER on (RFC 2131 §3.5).
+    /// Judges what must stay the same from a client's DISCOVER on (RFC 2131 §3.5).
     fn constant(&mut self, purpose: Purpose, message: &Message, found: &mut Vec<Violation>) {
         if self.clients.len() > REMEMBERED {
             self.clients.pop_first();

@@ -65,7 +65,7 @@ pub enum ClientKey {
     Hardware([u8; 6]),
 }
 
-/// A message. sname and file are never written; of those read, only whether they were empty is kept.
+/// A message. sname and file are never written; of those that are read, only whether they were empty is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the RFC's own names")]
 pub struct Message {
@@ -99,7 +99,7 @@ pub enum Malformed {
     /// An option runs over the end.
     #[error("option {0} runs over the end")]
     Overrun(u8),
-    /// An option comes twice and is not a long one in parts.
+    /// An option occurs twice and is not a long one in parts.
     #[error("option {0} comes twice")]
     Twice(u8),
     /// The end option is missing.
@@ -116,8 +116,8 @@ const COOKIE: [u8; 4] = [99, 130, 83, 99];
 pub(super) const LEAST: usize = 300;
 
 impl Message {
-    /// Returns a message from or to a client with this Ethernet address, which says nothing else. `op`: 1 from a client, 2 from
-    /// a server.
+    /// Returns a message from or to a client with this Ethernet address, with nothing else set. `op` is 1 from a client, 2 from a
+    /// server.
     pub fn new(op: u8, xid: u32, mac: [u8; 6], options: Vec<(u8, Vec<u8>)>) -> Self {
         let mut chaddr = [0; 16];
         chaddr[..6].copy_from_slice(&mac);

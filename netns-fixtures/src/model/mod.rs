@@ -1,7 +1,7 @@
 //! A model of a DHCPv4 server, and a judge of its clients.
 //!
-//! Sans-IO, with its own codec: it reads our client's bytes independently, and shares no code with the client.
-//! Time is an argument, counted from any fixed moment.
+//! Sans-IO, with a codec of its own: it reads our client's bytes independently, and shares no code with the client. Time is an
+//! argument, counted from any fixed moment.
 //!
 //! * [`Server`] answers payloads as servers in the field do: reservations, offers, leases, NAKs, RELEASEs that must come from
 //!   the leased address, declined addresses, restarts with and without its database.

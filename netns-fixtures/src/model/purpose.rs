@@ -4,14 +4,14 @@ use std::net::Ipv4Addr;
 
 use super::message::{Kind, Message, code};
 
-/// What a client's message is for. The five forms of REQUEST differ by their fields alone (RFC 2131 §4.3.2).
+/// What a client's message is for. The five forms of REQUEST differ only in their fields (RFC 2131 §4.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// DISCOVER.
     Discover,
     /// REQUEST in SELECTING: with a server identifier.
     Select,
-    /// REQUEST in INIT-REBOOT: with a requested address alone.
+    /// REQUEST in INIT-REBOOT: with only a requested address.
     Reboot,
     /// REQUEST in RENEWING: ciaddr, unicast.
     Renew,
@@ -51,7 +51,7 @@ impl Purpose {
         matches!(self, Self::Renew | Self::Rebind)
     }
 
-    /// Returns whether the message goes to one server alone.
+    /// Returns whether the message goes to only one server.
     pub(super) fn unicast(self) -> bool {
         matches!(self, Self::Renew | Self::Release)
     }

@@ -1,4 +1,4 @@
-//! The server: payloads in, at most one answer each out (RFC 2131 §4.3).
+//! The server: payloads in, and at most one answer to each out (RFC 2131 §4.3).
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -31,7 +31,7 @@ pub struct Handled {
     pub event: Event,
     /// The answer, if there is one.
     pub reply: Option<Reply>,
-    /// What is sent just before it, through a relay.
+    /// What is sent through a relay just before it.
     pub relayed: Option<Reply>,
 }
 
@@ -61,7 +61,7 @@ pub enum Silence {
     NoFlag,
     /// The pool is used up.
     NoAddress,
-    /// The client chose or means another server.
+    /// The client chose or addresses another server.
     OtherServer,
     /// The client is unknown, and the server is not authoritative.
     Unknown,
@@ -78,11 +78,11 @@ pub enum Silence {
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Who has it, as the server knows its clients.
+    /// Its holder, as the server knows its clients.
     pub client: ClientKey,
-    /// How the client that it was last granted to calls itself.
+    /// The name that the client used to which it was last granted.
     pub name: ClientKey,
-    /// The hardware address it was last granted to.
+    /// The hardware address to which it was last granted.
     pub hardware: [u8; 6],
     /// When it ends; `None` never.
     pub until: Option<Duration>,
@@ -98,13 +98,13 @@ impl Lease {
 #[derive(Debug)]
 pub struct Server {
     config: Config,
-    /// By address; an ended lease stays until its address is reused, so that its client gets it back.
+    /// Leases by address. An ended lease stays until its address is reused, so that its client gets it back.
     leases: BTreeMap<Ipv4Addr, Lease>,
     /// The address that a client has or last had.
     by_client: BTreeMap<ClientKey, Ipv4Addr>,
     offers: BTreeMap<Ipv4Addr, Lease>,
     declined: BTreeMap<Ipv4Addr, Duration>,
-    /// Where the search for a never used address begins.
+    /// Where the search for an unused address begins.
     fresh: u32,
     /// Until when it is busy with answers.
     busy: Duration,
@@ -121,8 +121,8 @@ impl Server {
         Self { judge: Some(Judge::default()), ..Self::unjudged(config) }
     }
 
-    /// Returns a server that judges nothing: for a wire that delays, duplicates and loses messages, where a [`Judge`]
-    /// has to sit at the sender.
+    /// Returns a server that judges nothing, for a wire that delays, duplicates and loses messages, where a [`Judge`] has to sit
+    /// at the sender.
     pub fn unjudged(config: Config) -> Self {
         let fresh = config.pool.0.to_bits();
         Self {
@@ -306,7 +306,7 @@ impl Server {
         }
     }
 
-    /// Refuses a claim that may be another server's: only if this one is authoritative, and in INIT-REBOOT only if it
+    /// Refuses a claim that may be meant for another server: only if this one is authoritative, and in INIT-REBOOT only if it
     /// knows something against the claim (RFC 2131 §4.3.2).
     fn refuse(&self, now: Duration, key: &ClientKey, address: Ipv4Addr, purpose: Purpose) -> Event {
         let other = self.by_client.get(key).is_some_and(|held| self.lease(now, *held).is_some());
@@ -364,7 +364,7 @@ impl Server {
         Event::Granted(address, purpose)
     }
 
-    /// Ends a lease but remembers whose it was. A lease without an end must be ended at zero.
+    /// Ends a lease but remembers its holder. A lease without an end must be ended at zero.
     fn end(&mut self, address: Ipv4Addr) {
         if let Some(lease) = self.leases.get_mut(&address) {
             lease.until = Some(Duration::ZERO);
@@ -380,7 +380,8 @@ impl Server {
         in_pool || self.config.reservations.values().any(|reserved| *reserved == address)
     }
 
-    /// Returns whether an address may go to this client: nobody else's lease, offer or reservation, and not declined.
+    /// Returns whether an address may go to this client: nobody else has a lease, an offer or a reservation of it, and it is not
+    /// declined.
     fn free_for(&self, now: Duration, key: &ClientKey, address: Ipv4Addr) -> bool {
         let others = |lease: &Lease| lease.active(now) && lease.client != *key;
         !self.leases.get(&address).is_some_and(others)
@@ -399,8 +400,8 @@ impl Server {
         }
     }
 
-    /// Chooses an address: the reserved one, the client's previous one, the one it asks for, one that nobody had, and last, one
-    /// whose lease has ended (RFC 2131 §4.3.1).
+    /// Chooses an address: the reserved one, the client's previous one, the one that it asks for, one that nobody ever had, or
+    /// else one whose lease has ended (RFC 2131 §4.3.1).
     fn choose(&mut self, now: Duration, key: &ClientKey, wish: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
         let offered = self.offers.iter().find(|(_, offer)| offer.client == *key).map(|(address, _)| *address);
         let reserved = self.config.reservations.get(key).copied();

@@ -18,16 +18,16 @@ pub struct Out {
 
 /// A host that answers ARP for its address, and DHCP if it has a server.
 ///
-/// A server whose identifier is not the station's address is off the link: the station is then the router that relays
-/// for it. The relay's own fields stay empty, since a client does not read them.
+/// A server whose identifier is not the station's address is off the link: the station is then the router that relays for it. The
+/// relay's own fields stay empty, because a client does not read them.
 #[derive(Debug)]
 pub struct Station {
     mac: Mac,
     address: Ipv4Addr,
     server: Option<Server>,
-    /// What it learnt from ARP, and until when.
+    /// What it learnt from ARP, and how long that is valid.
     neighbours: BTreeMap<Ipv4Addr, (Mac, Duration)>,
-    /// Datagrams that wait for ARP, and until when.
+    /// Datagrams that wait for ARP, and how long they do.
     waiting: Vec<(Duration, SocketAddrV4, Vec<u8>)>,
 }
 
@@ -76,7 +76,7 @@ impl Station {
         self.address = address;
     }
 
-    /// Takes a frame, and returns what it sends in response, and what its server did if the frame was for the server.
+    /// Takes a frame. Returns what it sends in response, and what its server did if the frame was for the server.
     pub fn receive(&mut self, now: Duration, bytes: &[u8]) -> (Vec<Out>, Option<Event>) {
         let nothing = (Vec::new(), None);
         let Ok(frame) = decode(bytes) else {
@@ -157,7 +157,7 @@ impl Station {
         (relayed.into_iter().chain([out]).collect(), Some(handled.event))
     }
 
-    /// Asks by ARP for a neighbour, and keeps what is for it.
+    /// Asks by ARP for a neighbour, and keeps the datagram for it.
     fn ask(&mut self, now: Duration, to: SocketAddrV4, payload: Vec<u8>) -> Out {
         self.waiting.retain(|(until, ..)| now < *until);
         if self.waiting.len() < MOST {

@@ -1,4 +1,4 @@
-//! Checks one message against RFC 2131 table 5, without memory.
+//! Checks one message against RFC 2131 table 5, without memory of others.
 
 use std::net::Ipv4Addr;
 

@@ -19,9 +19,9 @@ pub struct DnsmasqConfig {
     pub pool: RangeInclusive<Ipv4Addr>,
     /// The lease time, at least two minutes.
     pub lease_time: Duration,
-    /// T1 and T2, unless dnsmasq's own.
+    /// T1 and T2, if not dnsmasq's own.
     pub timers: Option<(Duration, Duration)>,
-    /// Whether it behaves as by default: it pings an address for three seconds before offering it, and serves nobody
+    /// Whether it behaves as by default: it pings an address for three seconds before it offers the address, and serves nobody
     /// meanwhile.
     pub ping: bool,
     /// Whether it logs every option, or only every message.

@@ -1,4 +1,4 @@
-//! What a server gives out, in any program.
+//! What a server gives out, whatever its program.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -17,7 +17,7 @@ pub struct Grants {
     pub pool: RangeInclusive<Ipv4Addr>,
     /// The lease time.
     pub lease_time: Duration,
-    /// How long udhcpd keeps an address for the client that it offered it to. A minute unless set.
+    /// How long udhcpd keeps an offered address for its client. A minute unless set.
     pub offer_time: Duration,
     /// T1 and T2, if the server should send them.
     pub timers: Option<(Duration, Duration)>,
@@ -31,7 +31,7 @@ pub struct Grants {
     pub mtu: Option<u16>,
     /// Classless routes (121), each with its next hop.
     pub routes: Vec<(Ipv4Net, Ipv4Addr)>,
-    /// Addresses that ISC dhcpd keeps, each for an Ethernet address (`fixed-address`).
+    /// Addresses that ISC dhcpd keeps, each for one Ethernet address (`fixed-address`).
     pub fixed: Vec<(Mac, Ipv4Addr)>,
 }
 

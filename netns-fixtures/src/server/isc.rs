@@ -1,4 +1,4 @@
-//! ISC's dhcpd. Its leases may last seconds. It does not extend a lease that is renewed in the first quarter of its
+//! ISC's dhcpd. Its leases may be as short as seconds. It does not extend a lease that is renewed in the first quarter of its
 //! time (`dhcp-cache-threshold`).
 
 use std::fmt::Write;

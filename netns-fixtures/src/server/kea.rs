@@ -1,4 +1,4 @@
-//! Kea's DHCPv4 server. Its leases may last seconds, and its lease file, if it has one, gets a line for every change.
+//! Kea's DHCPv4 server. Its leases may be as short as seconds, and its lease file, if it has one, gets a line for every change.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -24,7 +24,7 @@ pub struct KeaConfig {
     pub timers: Option<(Duration, Duration)>,
     /// Options, as Kea's configuration has them: `{"name": "routers", "data": "10.7.0.1"}`.
     pub options: Vec<Value>,
-    /// Addresses reserved for one hardware address each.
+    /// Addresses, each reserved for one hardware address.
     pub reservations: Vec<(Mac, Ipv4Addr)>,
     /// Whether leases go into the lease file; otherwise they live in memory only, and the file stays empty.
     pub persist: bool,

@@ -1,4 +1,4 @@
-//! DHCP servers: the real ones, one file each, as children with a generated configuration and a readable lease file.
+//! DHCP servers: the real ones, one file each, as child processes with a generated configuration and a readable lease file.
 //!
 //! [`Grants`] say what a server gives out in terms that all share; `DnsmasqConfig` and `KeaConfig` add what only one of
 //! them has.

@@ -81,7 +81,7 @@ impl ModelServer {
         change(&mut self.shared.lock().server)
     }
 
-    /// Waits until something that fits happens, or has happened since event number `from`.
+    /// Waits until something that fits happens, or has happened from event number `from` on.
     pub fn wait_for<T>(
         &self,
         awaited: &str,
@@ -203,7 +203,8 @@ impl Serve {
         Ok(Some(handled.relayed.into_iter().chain(handled.reply).collect()))
     }
 
-    /// Sends an answer. A client that has no address yet cannot answer ARP, so the server answers for it.
+    /// Sends an answer. A client that has no address yet cannot answer ARP, so the server tells its kernel the client's Ethernet
+    /// address.
     fn send(&self, reply: &Reply) -> Result<(), Error> {
         let to = reply.destination;
         if let Some(mac) = reply.ethernet.filter(|_| !to.ip().is_broadcast()) {

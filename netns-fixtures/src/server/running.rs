@@ -17,7 +17,7 @@ use crate::wait::{until_file, until_found};
 
 /// A DHCP server's program: how to configure it, and how to read its lease file.
 pub trait Program: Debug {
-    /// What it gives out, and what only this program has.
+    /// What it gives out, including what only this program has.
     type Config: Clone + Debug + Default + From<Grants>;
     /// Its name.
     const NAME: &str;
@@ -33,7 +33,7 @@ pub trait Program: Debug {
     /// Returns the command that serves on [`Lan::IFNAME`] in the foreground.
     fn command(config: &Self::Config, place: &Place) -> Result<Command, Error>;
 
-    /// Reads a whole lease file: every record, oldest first. The last one of an address counts.
+    /// Reads a whole lease file: every record, oldest first. An address's last record counts.
     fn read(file: &[u8]) -> Result<Vec<Lease>, Error>;
 }
 
@@ -61,8 +61,8 @@ impl Place {
         Ok(path)
     }
 
-    /// Returns a copy of a program, which no AppArmor profile covers: Debian's profiles only let these servers use the
-    /// system's own files.
+    /// Returns a copy of a program that no AppArmor profile covers: Debian's profiles let these servers use only the system's own
+    /// files.
     pub fn unconfined(&self, program: &str) -> Result<PathBuf, Error> {
         let original = Need::program(program).ok_or_else(|| Error::NotBuilt(program.into()))?;
         let copy = self.file(program);
@@ -82,7 +82,7 @@ pub struct Lease {
     pub mac: String,
     /// The client identifier as the server writes it (`01:02:...`), empty if it writes none.
     pub client_id: String,
-    /// When it began, in seconds since the epoch, if the server writes that.
+    /// When it began, in seconds since the epoch, if the server writes it.
     pub began: Option<u64>,
     /// When it ends, in seconds since the epoch.
     pub expires: u64,
@@ -112,7 +112,8 @@ impl<P: Program> Server<P> {
         Ok(server)
     }
 
-    /// Starts another server in another namespace, with the same configuration and a copy of the lease file, to take over.
+    /// Starts another server in another namespace, with the same configuration and a copy of the lease file, to take over from
+    /// this one.
     pub fn take_over(&self, netns: &Netns) -> Result<Self, Error> {
         let mut server = Self::new(netns, self.config.clone())?;
         fs::copy(self.place.lease_file(), server.place.lease_file()).doing(|| "copy the lease file".to_owned())?;
@@ -215,8 +216,8 @@ impl<P: Program> Server<P> {
         Ok(())
     }
 
-    /// Returns the lease file as it is while the server is not writing it. Some servers empty it and rewrite it for
-    /// every change, and what it shows meanwhile must not look like leases given back.
+    /// Returns the lease file as it is while the server is not writing it. Some servers empty and rewrite it for every change,
+    /// and what it shows meanwhile must not look like leases given back.
     fn settled_lease_file(&self) -> Result<Vec<u8>, Error> {
         let read = || read(&self.place.lease_file());
         at_rest(self.process.as_ref(), read, |before| read().is_ok_and(|after| after == *before))

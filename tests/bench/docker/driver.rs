@@ -1,4 +1,4 @@
-//! What the network driver costs: an endpoint over a bare exchange with the same server, and many at once on a slow one.
+//! What the network driver costs: an endpoint beyond a bare exchange with the same server, and many at once on a slow server.
 
 use std::error::Error;
 use std::thread;
@@ -15,7 +15,7 @@ use crate::verdict::{Verdict, milliseconds};
 
 /// Endpoints that are made, one after the other.
 const ENDPOINTS: usize = 100;
-/// How much more an endpoint may take, with its link and its join, than the four messages that its address takes.
+/// How much longer an endpoint, with its link and its join, may take than the four messages that its address takes.
 const OVER_DORA: Duration = Duration::from_millis(5);
 /// Containers that start at once.
 const CROWD: usize = 50;
@@ -23,10 +23,10 @@ const CROWD: usize = 50;
 const ANSWER: Duration = Duration::from_millis(20);
 /// How soon all of them are served.
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
-/// How long the kernel has after an endpoint: its link goes, and so does the RELEASE.
+/// How long the kernel has after an endpoint, when its link is removed and the RELEASE leaves.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Makes and joins endpoints, one after the other, each beside four messages alone.
+/// Makes and joins endpoints one after the other, each beside an exchange of only the four messages.
 pub(super) fn endpoint(client: &BareClient, docker: &Played, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
     let network = docker.wire(json!({ "parent": Lan::IFNAME }), None)?;
     let (mut dora, mut made) = (Sample::default(), Sample::default());
@@ -60,7 +60,7 @@ pub(super) fn endpoint(client: &BareClient, docker: &Played, verdict: &mut Verdi
     Ok(())
 }
 
-/// Starts many containers at once on a server that answers slowly, one after the other.
+/// Starts many containers at once on a server that answers slowly, one request after the other.
 pub(super) fn crowd(lan: &Lan, docker: &Played, verdict: &mut Verdict) -> Result<(), Box<dyn Error>> {
     let server = ModelServer::start(lan, Config { answer_time: ANSWER, ..Config::new(Lan::SUBNET) })?;
     let network = docker.wire(json!({ "parent": Lan::IFNAME }), None)?;

@@ -1,4 +1,4 @@
-//! Configurations and sequences of calls by seed, through both.
+//! Configurations and sequences of calls, generated from seeds, with both plugins.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -36,7 +36,7 @@ impl Subnet {
         }
     }
 
-    /// Returns a range of it without the network's and the broadcast address.
+    /// Returns a range of the subnet without the network's and the broadcast address.
     fn range(&self, rng: &mut Rng) -> Value {
         let mut range = json!({"subnet": format!("{}/{}", self.first, self.prefix)});
         let start = rng.u32(1..self.size - 1);

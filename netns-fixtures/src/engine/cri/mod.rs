@@ -1,7 +1,7 @@
-//! A node of Kubernetes as far as containerd goes: pods, and containers in them, by its CRI.
+//! A Kubernetes node as far as containerd is concerned: pods, and containers in them, through its CRI.
 //!
-//! Plugins are in `/opt/cni/bin`, as on most nodes. It can lose its power: the next boot has another id, an empty `/run`, and the same
-//! disk.
+//! Plugins are in `/opt/cni/bin`, as on most nodes. The node can lose its power: the next boot has another id, an empty `/run`,
+//! and the same disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,8 +62,8 @@ impl Cri {
     /// Where it looks for plugins.
     pub const PLUGINS: &str = "/opt/cni/bin";
 
-    /// Boots a node with `network`, a CNI configuration, as the network of its pods, and `plugin` as the IPAM plugin that this
-    /// names.
+    /// Boots a node with `network`, a CNI configuration, as the network of its pods, and `plugin` as the IPAM plugin that the
+    /// network names.
     pub fn start(host: &Netns, network: &Value, plugin: &Path) -> Result<Self, Error> {
         cover(host, network, plugin)?;
         let dir = prepare(host, "cri", network)?;
@@ -129,13 +129,13 @@ impl Cri {
     /// Calls a method of its CRI.
     ///
     /// # Errors
-    /// [`Error::Failed`] with what it said, if it refuses.
+    /// [`Error::Failed`] with what the CRI said, if it refuses.
     pub fn call(&self, method: &str, request: &Value) -> Result<Value, Error> {
         let said = self.outside.run_command(CALL, &[&self.socket(), method], &request.to_string())?;
         serde_json::from_str(&said).map_err(|_| Error::Unreadable { what: "an answer of the CRI", text: said })
     }
 
-    /// Returns what the CRI is told about a pod as a whole. A pod that is made again is another attempt.
+    /// Returns what the CRI is told about a pod as a whole. A pod that is made again is a further attempt.
     pub fn pod(&self, name: &str, attempt: u32) -> Value {
         json!({
             "metadata": { "name": name, "uid": format!("uid-of-{name}"), "namespace": "default", "attempt": attempt },
@@ -150,7 +150,7 @@ impl Cri {
         Ok(ran["pod_sandbox_id"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Ends a pod and what runs in it, and forgets it.
+    /// Ends a pod and everything that runs in it, and forgets it.
     pub fn remove_pod(&self, id: &str) -> Result<(), Error> {
         let of = json!({ "pod_sandbox_id": id });
         self.call("StopPodSandbox", &of)?;
@@ -172,7 +172,7 @@ impl Cri {
     /// Runs a command, as a list of its words, in a container, and returns what it printed.
     ///
     /// # Errors
-    /// [`Error::Unreadable`] with what it said if it ends with a code other than 0.
+    /// [`Error::Unreadable`] with what the command said, if it ends with a code other than 0.
     pub fn exec(&self, container: &str, command: &Value) -> Result<String, Error> {
         let ran = self.call("ExecSync", &json!({ "container_id": container, "cmd": command, "timeout": 10 }))?;
         // Bytes are in base64, and what is 0 is left out.
@@ -186,7 +186,7 @@ impl Cri {
         }
     }
 
-    /// Returns what a container has said in a file of this name.
+    /// Returns what a container has written to a file of this name.
     pub fn log(&self, name: &str) -> Result<String, Error> {
         let path = self.dir.join("logs").join(name);
         fs::read_to_string(&path).doing(|| format!("read {}", path.display()))
