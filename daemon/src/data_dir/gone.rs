@@ -1,4 +1,4 @@
-//! Which containers of a network have ended, although their files are there.
+//! Which containers of a network have ended although their files are still there.
 //!
 //! A container about which nothing is known counts as running: an unused address does less harm than one given twice.
 

@@ -80,7 +80,7 @@ impl Wish {
     }
 }
 
-/// Returns whether a file's holder is this one. Before 0.8, host-local wrote the container alone.
+/// Returns whether a file's holder is this one. Before 0.8, host-local wrote only the container.
 fn is_same(of_file: Option<&Holder>, holder: Option<&Holder>) -> bool {
     match (of_file, holder) {
         (Some(Holder { container, ifname: None }), Some(holder)) => *container == holder.container,

@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Returns the names that a text declares, with the suffix that samples of its type bear.
+    /// Returns the names that a text declares, with the suffix that samples of its type have.
     fn declared(text: &str) -> BTreeSet<String> {
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         types.map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.to_owned() }).collect()

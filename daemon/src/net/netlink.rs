@@ -247,7 +247,7 @@ impl Netlink {
         }
     }
 
-    /// Looks at a link alone.
+    /// Looks at a link without its addresses.
     pub(super) fn link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
         let mut request = LinkMessage::default();
         match which {

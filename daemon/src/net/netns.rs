@@ -54,8 +54,8 @@ impl Host {
         Ok(Self { ns, cookie, prefix, registrar, reaper, census: Census::default() })
     }
 
-    /// Has the disappearance of a namespace's path noticed from now on. Otherwise the namespace's death is noticed only when no
-    /// socket is left in it.
+    /// Makes the watch notice when a namespace's path disappears. Otherwise the namespace's death is noticed only when no socket
+    /// is left in it.
     fn watch(&self, path: &Path) {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let watched = self.open_with(directory_of(path), flags).and_then(|directory| match is_proc(&directory) {
@@ -369,7 +369,7 @@ impl Worker {
         Ok(all)
     }
 
-    /// Looks only at a link of the host.
+    /// Looks at a link of the host, without its addresses.
     pub(super) fn host_link(&mut self, which: Which<'_>) -> Result<LinkAnswer, LinkCause> {
         self.here()?.link(which)
     }

@@ -195,7 +195,7 @@ impl std::fmt::Debug for Shared {
 fn serve(shared: &Arc<Shared>) {
     let mut worker = Worker::new(Arc::clone(&shared.host));
     while let Some(job) = shared.next() {
-        // A panic is a bug of ours. It costs that one piece of work: the thread is back in its own namespace.
+        // A panic is a bug of ours. It costs only that piece of work: the thread is back in its own namespace.
         let told = catch_unwind(AssertUnwindSafe(|| (job.work)(&mut worker)));
         let written_off = !job.ticket.moves(TAKEN, DONE);
         let leaving = written_off || worker.is_stranded();

@@ -264,7 +264,7 @@ impl LeaseFile {
         }
     }
 
-    /// Writes the file anew if somebody has deleted it, moved it or put another in its place since it was opened.
+    /// Writes the file again if somebody has deleted it, moved it or put another in its place since it was opened.
     fn put_back(&mut self) -> Result<(), StoreCause> {
         if self.on_disk.is_of(&self.path) {
             return Ok(());

@@ -85,7 +85,7 @@ impl Journal {
         read.await.map_err(|_| JournalError::Closed)?.map_err(JournalError::Failed)
     }
 
-    /// Waits until there is an event after number `after`; returns at once if there is one, or if numbers began anew.
+    /// Waits until there is an event after number `after`; returns at once if there is one, or if numbers began again.
     pub(crate) async fn wait(&mut self, after: u64) -> Result<(), JournalError> {
         self.last.wait_for(|last| *last != after).await.map(|_| ()).map_err(|_| JournalError::Closed)
     }

@@ -82,7 +82,7 @@ impl Endpoint<'_> {
 
     /// Returns how a server recognises the endpoint.
     ///
-    /// By name alone, the containers `web` of two hosts would be one client to the server.
+    /// By name only, the containers `web` of two hosts would be one client to the server.
     fn client_id(&self, source: &Source<'_>, site: &Site) -> Result<ClientIdRule, Refused> {
         let Source { parent, subnet, options: LeaseOptions { flag, client_id, .. }, .. } = source;
         let machine = site.machine_id;

@@ -134,7 +134,7 @@ impl Errand for Pools {
         matches!(attachment, Attachment::Docker { .. })
     }
 
-    /// Dockerd does so when it starts.
+    /// Lets dockerd end what it no longer has, as it does when it starts.
     fn tidy(&self, world: &mut World, gone: &[Attachment]) {
         for attachment in gone {
             world.inquire(Call::Del { attachment: attachment.clone(), grace: None });
