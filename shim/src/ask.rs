@@ -34,7 +34,7 @@ pub(crate) struct Ask {
     body: Vec<u8>,
     socket: PathBuf,
     verb: Verb,
-    /// How long to keep asking a daemon that is down.
+    /// When to stop asking a daemon that is down.
     patience: Instant,
     /// When to give up.
     deadline: Instant,

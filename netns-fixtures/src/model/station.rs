@@ -25,9 +25,9 @@ pub struct Station {
     mac: Mac,
     address: Ipv4Addr,
     server: Option<Server>,
-    /// What it learnt from ARP, and how long that is valid.
+    /// What it learnt from ARP, and until when that is valid.
     neighbours: BTreeMap<Ipv4Addr, (Mac, Duration)>,
-    /// Datagrams that wait for ARP, and how long they do.
+    /// Datagrams that wait for ARP, and until when.
     waiting: Vec<(Duration, SocketAddrV4, Vec<u8>)>,
 }
 

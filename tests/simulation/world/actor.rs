@@ -238,7 +238,7 @@ pub(crate) struct Asked {
     pub(crate) answered: bool,
     /// The lease in its answer, if it is about an endpoint.
     pub(crate) lease: Option<Lease>,
-    /// When it was asked, and how long its caller keeps trying.
+    /// When it was asked, and until when its caller keeps trying.
     pub(crate) since: Micros,
     pub(crate) patience: Micros,
     /// The LAN that it is about and what is asked there, if it is not about a container.

@@ -419,7 +419,7 @@ impl World {
         self.crashes_at(kind, true);
     }
 
-    /// Returns whether to crash at this point. An effect is counted when this is called for the time before it.
+    /// Crashes if this is the point for it, and returns whether it did. A call for the time before an effect counts the effect.
     pub(super) fn crashes_at(&mut self, kind: EffectKind, after: bool) -> bool {
         let count = self.carried.entry(kind).or_default();
         if !after {

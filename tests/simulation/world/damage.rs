@@ -59,8 +59,8 @@ impl World {
         true
     }
 
-    /// Reboots the host before a start that finds the store damaged: the store's copy is lost too. Links with the alias of the
-    /// store that was set aside belong to a stranger.
+    /// Handles a reboot of the host before a start finds the store damaged: the store's copy is lost too. Links with the alias of
+    /// the store that was set aside belong to a stranger.
     pub(super) fn copy_is_lost(&mut self) {
         self.store.durable.clear();
         self.store.docker = Default::default();
