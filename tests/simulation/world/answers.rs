@@ -29,7 +29,7 @@ impl World {
     pub(super) fn caller_gone(&mut self, id: RequestId, open: bool) {
         let Some(asked) = self.requests.remove(&id) else { return };
         if let Some((_, errand)) = asked.errand {
-            errand.hung_up(self, &asked);
+            errand.hung_up(self, &asked, open);
         }
         let Some((index, generation)) = asked.by.filter(|(index, g)| self.actors[*index].generation == *g) else {
             return;

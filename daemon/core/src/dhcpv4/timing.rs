@@ -71,6 +71,9 @@ const CAP_WAITED_FOR: Duration = Duration::from_secs(8);
 /// The longest time between two DISCOVERs while nobody waits.
 const CAP_BACKGROUND: Duration = Duration::from_secs(60);
 
+/// The longest that a client waits for an answer only because another took long: what RFC 2131 §4.1 has every client wait.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
+
 /// What a client's next deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
@@ -104,7 +107,7 @@ pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Du
 /// Returns how long a client waits at least for an answer where one takes this long: a server that is slow because many ask it
 /// would have to work on each message twice, and then be slower still.
 pub(crate) fn patience(takes: Duration) -> Duration {
-    (takes * 2).min(CAP_WAITED_FOR)
+    (takes * 2).min(LONGEST_PATIENCE)
 }
 
 /// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 1.6 s, so that

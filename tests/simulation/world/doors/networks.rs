@@ -167,8 +167,8 @@ impl Errand for Networks {
         }
     }
 
-    fn hung_up(&self, world: &mut World, asked: &Asked) {
-        world.heard_given_up(asked);
+    fn hung_up(&self, world: &mut World, asked: &Asked, open: bool) {
+        world.heard_given_up(&asked.call, open);
     }
 
     fn gives_up(&self, world: &mut World, lan: usize, id: RequestId) {
@@ -272,9 +272,9 @@ impl World {
 
     /// The daemon has heard that dockerd gave up on a network, and forgets it if it had not answered. The store may not be told
     /// about that.
-    pub(in crate::world) fn heard_given_up(&mut self, asked: &Asked) {
-        let stored = !asked.answered && !self.store_fails && self.plan.crashes.is_empty();
-        if let (Call::Network(NetworkCall::Create(record)), true) = (&asked.call, stored) {
+    pub(in crate::world) fn heard_given_up(&mut self, call: &Call, open: bool) {
+        let stored = open && !self.store_fails && self.plan.crashes.is_empty();
+        if let (Call::Network(NetworkCall::Create(record)), true) = (call, stored) {
             self.wired.forgotten.remove(&record.id);
         }
     }

@@ -78,7 +78,7 @@ impl Errand for Ranges {
         world.after(10, MILLI, Event::HungUp(world.run, id));
     }
 
-    fn hung_up(&self, world: &mut World, asked: &Asked) {
+    fn hung_up(&self, world: &mut World, asked: &Asked, _: bool) {
         let Call::Ranges(RangeCall::Add(add)) = &asked.call else { return };
         let Some(index) = world.local.of(&add.attachment) else { return };
         world.local.containers[index].call = None;

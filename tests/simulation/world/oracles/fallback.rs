@@ -171,7 +171,8 @@ impl Fallbacks {
         let decided = probed_at.saturating_sub(PROBE_WAIT.as_micros() as Micros);
         let is_silent = |came: &Micros| heard.is_none_or(|heard| heard < *came || heard >= decided);
         let came = search.came.filter(is_silent);
-        let (address, began) = (record.lease.ip(), came.or(search.first).unwrap_or(world.now));
+        // Who never got its turn counts the silence since others heard a server.
+        let (address, began) = (record.lease.ip(), came.or(search.first).or(heard).unwrap_or(world.now));
         let waited = Duration::from_micros(world.now - began);
         let probed = search.probes.get(&address).copied().unwrap_or(0);
         let wrong = if search.heard.is_some_and(|heard| heard < decided) {

@@ -194,14 +194,16 @@ impl Acquire {
         let asked = self.client.outstanding().map(|asked| asked.began);
         self.client.expect_after(cx.conflicts.takes(&common.identity.lan, cx.now.boot));
         let mut output = self.client.handle(cx.now.boot, signal);
-        if let (Some((_, Fate::Answered)), Some(asked)) = (output.settled, asked) {
-            cx.conflicts.took(&common.identity.lan, cx.now.boot.saturating_since(asked), cx.now.boot);
+        if let (Some((_, Fate::Answered)), Some(asked)) = (output.settled, asked)
+            && let Some(took) = self.pace.took(asked, cx.now.boot)
+        {
+            cx.conflicts.took(&common.identity.lan, took, cx.now.boot);
         }
         self.queue_no_more(common, cx);
         cx.out.counts.settled(output.settled);
         self.hear(common, answered, cx);
         common.tell_refused(from, &output, cx);
-        self.pace.goes_on(output.settled, cx.now.boot);
+        self.pace.goes_on(output.settled, !output.frames.is_empty(), cx.now.boot);
         if self.judge(common, &mut output, cx)? {
             return SAME;
         }
