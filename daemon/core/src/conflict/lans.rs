@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use crate::dhcpv4::form::Form;
 use crate::identity::{ClientId, Lan};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -55,7 +56,7 @@ struct Seen {
     /// When a server last said something to a container that has a fallback.
     heard: Option<Instant>,
     /// How long the last answer took, if that was long, and when it came.
-    slow: Option<(Duration, Instant)>,
+    slow: BTreeMap<Form, (Duration, Instant)>,
 }
 
 /// An address of a local range that a station was found to use.
@@ -241,18 +242,18 @@ impl Lans {
     }
 
     /// Records how long a client has waited for an answer.
-    pub fn took(&mut self, lan: &Lan, took: Duration, now: Instant) {
+    pub fn took(&mut self, lan: &Lan, (asked, took): (Form, Duration), now: Instant) {
         if took > SLOW {
-            self.seen(lan, now).slow = Some((took, now));
+            self.seen(lan, now).slow.insert(asked, (took, now));
         } else if let Some(seen) = self.0.get_mut(lan) {
-            seen.slow = None;
+            seen.slow.remove(&asked);
         }
     }
 
-    /// Returns how long an answer takes on a LAN, if it takes long there; else zero.
-    pub fn takes(&self, lan: &Lan, now: Instant) -> Duration {
-        let slow = self.0.get(lan).and_then(|seen| seen.slow).filter(|(_, at)| now < *at + KNOWN);
-        slow.map_or(Duration::ZERO, |(took, _)| took)
+    /// Returns how long an answer takes on a LAN, by what is asked, if it takes long there.
+    pub fn takes(&self, lan: &Lan, now: Instant) -> BTreeMap<Form, Duration> {
+        let slow = self.0.get(lan).into_iter().flat_map(|seen| &seen.slow);
+        slow.filter(|(_, (_, at))| now < *at + KNOWN).map(|(asked, (took, _))| (*asked, *took)).collect()
     }
 
     fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &Server> {
@@ -271,11 +272,11 @@ impl Lans {
             seen.proxies.retain(|known| now < known.until);
             seen.servers.retain(|known| known.is_known(now));
             seen.heard.take_if(|heard| now >= *heard + KNOWN);
-            seen.slow.take_if(|(_, at)| now >= *at + KNOWN);
+            seen.slow.retain(|_, (_, at)| now < *at + KNOWN);
             seen.used.retain(|used| now < used.until);
             !seen.used.is_empty()
                 || seen.heard.is_some()
-                || seen.slow.is_some()
+                || !seen.slow.is_empty()
                 || seen.row.is_some()
                 || !seen.proxies.is_empty()
                 || !seen.servers.is_empty()

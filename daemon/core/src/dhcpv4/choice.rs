@@ -8,6 +8,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use super::form::Form;
 use super::lease::Lease;
 use super::state::{Beside, State, Transaction};
 use super::timing;
@@ -114,7 +115,7 @@ impl Client {
         offer: &Arc<Lease>,
         out: &mut Output,
     ) -> Transaction {
-        let tx = Transaction { secs: before.secs, ..self.transact(now, Some(before)) };
+        let tx = Transaction { secs: before.secs, ..self.transact(now, Form::Request, Some(before)) };
         self.count().requested = Some((offer.server, offer.ip(), tx.sent));
         out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
         self.asked = Some(offer.clone());

@@ -23,6 +23,7 @@ mod tally;
 mod tests;
 pub mod timing;
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -293,7 +294,7 @@ impl Client {
     }
 
     /// Tells the client how long an answer takes on its LAN, if it takes long: it asks no server again sooner.
-    pub fn expect_after(&mut self, takes: Duration) {
+    pub fn expect_after(&mut self, takes: BTreeMap<Form, Duration>) {
         if self.tally().takes != takes {
             self.count().takes = takes;
         }
@@ -512,7 +513,7 @@ impl Client {
     /// Sends DISCOVER, the first one or the one that follows `before`.
     fn discover(&mut self, now: Instant, wanted: Option<Ipv4Addr>, before: Option<Transaction>, out: &mut Output) {
         let before = before.map(|tx| tx.going_on(now, &mut self.rng));
-        let tx = self.transact(now, before);
+        let tx = self.transact(now, Form::Discover, before);
         self.count().discovers += 1;
         out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
         self.state = State::Selecting { tx, wanted, second: None };
@@ -540,14 +541,14 @@ impl Client {
             }
             return;
         }
-        let tx = self.transact(now, before);
+        let tx = self.transact(now, Form::Confirm, before);
         out.frames.push(self.sender.reboot(tx.xid, tx.secs, lease.ip()));
         let nak = if let State::Rebooting { nak, .. } = &mut self.state { nak.take() } else { None };
         self.state = State::Rebooting { tx, lease, silence, nak };
     }
 
     /// Returns the transaction of the message that is about to be sent: a new one, or `before`, advanced by one message.
-    fn transact(&mut self, now: Instant, before: Option<Transaction>) -> Transaction {
+    fn transact(&mut self, now: Instant, form: Form, before: Option<Transaction>) -> Transaction {
         let soon = before.is_none() && self.repeats_first.take().is_some_and(|until| now < until);
         let (xid, began, late, sent) =
             before.map_or_else(|| (self.rng.u32(..), now, 0, 0), |tx| (tx.xid, tx.began, tx.late, tx.sent));
@@ -557,8 +558,8 @@ impl Client {
             now + timing::SOON
         } else {
             self.sender.asks();
-            now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng)
-                .max(timing::patience(self.tally().takes))
+            let takes = self.tally().takes.get(&form).copied().unwrap_or_default();
+            now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng).max(timing::patience(takes))
         };
         let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
         Transaction { xid, began, late, over: false, secs, sent, soon, next, until }

@@ -1,9 +1,11 @@
 //! What a client without a lease has tried.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::accept::Refusal;
+use super::form::Form;
 use super::{Client, Refused};
 use crate::wire::Mac;
 use crate::wire::message::{BadMessage, MessageType};
@@ -34,7 +36,7 @@ pub struct Tally {
     /// Whether another client on the same wire got an answer only once it set the broadcast flag.
     pub flag_helped_elsewhere: bool,
     /// How long an answer takes on this LAN, if it takes long.
-    pub(super) takes: Duration,
+    pub(super) takes: BTreeMap<Form, Duration>,
     /// The servers whose offers wait for those of others, the latest last.
     pub(super) shunned: Vec<Ipv4Addr>,
     /// NAKs in a row.
@@ -124,7 +126,7 @@ pub(super) static UNTRIED: Tally = Tally {
     requested: None,
     declined: None,
     flag_helped_elsewhere: false,
-    takes: Duration::ZERO,
+    takes: BTreeMap::new(),
     shunned: Vec::new(),
     naks: 0,
     in_vain: 0,

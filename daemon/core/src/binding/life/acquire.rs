@@ -194,10 +194,10 @@ impl Acquire {
         let asked = self.client.outstanding().map(|asked| asked.began);
         self.client.expect_after(cx.conflicts.takes(&common.identity.lan, cx.now.boot));
         let mut output = self.client.handle(cx.now.boot, signal);
-        if let (Some((_, Fate::Answered)), Some(asked)) = (output.settled, asked)
+        if let (Some((form, Fate::Answered)), Some(asked)) = (output.settled, asked)
             && let Some(took) = self.pace.took(asked, cx.now.boot)
         {
-            cx.conflicts.took(&common.identity.lan, took, cx.now.boot);
+            cx.conflicts.took(&common.identity.lan, (form, took), cx.now.boot);
         }
         self.queue_no_more(common, cx);
         cx.out.counts.settled(output.settled);
