@@ -6,6 +6,7 @@
 mod attached;
 mod collect;
 mod leave;
+mod parting;
 mod range;
 mod release;
 mod renew;
@@ -18,7 +19,8 @@ use self::attached::Attached;
 pub(super) use self::attached::Caller;
 use self::collect::Collection;
 pub(super) use self::leave::Leaving;
-use self::range::{Parting, Ranging};
+use self::parting::Parting;
+use self::range::Ranging;
 use self::release::Returning;
 use self::renew::Renewal;
 use self::show::Showing;
@@ -218,8 +220,7 @@ impl Registry {
             Some(Job::Status(job)) => job.time_out(self),
             Some(Job::Leave(job)) => job.time_out(self, id),
             Some(Job::Range(job)) => job.time_out(self, now, id),
-            // The files follow.
-            Some(Job::Parting(_)) => Next::Answers(Answer::Deleted),
+            Some(Job::Parting(job)) => job.time_out(),
             Some(Job::Showing(job)) => job.time_out(),
             Some(Job::Renewal(job)) => job.time_out(self, now),
             Some(Job::Returning(job)) => job.time_out(),
@@ -238,8 +239,7 @@ impl Registry {
             Some(Job::Status(job)) => job.hang_up(self),
             Some(Job::Leave(job)) => job.hang_up(self, id),
             Some(Job::Range(job)) => job.hang_up(self, now),
-            // It goes on.
-            Some(job @ Job::Parting(_)) => Next::Waits(job),
+            Some(Job::Parting(job)) => job.hang_up(),
             None => return false,
         };
         self.call_goes_on(id, next);

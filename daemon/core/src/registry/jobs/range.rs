@@ -22,7 +22,7 @@ use crate::wire::Mac;
 use crate::wire::frame::Arp;
 
 /// How long a call waits for its files once the store has the change: a directory may be slow.
-const FILES: Duration = Duration::from_millis(250);
+pub(super) const FILES: Duration = Duration::from_millis(250);
 
 /// The greatest age of an address from an earlier daemon whose caller may not have had the answer: a shim asks the next daemon
 /// again.
@@ -76,31 +76,6 @@ struct Recording {
     files: BTreeSet<IpAddr>,
     /// The addresses that others' files claim.
     taken: Vec<(IpAddr, String)>,
-}
-
-/// A DEL under way.
-#[derive(Debug)]
-pub(in crate::registry) struct Parting {
-    attachment: Attachment,
-    /// The files that are being removed.
-    files: BTreeSet<IpAddr>,
-}
-
-impl Parting {
-    /// Goes on when the store has forgotten it, and when a file is gone: the next daemon would take a leftover file for somebody
-    /// else's.
-    pub(super) fn done(mut self, core: &mut Registry, now: Now, id: RequestId, outcome: Outcome) -> Next {
-        match outcome {
-            // A full store does not keep a container from being removed: at its next start the daemon finds the namespace gone.
-            Outcome::Persisted(result) => {
-                self.files = core.range_ended(now, &self.attachment, result.is_ok(), Some(id));
-                core.time_call(id, now.boot + FILES);
-            }
-            Outcome::Filed { address, .. } => _ = self.files.remove(&address),
-            _ => return Next::Waits(Job::Parting(self)),
-        }
-        if self.files.is_empty() { Next::Answers(Answer::Deleted) } else { Next::Waits(Job::Parting(self)) }
-    }
 }
 
 impl Ranging {
@@ -497,17 +472,5 @@ impl Registry {
             job.undo(self, now);
             self.call_goes_on(id, Next::Answers(Answer::Failed(failure)));
         }
-    }
-
-    /// Begins a DEL of an attachment that has addresses from local ranges.
-    pub(super) fn del_from_ranges(&mut self, now: Now, id: RequestId, attachment: Attachment) -> Next {
-        self.cancel_ranging(now, |add| *add == attachment);
-        self.remove_files(&attachment);
-        if !self.ranges.leaves(&attachment) {
-            return Next::Answers(Answer::Deleted);
-        }
-        let changes = self.end_of_range(now, &attachment, "DEL");
-        self.out.write_for(Waiter::Call(id), changes);
-        Next::Waits(Job::Parting(Parting { attachment, files: BTreeSet::new() }))
     }
 }
