@@ -294,13 +294,6 @@ impl Allocator {
         }
     }
 
-    /// Gives all addresses of an attachment back, and returns them.
-    pub fn release(&mut self, by: &Attachment) -> Vec<IpAddr> {
-        let addresses: Vec<_> = self.addresses_of(by).collect();
-        addresses.iter().for_each(|address| self.vacate(*address, by));
-        addresses
-    }
-
     /// Forgets that an attachment has an address, which is free then unless another has it too.
     pub fn vacate(&mut self, address: IpAddr, by: &Attachment) {
         if self.taken.remove(address, by) && self.sets.have(address) {
@@ -311,11 +304,6 @@ impl Allocator {
     /// Returns whether an address can be given.
     pub fn is_free(&self, address: IpAddr) -> bool {
         self.sets.have(address) && self.taken.get(address).is_none()
-    }
-
-    /// Returns the addresses of an attachment, in the ranges or not.
-    pub fn addresses_of(&self, by: &Attachment) -> impl Iterator<Item = IpAddr> {
-        self.taken.of(by)
     }
 
     /// Returns the last address given of each set, by the set's index.

@@ -108,6 +108,13 @@ fn networks_with_the_same_addresses_are_found() {
     assert_eq!(found, expected);
 }
 
+/// Gives all addresses of an attachment back, and returns them.
+fn release(allocator: &mut Allocator, by: &Attachment) -> Vec<IpAddr> {
+    let addresses: Vec<_> = allocator.taken.of(by).collect();
+    addresses.iter().for_each(|address| allocator.vacate(*address, by));
+    addresses
+}
+
 #[test]
 fn addresses_go_round_through_all_ranges_past_the_gateways() {
     let mut allocator = allocator("10.0.0.0/24 10.0.0.1 10.0.0.3,10.0.9.0/24 10.0.9.7 10.0.9.8 10.0.9.8");
@@ -118,10 +125,10 @@ fn addresses_go_round_through_all_ranges_past_the_gateways() {
         add(&mut allocator, 4, &[]),
         "3 of 3 addresses of range set 0 are taken, 10.0.0.2 the longest, by lan/c1/eth0"
     );
-    assert_eq!(allocator.release(&holder(2)), [ip("10.0.0.3")]);
-    assert_eq!(allocator.release(&holder(1)), [ip("10.0.0.2")]);
+    assert_eq!(release(&mut allocator, &holder(2)), [ip("10.0.0.3")]);
+    assert_eq!(release(&mut allocator, &holder(1)), [ip("10.0.0.2")]);
     assert_eq!(add(&mut allocator, 5, &[]), "10.0.0.2/24");
-    allocator.release(&holder(5));
+    release(&mut allocator, &holder(5));
     assert_eq!(add(&mut allocator, 6, &[]), "10.0.0.3/24", "the one after the last, though one before is free");
 }
 
@@ -132,7 +139,7 @@ fn an_attachment_gets_one_address_of_each_set() {
     assert_eq!(add(&mut allocator, 1, &[]), "lan/c1/eth0 has 10.0.0.2 already");
     assert_eq!(add(&mut allocator, 2, &["10.1.0.5"]), "10.0.0.3/29 fd00::3/64 10.1.0.5/29");
     assert_eq!(add(&mut allocator, 3, &[]), "10.0.0.4/29 fd00::4/64 10.1.0.6/29");
-    let of_second: Vec<_> = allocator.addresses_of(&holder(2)).collect();
+    let of_second: Vec<_> = allocator.taken.of(&holder(2)).collect();
     assert_eq!(of_second, [ip("10.0.0.3"), ip("10.1.0.5"), ip("fd00::3")]);
 }
 
@@ -176,7 +183,7 @@ fn what_is_taken_stays_taken_when_the_ranges_change() {
     assert_eq!(add(&mut allocator, 2, &[]), "10.0.0.3/29");
     allocator.set_ranges(sets("10.0.1.0/29,10.0.0.0/29 10.0.0.3").expect("good ranges"));
     assert_eq!(add(&mut allocator, 1, &[]), "10.0.0.4/29", "after the last one; what it has is in no range now");
-    assert_eq!(allocator.release(&holder(1)), [ip("10.0.0.2"), ip("10.0.0.4")]);
+    assert_eq!(release(&mut allocator, &holder(1)), [ip("10.0.0.2"), ip("10.0.0.4")]);
     let usage: Vec<_> = allocator.usage().map(|usage| (usage.set, usage.size, usage.taken.len())).collect();
     assert_eq!(usage, [(0, 5, 0), (0, 4, 1)], "the gateway of the other range does not lie in it");
     assert!(!allocator.occupy(ip("10.0.0.3"), Holding { by: holder(9), since: at(9) }));
