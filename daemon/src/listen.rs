@@ -262,8 +262,8 @@ pub(crate) fn listen(
 /// own there: systemd's would accept even while the daemon cannot start.
 fn take_over(path: &Path, unit: &str) {
     tracing::warn!(
-        "systemd listens at {}, and dockerd would hang there whenever this daemon fails: the daemon binds its own socket in its \
-         place. Remove the unit: `systemctl disable --now {unit}`, and put LEASEHOLD_DOCKER_PLUGIN_DIR={} into \
+        "systemd listens at {}, where dockerd would hang whenever this daemon fails: the daemon binds its own socket in place of \
+         systemd's. Remove the unit: `systemctl disable --now {unit}`, and put LEASEHOLD_DOCKER_PLUGIN_DIR={} into \
          /etc/default/leasehold",
         path.display(),
         parent(path).display(),

@@ -229,7 +229,7 @@ fn a_directory_that_is_full_or_locked_fails_nothing() -> Result<(), CallError> {
     host.lab.lan.host.run_command("sh", &["-c", &fill], "")?;
     let first = host.container("first")?;
     assert_eq!(host.address(&first)?, "10.9.0.2/24");
-    host.lab.wait_for_line("files are not kept there for now")?;
+    host.lab.wait_for_line("files cannot be kept there now")?;
     host.lab.lan.host.run_command("rm", &[&format!("{place}/zeros")], "")?;
     host.wait_for_files("the file", |files| files.contains_key("10.9.0.2"))?;
 

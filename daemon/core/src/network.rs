@@ -178,7 +178,7 @@ pub enum NetworkFault {
     },
     /// The container is in the subnet already, through another network.
     #[error(
-        "the container is in {subnet} already, by network {}, and Docker refuses two interfaces in one subnet in a container: \
+        "the container is already in {subnet}, through network {}, and Docker refuses two interfaces in one subnet in a container: \
          disconnect it from one of the two (docker network disconnect); on one LAN, one network is enough", other.short()
     )]
     Twice {

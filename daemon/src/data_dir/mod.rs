@@ -268,7 +268,7 @@ impl Files {
             self.next_try = Instant::now() + self.pause;
         }
         if self.troubled.insert(key.0.clone()) {
-            warn!(directory = %key.0.display(), cause, "host-local's files are not kept there for now: trying again");
+            warn!(directory = %key.0.display(), cause, "host-local's files cannot be kept there now: trying again");
         }
         self.undone.insert(key, wish);
     }

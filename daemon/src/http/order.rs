@@ -19,7 +19,8 @@ pub(super) enum Kind {
 pub(super) enum BadOrder {
     /// A parameter is not known, or cannot have this value.
     #[error(
-        "{0:.64}: there are name, network, container, address (or a subnet), state, door (cni or docker), all=true, and to release force=true"
+        "{0:.64}: not a filter, or not one of its values: use name, network, container, address (or a subnet), state, door (cni or docker), \
+         all=true, and to release also force=true"
     )]
     Parameter(String),
     /// Nothing says which leases are meant.

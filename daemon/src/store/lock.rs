@@ -51,7 +51,7 @@ impl DirLock {
                     if named.as_ref() != Some(&owner) {
                         let state_dir = dir.display();
                         warn!(
-                            "state directory {state_dir} is in use by {owner}: waiting for its end (or choose another with --state-dir)"
+                            "state directory {state_dir} is in use by {owner}: waiting for it to exit (or choose another with --state-dir)"
                         );
                         named = Some(owner);
                     }

@@ -61,7 +61,7 @@ fn a_second_daemon_waits_for_the_first_and_takes_over() {
     };
     let (first, _first_log) = begin(&home.socket());
     assert_eq!(home.told().as_deref(), Some("READY=1"));
-    let waiting = format!("is in use by process {} (leasehold): waiting for its end", first.pid());
+    let waiting = format!("is in use by process {} (leasehold): waiting for it to exit", first.pid());
     let (second, mut log) = begin(&home.socket());
     said(&mut log, &waiting);
     let other = home.dir.path().join("other.sock");

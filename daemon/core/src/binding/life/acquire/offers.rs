@@ -73,7 +73,7 @@ enum Cause {
 
 /// An address that came to nothing.
 #[derive(Debug)]
-struct Entry {
+struct Tried {
     server: Ipv4Addr,
     address: Ipv4Addr,
     cause: Cause,
@@ -83,7 +83,7 @@ struct Entry {
 
 /// All such addresses, once per reason, the latest last.
 #[derive(Debug, Default)]
-pub(super) struct Misses(Vec<Entry>);
+pub(super) struct Misses(Vec<Tried>);
 
 impl Misses {
     /// Returns whether anything came to nothing so far.
@@ -93,57 +93,57 @@ impl Misses {
 
     /// Returns whether a server has offered an address other than the only acceptable one.
     pub(super) fn is_blocked(&self) -> bool {
-        self.0.iter().any(|entry| matches!(entry.cause, Cause::Missed(Miss::Unwanted { .. })))
+        self.0.iter().any(|tried| matches!(tried.cause, Cause::Missed(Miss::Unwanted { .. })))
     }
 
     /// Records why an address came to nothing. Returns how often that happened.
     fn note(&mut self, server: Ipv4Addr, address: Ipv4Addr, cause: Cause) -> u32 {
-        let is_it = |entry: &Entry| (entry.server, entry.address) == (server, address) && is_like(&entry.cause, &cause);
+        let is_it = |tried: &Tried| (tried.server, tried.address) == (server, address) && is_like(&tried.cause, &cause);
         let before = self.0.iter().position(is_it).map_or(0, |at| self.0.remove(at).times);
-        self.push(Entry { server, address, cause, times: before + 1 });
+        self.push(Tried { server, address, cause, times: before + 1 });
         before + 1
     }
 
     /// Records that a station was heard using an address, which must be declined.
     pub(super) fn heard(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) {
-        self.0.retain(|entry| entry.times > 0 || entry.address != address);
-        self.push(Entry { server, address, cause: Cause::InUse(by), times: 0 });
+        self.0.retain(|tried| tried.times > 0 || tried.address != address);
+        self.push(Tried { server, address, cause: Cause::InUse(by), times: 0 });
     }
 
     /// Returns who was heard using an address that has not been declined since.
     fn user(&self, address: Ipv4Addr) -> Option<Mac> {
-        self.0.iter().find_map(|entry| match entry.cause {
-            Cause::InUse(by) if entry.address == address && entry.times == 0 => Some(by),
+        self.0.iter().find_map(|tried| match tried.cause {
+            Cause::InUse(by) if tried.address == address && tried.times == 0 => Some(by),
             _ => None,
         })
     }
 
     /// Records a DECLINE. Returns whether it was the last that the ADD may send.
     pub(super) fn declined(&mut self, server: Ipv4Addr, address: Ipv4Addr, by: Mac) -> bool {
-        self.0.retain(|entry| entry.times > 0 || entry.address != address);
+        self.0.retain(|tried| tried.times > 0 || tried.address != address);
         let times = self.note(server, address, Cause::InUse(by));
         times >= MOST_OF_ONE || self.count(&Cause::InUse(by)) >= MAX_CONFLICTS as u32
     }
 
     /// Returns how often an address came to nothing for such a reason.
     fn count(&self, cause: &Cause) -> u32 {
-        self.0.iter().filter(|entry| is_like(&entry.cause, cause)).map(|entry| entry.times).sum()
+        self.0.iter().filter(|tried| is_like(&tried.cause, cause)).map(|tried| tried.times).sum()
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, tried: Tried) {
         if self.0.len() == MOST {
             self.0.remove(0);
         }
-        self.0.push(entry);
+        self.0.push(tried);
     }
 
     /// Returns the failure that names the addresses that others use, each once, if any was declined.
     pub(super) fn in_use(&self, lan: &Lan) -> Option<Failure> {
         let mut declined: Vec<(Ipv4Addr, Mac)> = Vec::new();
-        for entry in self.0.iter().filter(|entry| entry.times > 0) {
-            if let Cause::InUse(by) = entry.cause {
-                declined.retain(|(address, _)| *address != entry.address);
-                declined.push((entry.address, by));
+        for tried in self.0.iter().filter(|tried| tried.times > 0) {
+            if let Cause::InUse(by) = tried.cause {
+                declined.retain(|(address, _)| *address != tried.address);
+                declined.push((tried.address, by));
             }
         }
         match declined[..] {
@@ -156,7 +156,7 @@ impl Misses {
     /// Returns why an ADD got nothing, by the last address that came to nothing. `in_vain`: DISCOVERs since then without an
     /// offer. `None`: there is no such address, or the server did not acknowledge it.
     pub(super) fn failure(&self, lan: &Lan, in_vain: u32) -> Option<Failure> {
-        let Entry { server, address, cause, .. } = self.0.iter().rfind(|entry| entry.times > 0)?;
+        let Tried { server, address, cause, .. } = self.0.iter().rfind(|tried| tried.times > 0)?;
         let (server, address) = (*server, *address);
         match cause.clone() {
             Cause::Missed(Miss::Unwanted { wanted }) => Some(Failure::NotWanted { server, wanted, offered: address }),
