@@ -192,7 +192,10 @@ impl Acquire {
         common.keep_if_free(&mut self.client, cx);
         let (from, answered) = (warnings::sender(&signal), !is_ours(&signal));
         let asked = self.client.outstanding().map(|asked| asked.began);
-        self.client.expect_after(cx.conflicts.takes(&common.identity.lan, cx.now.boot));
+        if !self.queued.is_zero() {
+            // It is one of many, for which a server may be slow.
+            self.client.expect_after(cx.conflicts.takes(&common.identity.lan, cx.now.boot));
+        }
         let mut output = self.client.handle(cx.now.boot, signal);
         if let (Some((form, Fate::Answered)), Some(asked)) = (output.settled, asked)
             && let Some(took) = self.pace.took(asked, cx.now.boot)

@@ -45,37 +45,53 @@ fn a_crowd_on_a_slow_server_asks_little_more_than_once() {
     assert!(sent < once + 2 * PERMITS, "{sent} messages");
 }
 
-/// Lets one lease be acquired where each answer takes 0.8 s.
-fn warned() -> Rig {
-    let mut rig = slow(8);
+/// Lets one lease be acquired where each answer takes 0.8 s. Others wait for its permit.
+fn warned(permits: usize, others: u64) -> Rig {
+    let mut rig = slow(permits);
     rig.add("c1", 1, "c1");
     for answered in [1000.8, 1001.6] {
         rig.run_until(answered);
-        assert_eq!(rig.backlog.as_ref().map(VecDeque::len), Some(1));
+        assert_eq!(asked(&rig), 1);
+        if answered > 1001.0 {
+            (2..2 + others).for_each(|n| _ = rig.add(&format!("c{n}"), n, &format!("c{n}")));
+            rig.run_until(answered + 0.01);
+        }
         rig.answer_next();
     }
     rig
 }
 
+fn asked(rig: &Rig) -> usize {
+    rig.backlog.as_ref().map_or(0, VecDeque::len)
+}
+
 #[test]
-fn nothing_is_repeated_before_an_answer_that_takes_long_can_come() {
-    let mut rig = warned();
-    rig.add("c2", 2, "c2");
-    for (at, asked) in [(1001.6, 1), (1003.19, 1), (1003.21, 2)] {
+fn one_of_many_repeats_nothing_before_an_answer_that_takes_long_can_come() {
+    let mut rig = warned(1, 1);
+    for (at, sent) in [(1001.7, 1), (1003.2, 1), (1003.25, 2)] {
         rig.run_until(at);
-        assert_eq!(rig.backlog.as_ref().map(VecDeque::len), Some(asked), "{at}");
+        assert_eq!(asked(&rig), sent, "{at}");
     }
 }
 
 #[test]
-fn after_an_answer_that_comes_at_once_a_client_asks_again_as_soon_as_ever() {
-    let mut rig = warned();
-    rig.backlog = None;
-    rig.add("c2", 2, "c2");
-    rig.backlog = Some(VecDeque::new());
-    rig.add("c3", 3, "c3");
-    for (at, asked) in [(1002.4, 1), (1002.8, 2)] {
+fn after_an_answer_that_comes_at_once_one_of_many_asks_again_as_soon_as_ever() {
+    let mut rig = warned(1, 2);
+    // DISCOVER, and REQUEST; then it is the next one's turn.
+    rig.answer_next();
+    rig.answer_next();
+    for (at, sent) in [(1002.4, 1), (1002.8, 2)] {
         rig.run_until(at);
-        assert_eq!(rig.backlog.as_ref().map(VecDeque::len), Some(asked), "{at}");
+        assert_eq!(asked(&rig), sent, "{at}");
+    }
+}
+
+#[test]
+fn who_has_its_permit_at_once_asks_again_as_soon_as_ever() {
+    let mut rig = warned(8, 0);
+    rig.add("c2", 2, "c2");
+    for (at, sent) in [(1002.4, 1), (1002.8, 2)] {
+        rig.run_until(at);
+        assert_eq!(asked(&rig), sent, "{at}");
     }
 }
