@@ -6,7 +6,6 @@ pub(super) mod release;
 
 use std::ops::ControlFlow;
 
-use super::common::guard::Before;
 use super::holders::Standing;
 use super::{Acquire, Common, Cx, Found, Hold, Release, Want};
 use crate::dhcpv4::Client;
@@ -153,11 +152,6 @@ pub(super) trait Living {
 
     /// Goes on after a temporary link of its exchange is gone.
     fn on_parted(&mut self, _common: &mut Common, _cx: &mut Cx<'_>) -> Next {
-        SAME
-    }
-
-    /// Goes on as before a DEL that failed. `probing`: the binding's state before the lease that was probed for.
-    fn again(&mut self, _common: &mut Common, _probing: Option<Before>, _cx: &mut Cx<'_>) -> Next {
         SAME
     }
 

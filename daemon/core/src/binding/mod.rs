@@ -502,13 +502,12 @@ impl Binding {
         }
     }
 
-    /// Enters the next life, if any, and does what follows. A release remembers how the lease was held until the store has
-    /// recorded the DEL.
+    /// Enters the next life, if any, and does what follows. Once a lease is no longer held, nothing is left to do at its interface.
     fn enter(&mut self, next: Next, cx: &mut Cx<'_>) {
         if let ControlFlow::Break(life) = next {
             let before = std::mem::replace(&mut self.life, life);
-            if let (Life::Releasing(release), Life::Held(_)) = (&mut self.life, &before) {
-                release.held_before(before, &self.common, cx);
+            if let (Life::Releasing(_), Life::Held(_)) = (&self.life, &before) {
+                self.common.has_done(cx);
             }
         }
         self.life.get_mut().settle(&mut self.common, cx);

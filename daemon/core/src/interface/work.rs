@@ -287,11 +287,6 @@ impl Work {
         waited
     }
 
-    /// Drops what was under way, or waited for a look: it begins again.
-    pub(crate) fn drop_stage(&mut self) {
-        self.stage = Stage::Idle;
-    }
-
     /// Records that a daemon starting now would hold the lost lease again: what the lease left waits for the store.
     pub(crate) fn await_note(&mut self, now: Instant) {
         self.patience = Some(now + PATIENCE);

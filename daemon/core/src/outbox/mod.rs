@@ -15,7 +15,7 @@ use crate::effect::{Answer, Effect, ExchangeId, Failure, FileChange, OpId, Reque
 use crate::event::Event;
 use crate::identity::{Attachment, DoorId, Lan};
 use crate::link::own::{LinkOwner, OwnLink};
-use crate::link::{Cookie, Hears, Link, LinkCause, Place, Sockets, Sought, Step, Target};
+use crate::link::{Cookie, Hears, Link, Place, Sockets, Sought, Step, Target};
 use crate::range::Fallback;
 use crate::record::{BindingId, Change};
 use crate::time::Instant;
@@ -163,8 +163,7 @@ pub(crate) enum Report {
     Failed(Failure),
     /// The binding is being released; a DEL that waits may be answered.
     GivenBack,
-    /// The store refused to record that the lease is being given back. A binding that can be is held as before; any other
-    /// keeps trying, but a DEL need not wait for that.
+    /// The store refused to record that the lease is being given back. The binding keeps trying, but a DEL need not wait for that.
     NotGivenBack(StoreCause),
     /// The link of a held binding must be looked at: whether it is gone, or what is on it.
     WantsLook,
@@ -172,8 +171,6 @@ pub(crate) enum Report {
     Vacated,
     /// The link of a held binding is gone: an event if no DEL follows.
     Orphaned(Box<Event>),
-    /// The link of a binding that is held again disappeared while it was not held.
-    LinkGone(LinkCause),
     /// Nothing is left of the binding.
     Over,
 }

@@ -112,19 +112,11 @@ impl Registry {
         }
     }
 
-    /// Goes on after the store refused to note that a lease is being given back: a DEL that waits fails. A binding that can go on
-    /// is held as before; any other keeps trying, and the next DEL finds it.
+    /// Goes on after the store refused to note that a lease is being given back: a DEL that waits fails. The binding keeps trying, and
+    /// the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
         self.lease_left(id, Err(cause.clone()));
-        let Some(binding) = self.bindings.get(id) else { return };
-        let (key, attachment) = (binding.identity.key(), binding.attachment.clone());
-        if binding.is_live() {
-            for other in self.bindings.holders().leaving(&key) {
-                self.with(now, other, |binding, cx| binding.gives_back(cx, Release::pause));
-            }
-            // While the binding was not held, the kernel's reports did not reach it.
-            self.audit_one(id);
-        }
+        let Some(attachment) = self.attachment(id) else { return };
         let requests = match self.operation(&attachment) {
             Some(Operation::Deleting(requests, binding)) if *binding == id => std::mem::take(requests),
             Some(Operation::Ending(binding)) if *binding == id => Vec::new(),

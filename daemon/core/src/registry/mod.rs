@@ -87,7 +87,7 @@ use crate::conflict::departed::Departed;
 use crate::conflict::lans::Lans;
 use crate::effect::{Answer, Effect, ExchangeId, FrameMeta, OpId, Outcome, Which, Why};
 use crate::identity::{Attachment, IdentityKey, Lan};
-use crate::interface::{Interfaces, News};
+use crate::interface::Interfaces;
 use crate::link::LinkCause;
 use crate::outbox::{Outbox, Owner, Report, Task, Waiter};
 use crate::pool::PoolRecord;
@@ -462,7 +462,6 @@ impl Registry {
             Report::WantsLook => self.audit_one(id),
             Report::Vacated => _ = self.left_inside(now, id),
             Report::NotExtended(cause) => self.not_extended(id, &cause),
-            Report::LinkGone(cause) => self.with(now, id, |binding, cx| binding.on_news(News::Gone(cause), cx)),
             Report::Over => self.over(now, id),
         }
     }

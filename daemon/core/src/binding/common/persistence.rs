@@ -80,11 +80,6 @@ impl Persistence {
         stays && self.durable.as_deref().is_some_and(is_like)
     }
 
-    /// Wants the store to hold this from the next write on.
-    pub(in crate::binding) fn want_again(&mut self, want: Want) {
-        self.want = want;
-    }
-
     /// Wants the store to hold this from now on.
     pub(in crate::binding) fn want(&mut self, want: Want) {
         (self.want, self.dirty, self.retry) = (want, true, None);

@@ -353,15 +353,6 @@ impl Hold {
 }
 
 impl Living for Hold {
-    /// Resumes first the record, then the work at the interface, then the sockets.
-    fn again(&mut self, common: &mut Common, probing: Option<Before>, cx: &mut Cx<'_>) -> Next {
-        let next = self.begin_anew(common, probing, cx);
-        common.persistence.want_again(Want::Bound { replaces: Vec::new() });
-        self.has_work();
-        self.settle(common, cx);
-        next
-    }
-
     fn settle(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         while self.after.record || self.after.work {
             if std::mem::take(&mut self.after.record) {

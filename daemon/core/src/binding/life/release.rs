@@ -7,11 +7,9 @@ mod turn;
 mod way;
 
 use std::net::Ipv4Addr;
-use std::ops::ControlFlow::Break;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::binding::common::guard::Before;
 use crate::binding::common::tenancy::claim_to;
 use crate::binding::holders::{Stand, Standing};
 use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Report, SAME, Want};
@@ -21,8 +19,8 @@ use crate::dhcpv4::lease::Lease;
 use crate::dhcpv4::release as dhcp;
 use crate::effect::{BindingState, OpId, Outcome, StoreCause, Why};
 use crate::event::EventKind;
-use crate::interface::{News, Seat, Work};
-use crate::link::{LinkCause, LinkView, Target};
+use crate::interface::News;
+use crate::link::{LinkCause, LinkView};
 use crate::record::{Record, RecordState};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -74,10 +72,6 @@ pub(crate) struct Release {
     del_answered: bool,
     /// When a DEL must be answered.
     answer_by: Option<Instant>,
-    /// How it was held, until the store has recorded the DEL.
-    held: Option<Life>,
-    /// The binding's state before the lease that was probed for then.
-    probing: Option<Before>,
 }
 
 /// What a release owes the server.
@@ -164,8 +158,6 @@ impl Release {
             backoff: Backoff::of_two(),
             del_answered: false,
             answer_by: None,
-            held: None,
-            probing: None,
         }
     }
 
@@ -182,20 +174,6 @@ impl Release {
     /// Records that nothing sent on the container's own link arrives.
     pub(in crate::binding) fn muted(self, mute: bool) -> Self {
         Self { mute, ..self }
-    }
-
-    /// Records how the lease was held, in case the store fails to record its DEL. Otherwise nothing is left to do at its
-    /// interface.
-    pub(in crate::binding) fn held_before(&mut self, held: Life, common: &Common, cx: &mut Cx<'_>) {
-        self.held = (self.why == Leave::Deleted).then_some(held);
-        if self.held.is_none() {
-            common.has_done(cx);
-        }
-    }
-
-    /// Records the binding's state before the lease that it probes for.
-    pub(in crate::binding) fn probing(self, probing: Option<Before>) -> Self {
-        Self { probing, ..self }
     }
 
     /// Returns what keeps it from leaving from the host, and for how long.
@@ -260,8 +238,9 @@ impl Release {
             }
             _ if del_answered => self.answer_del(common, cx),
             Stage::Waiting(None) => self.answer_del(common, cx),
-            Stage::Marking
-            | Stage::Paused { .. }
+            // The store may take it by now.
+            Stage::Marking => self.write(common, cx),
+            Stage::Paused { .. }
             | Stage::Queued(_)
             | Stage::Finding(_)
             | Stage::Opening
@@ -356,8 +335,6 @@ impl Release {
         match self.stage {
             Stage::Marking => {
                 self.answer_by = Some(cx.now.boot + PATIENCE);
-                self.held = None;
-                common.has_done(cx);
                 self.stage = Stage::Waiting(Some(self.kept.unwrap_or(cx.now.boot)));
                 // Docker waits for no more than that.
                 if self.kept.is_some() || self.why == Leave::Released {
@@ -381,28 +358,12 @@ impl Release {
         }
     }
 
-    /// Handles a DEL that the store cannot record: it fails, and the binding is held as before. Everything else is tried again.
-    fn not_noted(&mut self, common: &mut Common, cause: StoreCause, cx: &mut Cx<'_>) -> Next {
-        if self.del_answered {
-            common.persist_later(&cause, cx);
-            return SAME;
-        }
-        let is_replaced = common.held_by_other(cx) || common.tenant(self.lease.ip(), cx).is_some();
-        let Some(mut held) = self.held.take().filter(|_| !is_replaced) else {
-            common.has_done(cx);
-            common.persist_later(&cause, cx);
-            cx.out.report(common.id, Report::NotGivenBack(cause));
-            return SAME;
-        };
-        let next = held.get_mut().again(common, self.probing, cx);
+    /// Handles a write that failed: it is tried again. A DEL that waits for it fails; the next finds the release under way.
+    fn not_noted(&mut self, common: &mut Common, cause: StoreCause, cx: &mut Cx<'_>) {
         common.persist_later(&cause, cx);
-        cx.out.report(common.id, Report::NotGivenBack(cause));
-        if self.link_gone {
-            cx.out
-                .report(common.id, Report::LinkGone(LinkCause::NoLink(Target::Known(common.link.clone()).to_string())));
+        if !self.del_answered {
+            cx.out.report(common.id, Report::NotGivenBack(cause));
         }
-        next?;
-        Break(held)
     }
 
     /// Records that a RELEASE for this address went out under the same identity.
@@ -533,17 +494,13 @@ impl Living for Release {
 
     fn on_persisted(&mut self, common: &mut Common, result: Result<(), StoreCause>, cx: &mut Cx<'_>) -> Next {
         match result {
-            Ok(()) => {
-                self.noted(common, cx);
-                SAME
-            }
+            Ok(()) => self.noted(common, cx),
             Err(cause) => self.not_noted(common, cause, cx),
         }
+        SAME
     }
 
-    /// Drops the work, which begins again if the lease is held again.
-    fn on_worked(&mut self, common: &mut Common, _outcome: Outcome, cx: &mut Cx<'_>) -> Next {
-        common.seat_mut(cx).and_then(Seat::work_mut).into_iter().for_each(Work::drop_stage);
+    fn on_worked(&mut self, _common: &mut Common, _outcome: Outcome, _cx: &mut Cx<'_>) -> Next {
         SAME
     }
 

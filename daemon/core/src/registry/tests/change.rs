@@ -8,7 +8,7 @@ use crate::event::EventKind;
 use crate::grant::policy::{OnChange, Policy};
 use crate::link::{KernelMessage, Step};
 use crate::profile::Profile;
-use crate::record::{Change, RecordState};
+use crate::record::Change;
 
 const A: &str = "192.0.2.50/24";
 const B: &str = "192.0.2.77/24";
@@ -274,24 +274,6 @@ fn a_del_during_a_change_leaves_no_record() {
     rig.run_until(1060.0);
     assert_eq!(rig.answers[&del], Answer::Deleted);
     assert!(rig.store.records().is_empty() && rig.rows().is_empty());
-}
-
-#[test]
-fn a_change_goes_on_after_a_del_that_the_store_refused() {
-    let mut rig = bound();
-    give_another(&mut rig);
-    rig.hold_looks = true;
-    rig.run_until(1050.5);
-    rig.disk = Disk::Full;
-    rig.del("a");
-    rig.hold_looks = false;
-    rig.disk = Disk::Good;
-    while let Some((op, outcome)) = rig.looks.pop_front() {
-        rig.input(Input::Done { op, outcome });
-    }
-    rig.run_until(1060.0);
-    assert_eq!((rig.on_link(), rig.only_record().state), (vec![B.to_owned()], RecordState::Bound));
-    assert_eq!(rig.only_record().former, None);
 }
 
 #[test]

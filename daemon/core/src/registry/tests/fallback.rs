@@ -175,15 +175,16 @@ fn a_del_gives_it_back_without_a_word_and_another_gets_it() {
 }
 
 #[test]
-fn a_del_that_the_store_refuses_leaves_it_where_it_is() {
+fn a_del_that_the_store_refuses_comes_again() {
     let mut rig = fallen_back();
     rig.disk = Disk::Full;
     let del = rig.del("a");
     assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
-    assert_eq!(rig.state("a"), ["BOUND"]);
-    rig.disk = Disk::Good;
+    assert_eq!(rig.state("a"), ["RELEASING"]);
     let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Deleted);
+    rig.disk = Disk::Good;
+    rig.run_until(1040.0);
+    assert!(rig.answers.contains_key(&del) && rig.rows().is_empty());
 }
 
 #[test]

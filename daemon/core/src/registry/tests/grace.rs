@@ -177,15 +177,16 @@ fn a_namespace_that_dies_without_del_is_waited_for_too() {
 }
 
 #[test]
-fn a_del_that_the_store_refuses_leaves_the_lease_held() {
+fn a_lease_whose_del_the_store_refuses_is_kept_like_any_other() {
     let mut rig = bound();
     rig.disk = Disk::Full;
     let del = rig.del("a");
     assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
-    assert_eq!(rig.state("a"), ["BOUND"]);
+    assert_eq!((rig.state("a"), rig.only_record().kept), (vec!["RELEASING"], None));
     rig.disk = Disk::Good;
-    rig.run_until(1100.0);
-    assert_eq!((rig.state("a"), rig.only_record().kept), (vec!["BOUND"], None));
+    rig.run_until(1030.0);
+    assert!(rig.only_record().kept.is_some());
+    assert_eq!((rig.state("a"), rig.sends(7)), (vec!["KEPT"], 0));
 }
 
 #[test]

@@ -141,19 +141,6 @@ fn a_del_of_a_kept_address_ends_it_without_a_word_to_servers() {
 }
 
 #[test]
-fn a_del_of_a_kept_address_that_the_store_refuses_leaves_it_kept() {
-    let mut rig = kept();
-    rig.disk = Disk::Full;
-    let del = rig.del("a");
-    assert!(matches!(rig.answers[&del], Answer::Failed(_)));
-    rig.disk = Disk::Good;
-    rig.run_until(1110.0);
-    rig.assert_kept();
-    rig.is_given(OTHER, 70.0);
-    rig.assert_settled(B);
-}
-
-#[test]
 fn a_kept_address_that_somebody_else_uses_by_now_goes_when_that_is_heard() {
     let mut rig = kept();
     rig.stations.insert(FIRST, NEIGHBOUR);

@@ -1,137 +1,106 @@
-//! A DEL that the store refuses leaves everything as it was, not only the lease.
-
-use std::net::Ipv4Addr;
+//! A DEL that the store refuses fails. Its lease goes back as soon as the store takes that, whether or not a DEL comes again.
 
 use super::rig::*;
-use crate::effect::Failure;
-use crate::grant::policy::{Detection, OnExpiry, Policy};
+use crate::effect::{Failure, StoreCause};
 use crate::link::KernelMessage;
-use crate::profile::Profile;
+use crate::record::RecordState;
 
 const A: &str = "192.0.2.50/24";
-const B: &str = "192.0.2.77/24";
-const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
+const RELEASE: u8 = 7;
 
-fn bound(profile: Profile) -> Rig {
+/// A lease whose DEL the store refused, though it is still on the interface.
+fn refused() -> Rig {
     let mut rig = Rig::new(8);
-    rig.profile = profile;
     rig.bind_slowly();
+    rig.disk = Disk::Full;
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
     rig
 }
 
-impl Rig {
-    /// A DEL comes while the disk is full, then there is room again.
-    fn delete_in_vain(&mut self) {
-        let disk = std::mem::replace(&mut self.disk, Disk::Full);
-        let del = self.del("a");
-        assert!(matches!(self.answers[&del], Answer::Failed(Failure::Store(_))));
-        self.disk = disk;
-    }
-
-    fn set_carrier(&mut self, up: bool) {
-        self.interface.carrier = up;
-        self.tell_carrier(up);
-    }
+fn is_over(rig: &mut Rig) -> bool {
+    rig.rows().is_empty() && rig.store.records().is_empty()
 }
 
 #[test]
-fn an_address_that_was_taken_off_is_still_known_to_be_missing() {
-    let mut rig = bound(Profile::default());
-    rig.lease = 400;
-    rig.run_until(1150.0);
-    rig.take_off(A);
-    rig.delete_in_vain();
-    rig.sent.clear();
-    rig.run_until(1251.0);
-    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "no server can answer to an address that is not there");
+fn nothing_is_sent_before_the_store_has_it() {
+    let mut rig = refused();
+    rig.run_until(1060.0);
+    assert_eq!(
+        (rig.sends(RELEASE), rig.state("a"), rig.only_record().state),
+        (0, vec!["RELEASING"], RecordState::Bound)
+    );
+    assert_eq!(rig.on_link(), [A], "what its main plugin put there");
 }
 
 #[test]
-fn an_address_that_waits_for_room_is_still_known_to_be_missing() {
-    let mut rig = bound(Profile::from(Policy { detection: Detection::Off, ..Policy::default() }));
-    (rig.give, rig.disk) = (OTHER, Disk::Full);
-    rig.run_until(1051.0);
-    rig.delete_in_vain();
-    rig.sent.clear();
-    rig.run_until(1101.5);
-    assert_eq!((rig.sent.clone(), rig.on_link()), (vec![(3, Ipv4Addr::UNSPECIFIED)], vec![A.to_owned()]));
+fn its_lease_goes_back_without_another_del() {
+    let mut rig = refused();
     rig.disk = Disk::Good;
-    rig.run_until(1180.0);
-    rig.sent.clear();
-    rig.run_until(1203.0);
-    assert_eq!((rig.sent.clone(), rig.on_link()), (vec![(3, OTHER)], vec![B.to_owned()]));
+    rig.run_until(1030.0);
+    assert_eq!(rig.sends(RELEASE), 1);
+    assert!(is_over(&mut rig));
 }
 
 #[test]
-fn what_is_kept_on_the_interface_is_still_known_while_another_address_is_asked_for() {
-    let mut rig = bound(Profile::from(Policy { on_expiry: OnExpiry::Keep, ..Policy::default() }));
-    (rig.server, rig.give) = (Server::OffersOnly, OTHER);
-    rig.run_until(1101.0);
-    while rig.state("a") != ["REQUESTING"] {
-        rig.wake();
-    }
-    rig.delete_in_vain();
-    rig.server = Server::Up;
-    rig.run_until(1200.0);
-    assert_eq!((rig.on_link(), rig.state("a")), (vec![B.to_owned()], vec!["BOUND"]));
-}
-
-#[test]
-fn an_address_that_was_probed_for_is_put_on() {
-    let mut rig = bound(Profile::from(Policy { detection: Detection::Strict, ..Policy::default() }));
-    rig.lease = 4000;
-    rig.run_until(1049.0);
-    rig.give = OTHER;
-    rig.run_until(1051.0);
-    rig.delete_in_vain();
-    rig.run_until(1070.0);
-    assert_eq!((rig.on_link(), rig.state("a")), (vec![B.to_owned()], vec!["BOUND"]));
-    assert_eq!(rig.only_record().former, None);
-}
-
-#[test]
-fn a_loss_of_carrier_is_still_known() {
-    let mut rig = bound(Profile::default());
-    rig.set_carrier(false);
-    rig.delete_in_vain();
-    rig.run_until(1020.0);
-    rig.sent.clear();
-    rig.set_carrier(true);
-    rig.run_until(1031.0);
-    assert_eq!(rig.sent, [(3, Ipv4Addr::UNSPECIFIED)], "the lease is confirmed");
-}
-
-#[test]
-fn a_lease_that_ended_while_the_store_made_up_its_mind_is_taken_off() {
-    let mut rig = bound(Profile::default());
-    rig.lease = 10;
-    rig.run_until(1051.0);
-    (rig.disk, rig.server) = (Disk::Slow, Server::Silent);
-    let del = rig.del("a");
-    rig.run_until(1065.0);
-    let (op, _) = rig.slow.pop_front().unwrap();
-    rig.disk = Disk::Good;
-    rig.unwritten(op);
-    assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
-    rig.run_until(1066.0);
-    assert!(rig.on_link().is_empty() && rig.state("a") != ["BOUND"], "{:?}", rig.on_link());
-    (rig.server, rig.give) = (Server::Up, OTHER);
-    rig.run_until(1200.0);
-    assert_eq!((rig.on_link(), rig.state("a")), (vec![B.to_owned()], vec!["BOUND"]));
-}
-
-#[test]
-fn a_namespace_that_died_while_the_store_made_up_its_mind_gives_its_lease_back() {
-    let mut rig = bound(Profile::default());
+fn the_next_del_waits_for_the_store() {
+    let mut rig = refused();
     rig.disk = Disk::Slow;
     let del = rig.del("a");
+    assert!(!rig.answers.contains_key(&del), "it is asked at once");
+    rig.disk = Disk::Good;
+    rig.flush();
+    rig.run_until(1002.0);
+    assert_eq!((&rig.answers[&del], rig.sends(RELEASE)), (&Answer::Deleted, 1));
+    assert!(is_over(&mut rig));
+}
+
+#[test]
+fn the_next_del_fails_too_while_the_store_refuses_it() {
+    let mut rig = refused();
+    let del = rig.del("a");
+    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+}
+
+#[test]
+fn the_next_add_gets_the_address() {
+    let mut rig = refused();
+    rig.disk = Disk::Good;
+    let add = rig.add("a", 1, "a");
+    rig.run_until(1010.0);
+    assert!(matches!(rig.answers[&add], Answer::Leased { .. }), "{:?}", rig.answers[&add]);
+    assert_eq!((rig.state("a"), rig.sends(RELEASE)), (vec!["BOUND"], 0));
+    assert_eq!(rig.only_record().lease.address.to_string(), A);
+}
+
+#[test]
+fn the_next_daemon_holds_it_until_the_next_del() {
+    let mut rig = refused();
+    rig.restart();
+    rig.disk = Disk::Good;
+    assert_eq!(rig.state("a"), ["BOUND"]);
+    let del = rig.del("a");
+    rig.run_until(1010.0);
+    assert_eq!((&rig.answers[&del], rig.sends(RELEASE)), (&Answer::Deleted, 1));
+}
+
+#[test]
+fn a_lease_that_ends_before_the_store_takes_it_is_given_up() {
+    let mut rig = refused();
+    rig.run_until(1101.0);
+    rig.disk = Disk::Good;
+    rig.run_until(1140.0);
+    assert_eq!(rig.sends(RELEASE), 0);
+    assert!(is_over(&mut rig));
+}
+
+#[test]
+fn a_namespace_that_dies_meanwhile_changes_nothing() {
+    let mut rig = refused();
     rig.live.remove(&1);
     rig.input(Input::Kernel(KernelMessage::NetnsDied { cookie: Cookie(1) }));
-    let (op, _) = rig.slow.pop_front().unwrap();
     rig.disk = Disk::Good;
-    rig.unwritten(op);
-    assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
     rig.run_until(1030.0);
-    assert!(rig.rows().is_empty() && rig.store.records().is_empty(), "{:?}", rig.rows());
-    assert!(rig.sent.iter().any(|(kind, _)| *kind == 7));
+    assert_eq!(rig.sends(RELEASE), 1);
+    assert!(is_over(&mut rig));
 }

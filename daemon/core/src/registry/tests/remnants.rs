@@ -8,7 +8,6 @@ use crate::effect::{Adoptee, Call, Failure};
 use crate::event::EventKind;
 use crate::grant::policy::{Detection, OnChange, OnExpiry, Policy};
 use crate::profile::Profile;
-use crate::record::RecordState;
 use crate::wire::Mac;
 use crate::wire::frame::{Arp, ArpOp};
 
@@ -203,20 +202,6 @@ fn a_refused_address_goes_though_the_next_one_waits_for_room_in_the_store() {
         !matches!(rig.answers.get(&add), Some(Answer::Leased { tenures }) if tenures[0].ip() == FIRST),
         "nobody may hear about what was refused"
     );
-}
-
-#[test]
-fn a_del_that_the_store_refuses_leaves_a_lease_that_is_not_to_be_given_back_held() {
-    let mut rig = rig(Profile { release: false, ..Profile::default() });
-    rig.add("a", 1, "a");
-    rig.configure(A);
-    rig.disk = Disk::Full;
-    let del = rig.del("a");
-    assert!(matches!(rig.answers[&del], Answer::Failed(Failure::Store(_))));
-    assert_eq!(rig.state("a"), ["BOUND"]);
-    rig.disk = Disk::Good;
-    rig.run_until(1040.0);
-    assert_eq!((rig.on_link(), rig.only_record().state), (vec![A.to_owned()], RecordState::Bound));
 }
 
 #[test]

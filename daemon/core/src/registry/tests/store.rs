@@ -4,25 +4,10 @@ use std::net::Ipv4Addr;
 
 use super::super::*;
 use super::rig::*;
-use crate::effect::{Failure, StoreCause};
+use crate::effect::StoreCause;
 use crate::grant::policy::Detection;
 use crate::link::KernelMessage;
 use crate::wire::Mac;
-
-#[test]
-fn a_lease_that_was_refused_is_not_held_again_after_a_failed_del() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    rig.server = Server::Naks;
-    rig.run_until(1050.5);
-    rig.server = Server::Silent;
-    assert_ne!(rig.state("a"), ["BOUND"]);
-    rig.disk = Disk::Full;
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
-    let states = rig.state("a");
-    assert!(rig.rows().iter().all(|r| r.tenure.is_none()), "the NAKed lease is back: {states:?}");
-}
 
 #[test]
 fn a_changed_lease_is_told_to_nobody_before_it_is_durable() {
@@ -97,36 +82,6 @@ fn a_del_after_a_reboot_gives_the_lease_back() {
     assert_eq!(rig.answers[&del], Answer::Deleted);
     rig.run_until(1060.0);
     assert!(rig.sent.iter().any(|(kind, _)| *kind == 7), "told deleted, still held a minute later");
-}
-
-#[test]
-fn an_extension_is_written_after_a_del_that_failed() {
-    let mut rig = Rig::new(8);
-    rig.add("a", 1, "a");
-    let t1 = rig.t1();
-    rig.disk = Disk::Full;
-    rig.run_until(1050.5);
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
-    rig.disk = Disk::Good;
-    rig.run_until(1074.0);
-    let start = rig.store.all().next().unwrap().lease.start.since_boot();
-    assert!(start.as_secs_f64() >= t1, "stored: {start:?}");
-}
-
-#[test]
-fn an_answer_that_comes_after_a_del_that_failed_counts() {
-    let mut rig = Rig::new(8);
-    rig.bind();
-    (rig.server, rig.disk) = (Server::Silent, Disk::Full);
-    rig.run_until(1051.0);
-    let asked = rig.requested;
-    let del = rig.del("a");
-    assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
-    let before = rig.sent.len();
-    rig.run_until(1074.0);
-    assert!(rig.sent.len() > before, "{:?}", rig.sent);
-    assert_eq!((rig.state("a"), rig.requested), (vec!["RENEWING"], asked), "one xid a phase");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_collection_goes_on_after_a_failure_and_reports_it_at_the_end() {
     let id = rig.request(Call::Collect { network: "lan".to_owned(), keep: Vec::new() });
     let Answer::Failed(Failure::NotCollected(faults)) = &rig.answers[&id] else { panic!("{:?}", rig.answers[&id]) };
     assert_eq!(faults, &["lan/a/eth0: store full", "lan/b/eth0: store full"]);
-    assert_eq!(rig.state("a"), ["BOUND"], "held as before");
+    assert_eq!(rig.state("a"), ["RELEASING"], "once the store takes it");
 }
 
 #[test]

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use super::Hold;
-use crate::binding::common::guard::Before;
 use crate::binding::common::persistence::Persistence;
 use crate::binding::life::release::LEFT;
-use crate::binding::{Common, Cx, Found, Leave, Life, Living, Next, Owed, Release, SAME};
+use crate::binding::{Common, Cx, Found, Leave, Life, Living, Owed, Release};
 use crate::dhcpv4::lease::Lease;
-use crate::dhcpv4::{Client, Loss, Verdict};
+use crate::dhcpv4::{Client, Loss};
 use crate::event::EventKind;
 use crate::interface::{Presence, Seat, Work};
 use crate::record::Former;
@@ -54,29 +53,6 @@ impl Hold {
         hold
     }
 
-    /// Begins the exchange with servers again, over other sockets. `probing`: the binding's state before the lease that was
-    /// probed for.
-    pub(in crate::binding) fn begin_anew(
-        &mut self,
-        common: &mut Common,
-        probing: Option<Before>,
-        cx: &mut Cx<'_>,
-    ) -> Next {
-        let lease = self.client.shared();
-        match &lease {
-            // Only the clock ends it.
-            Some(lease) if lease.expired(cx.now.boot) => {}
-            Some(_) if self.client.acquires() => _ = self.client.confirm(cx.now.boot),
-            // A server may still answer what it was asked before.
-            Some(_) => self.client.begin_again(cx.now.boot),
-            None => self.client = Client::seek(common.sender(), cx.now.boot, cx.rng.fork()),
-        }
-        match (probing, lease) {
-            (Some(before), Some(lease)) => self.on_verdict(common, before, Verdict::Won(lease), cx),
-            (Some(_) | None, _) => SAME,
-        }
-    }
-
     /// Records that Docker is told the lease again, which may have another address by now.
     pub(in crate::binding) fn answer_again(&mut self, common: &mut Common, cx: &mut Cx<'_>) {
         if self.client.shared().is_some_and(|lease| common.answers(&lease)) {
@@ -110,7 +86,6 @@ impl Hold {
 
     /// Returns the life that gives back the lease, or whatever a server may hold for the binding.
     pub(in crate::binding) fn give_back(&mut self, common: &mut Common, why: Leave, cx: &mut Cx<'_>) -> Life {
-        let probing = common.probing();
         self.believe_claim(common, cx);
         if self.client.lease().is_none() {
             common.decline_owed(&mut self.client, cx);
@@ -135,6 +110,6 @@ impl Hold {
             owed == Owed::Leased && matches!(why, Leave::Deleted | Leave::Released | Leave::LinkGone | Leave::Yielded);
         let kept = common.grace_from(cx.now.boot).filter(|_| returns);
         let release = Release::new(lease.clone(), owed, why).muted(!cx.interfaces.has_carrier(&common.link)).kept(kept);
-        release.probing(probing).begun(common, cx)
+        release.begun(common, cx)
     }
 }
