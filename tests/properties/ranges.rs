@@ -168,7 +168,10 @@ proptest! {
                     prop_assert_eq!(given, model.add(n, asked));
                 }
                 Step::Del(n) => {
-                    allocator.release(&attachment(n));
+                    let by = attachment(n);
+                    let is_its = |(address, holding): (IpAddr, &Holding)| (holding.by == by).then_some(address);
+                    let own: Vec<_> = allocator.taken().filter_map(is_its).collect();
+                    own.into_iter().for_each(|address| allocator.vacate(address, &by));
                     model.taken.retain(|_, by| *by != n);
                 }
                 Step::Vacate(n, (of, number)) => {
@@ -211,8 +214,8 @@ fn cost(subnet: &str, taken: u32) -> Duration {
     for n in 0..ROUNDS {
         // From before what is taken, so that the search meets it.
         allocator.begin_after(0, said.subnet.network());
-        black_box(allocator.allocate(&by, &[], &|_| None, at(n)).expect("an address"));
-        allocator.release(&by);
+        let given = black_box(allocator.allocate(&by, &[], &|_| None, at(n)).expect("an address"));
+        given.iter().for_each(|given| allocator.vacate(given.address.addr(), &by));
     }
     began.elapsed() / ROUNDS
 }
