@@ -285,9 +285,6 @@ impl World {
         }
         self.may_end_add(id, answer);
         self.note_lease(id, answer);
-        if let Answer::Failed(_) = answer {
-            self.refused(id);
-        }
     }
 
     /// Tells the core how an effect ended.

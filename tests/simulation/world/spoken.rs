@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use leasehold_core::effect::{Call, PoolCall, RequestId};
+use leasehold_core::effect::{Call, PoolCall};
 use leasehold_core::identity::Attachment;
 use leasehold_core::record::{Record, RecordState};
 use netns_fixtures::model::{ClientKey, Kind, Message, Packet, Purpose, code, decode};
@@ -80,7 +80,7 @@ impl World {
         self.ledger.offered.iter().filter(is_its).map(|((_, address, _), _)| *address)
     }
 
-    /// Makes a client for which a caller asks begin anew, and also one whose DEL the store refuses.
+    /// Makes a client for which a caller asks begin anew.
     pub(super) fn asked_anew(&mut self, call: &Call) {
         let is_told = |attachment: &Attachment, address| {
             let actor = self.actors.iter().find(|actor| actor.is_told_once() && actor.attachment == *attachment);
@@ -100,12 +100,6 @@ impl World {
         for actor in self.actors.iter().filter(|actor| concerns(&actor.attachment)) {
             self.timing.asked(&(actor.lan, actor.client_key()));
         }
-    }
-
-    /// Handles a refused DEL, which may have waited for its turn while its client went on: the client begins anew now.
-    pub(super) fn refused(&mut self, id: RequestId) {
-        let call = self.requests.get(&id).map(|asked| asked.call.clone());
-        call.iter().filter(|call| matches!(call, Call::Del { .. })).for_each(|call| self.asked_anew(call));
     }
 
     /// Gives a daemon that starts the times in its records.

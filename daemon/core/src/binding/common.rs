@@ -87,7 +87,7 @@ pub(super) enum Permit {
 /// Why a lease is given back, which decides how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// A DEL waits for it. If the store fails, the binding stays as it was, and the DEL fails.
+    /// A DEL waits for it. If the store refuses it, the DEL fails, and the release goes on once the store takes it.
     Deleted,
     /// The ADD that got it was abandoned.
     Aborted,

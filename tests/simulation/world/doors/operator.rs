@@ -25,9 +25,8 @@ impl Errand for Operator {
             let which = Which { network: Some(format!("net{lan}")), ..Which::default() };
             let id = world.file_errand(lan, &Self, Call::Show(Box::new(which.clone())));
             world.after(20, 2_000, Event::Request(id));
-            // Many take turns. A DEL that a full store refuses begins its lease's turn anew, as often as the caller repeats it.
-            let full = world.plan.store_full.map_or(0, |every| every.as_micros() as Micros / 2);
-            world.segments[lan].ordered = world.now + full + HEARD * (1 + world.actors.len() as Micros / 100);
+            // Many take turns.
+            world.segments[lan].ordered = world.now + HEARD * (1 + world.actors.len() as Micros / 100);
             let id = world.file_errand(lan, &Self, Call::Order(Box::new(Order { verb: Verb::Renew, which })));
             world.after(20, 2_000, Event::Request(id));
         }

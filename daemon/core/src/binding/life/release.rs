@@ -239,15 +239,14 @@ impl Release {
             _ if del_answered => self.answer_del(common, cx),
             Stage::Waiting(None) => self.answer_del(common, cx),
             // The store may take it by now.
-            Stage::Marking => self.write(common, cx),
+            Stage::Marking | Stage::Forgetting => self.write(common, cx),
             Stage::Paused { .. }
             | Stage::Queued(_)
             | Stage::Finding(_)
             | Stage::Opening
             | Stage::Asking(_)
             | Stage::Sending(_)
-            | Stage::Leaving(_)
-            | Stage::Forgetting => {}
+            | Stage::Leaving(_) => {}
         }
     }
 

@@ -104,3 +104,19 @@ fn a_namespace_that_dies_meanwhile_changes_nothing() {
     assert_eq!(rig.sends(RELEASE), 1);
     assert!(is_over(&mut rig));
 }
+
+#[test]
+fn a_lease_that_is_left_to_end_goes_with_the_next_del() {
+    let mut rig = Rig::new(8);
+    rig.profile.release = false;
+    rig.bind_slowly();
+    rig.disk = Disk::Full;
+    let dels = [rig.del("a"), rig.del("a")];
+    for del in dels {
+        assert_eq!(rig.answers[&del], Answer::Failed(Failure::Store(StoreCause::Full)));
+    }
+    rig.disk = Disk::Good;
+    let del = rig.del("a");
+    assert_eq!((&rig.answers[&del], rig.sends(RELEASE)), (&Answer::Deleted, 0));
+    assert!(is_over(&mut rig));
+}
