@@ -194,7 +194,7 @@ fn a_second_network_on_the_lan_of_a_container_is_refused_by_the_name_of_the_firs
     let _server = Dnsmasq::start(&host.lab.lan, DnsmasqConfig::default())?;
     ["lan", "same"].into_iter().try_for_each(|name| host.wire(name, &["-o", "grace=0"]))?;
     let first = host.docker.docker(&["network", "inspect", "--format", "{{.Id}}", "lan"])?;
-    let named = format!("by network {},", &first[..12]);
+    let named = format!("through network {},", &first[..12]);
     host.docker.keep("web", &LAN)?;
     let links = host.links()?;
     let error = host.docker.docker(&["network", "connect", "same", "web"]).expect_err("Docker takes none").to_string();
@@ -203,7 +203,7 @@ fn a_second_network_on_the_lan_of_a_container_is_refused_by_the_name_of_the_firs
     host.pings("web")?;
     // Docker says that it is not connected, and connects it at the next start.
     let error = host.docker.docker(&["restart", "web"]).expect_err("Docker takes none").to_string();
-    assert!(error.contains("by network "), "{error}");
+    assert!(error.contains("through network "), "{error}");
     host.docker.docker(&["network", "disconnect", "same", "web"])?;
     host.docker.docker(&["start", "web"]).map(drop)
 }

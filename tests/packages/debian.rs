@@ -134,7 +134,7 @@ impl Debian {
 /// Returns the commands that reference.md gives to go on without a later release's leases.
 fn way_out() -> String {
     let document = fs::read_to_string(format!("{DIST}/../docs/reference.md")).expect("it is there");
-    let (_, after) = document.split_once("wrote in a format that it does not know").expect("the rule");
+    let (_, after) = document.split_once("wrote in a format that it does not").expect("the rule");
     let (_, block) = after.split_once("```sh\n").expect("its commands");
     block.split_once("```").expect("their end").0.to_owned()
 }

@@ -54,7 +54,7 @@ impl<K: Ord + Clone> Sight<K> {
         self.vouched.remove(whose)
     }
 
-    /// Records that a namespace in a directory was not seen. Returns whether it was seen before.
+    /// Records that a namespace in a directory was not seen. Returns whether that is new.
     pub(super) fn doubt(&mut self, directory: &Path, whose: K) -> bool {
         let new = || Doubt { unseen: BTreeSet::new(), blind: false };
         self.doubts.entry(directory.to_owned()).or_insert_with(new).unseen.insert(whose)

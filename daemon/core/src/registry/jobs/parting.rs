@@ -1,4 +1,4 @@
-//! A DEL of a network with local ranges: the store first, then the files.
+//! A DEL of a network with local ranges: the store first, then its own files.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
