@@ -13,8 +13,8 @@ const SECOND: u64 = 1_000_000;
 const GRAIN: u64 = 2;
 /// The most often per minute that a client asks that has lost its lease and is refused again and again.
 const MOST_DISCOVERS: usize = 30;
-/// When the first message of an ADD whose link has just come up is repeated; the two messages count as one.
-const SOON: u64 = SECOND / 5;
+/// When the first message of an ADD whose link has just come up is repeated, at the earliest, and then once more; they count as one.
+const SOON: u64 = SECOND / 50;
 /// How late a client may be if nothing keeps it from its server: it has to open sockets and ask by ARP.
 const PROMPT: u64 = 15 * SECOND;
 
@@ -56,8 +56,8 @@ struct Client {
     /// was.
     last: Option<(Purpose, Asked, u64, u32)>,
     discovers: VecDeque<u64>,
-    /// How many ADDs, at most two, have not yet repeated a message soon since somebody asked for them: the previous ADD may still
-    /// do that too.
+    /// How often it may still repeat a first message soon: twice since somebody asked for it, and twice for the previous ADD, which may
+    /// still do that too.
     fresh: u32,
     /// Whether it may ask once more before it falls back to a local range.
     once_more: bool,
@@ -125,7 +125,7 @@ impl Timing {
         let falls_back = self.falls_back;
         let client = self.clients.entry(who.clone()).or_default();
         (client.last, client.claimed) = (None, None);
-        client.fresh = (client.fresh + 1).min(2);
+        client.fresh = (client.fresh + 2).min(4);
         client.once_more = falls_back;
         client.discovers.clear();
     }

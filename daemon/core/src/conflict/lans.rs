@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use crate::dhcpv4::form::Form;
 use crate::identity::{ClientId, Lan};
 use crate::time::Instant;
 use crate::wire::Mac;
@@ -35,11 +34,11 @@ const PASSED_OVER: Duration = Duration::from_secs(600);
 /// How long to wait before asking a server again whether it is on the wire, if it did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
+/// How many stations that answer for all addresses, and how many servers, are remembered of a LAN: the latest.
+const MOST: usize = 8;
+
 /// An answer that took longer is remembered: twice as long is more than the first wait for an answer.
 const SLOW: Duration = Duration::from_millis(500);
-
-/// How many such stations of a LAN are remembered, the latest.
-const MOST: usize = 8;
 
 /// What is known about each LAN.
 #[derive(Debug, Default)]
@@ -55,8 +54,8 @@ struct Seen {
     used: Vec<Used>,
     /// When a server last said something to a container that has a fallback.
     heard: Option<Instant>,
-    /// How long the last answer took, if that was long, and when it came.
-    slow: BTreeMap<Form, (Duration, Instant)>,
+    /// How long the last offer took, if that was long, and when it came; the same of the last acknowledgement.
+    slow: [Option<(Duration, Instant)>; 2],
 }
 
 /// An address of a local range that a station was found to use.
@@ -241,19 +240,20 @@ impl Lans {
         self.0.get(lan).and_then(|seen| seen.heard).is_some_and(|heard| heard >= since)
     }
 
-    /// Records how long a client has waited for an answer.
-    pub fn took(&mut self, lan: &Lan, (asked, took): (Form, Duration), now: Instant) {
+    /// Records how long a client has waited for an offer, or for an acknowledgement.
+    pub fn took(&mut self, lan: &Lan, is_offer: bool, took: Duration, now: Instant) {
+        let kind = usize::from(!is_offer);
         if took > SLOW {
-            self.seen(lan, now).slow.insert(asked, (took, now));
+            self.seen(lan, now).slow[kind] = Some((took, now));
         } else if let Some(seen) = self.0.get_mut(lan) {
-            seen.slow.remove(&asked);
+            seen.slow[kind] = None;
         }
     }
 
-    /// Returns how long an answer takes on a LAN, by what is asked, if it takes long there.
-    pub fn takes(&self, lan: &Lan, now: Instant) -> BTreeMap<Form, Duration> {
-        let slow = self.0.get(lan).into_iter().flat_map(|seen| &seen.slow);
-        slow.filter(|(_, (_, at))| now < *at + KNOWN).map(|(asked, (took, _))| (*asked, *took)).collect()
+    /// Returns how long an offer takes on a LAN, and an acknowledgement; zero if it does not take long.
+    pub fn takes(&self, lan: &Lan, now: Instant) -> [Duration; 2] {
+        let slow = self.0.get(lan).map(|seen| seen.slow).unwrap_or_default();
+        slow.map(|slow| slow.filter(|(_, at)| now < *at + KNOWN).map_or(Duration::ZERO, |(took, _)| took))
     }
 
     fn servers(&self, lan: &Lan, now: Instant) -> impl Iterator<Item = &Server> {
@@ -272,11 +272,11 @@ impl Lans {
             seen.proxies.retain(|known| now < known.until);
             seen.servers.retain(|known| known.is_known(now));
             seen.heard.take_if(|heard| now >= *heard + KNOWN);
-            seen.slow.retain(|_, (_, at)| now < *at + KNOWN);
+            seen.slow.iter_mut().for_each(|slow| _ = slow.take_if(|(_, at)| now >= *at + KNOWN));
             seen.used.retain(|used| now < used.until);
             !seen.used.is_empty()
                 || seen.heard.is_some()
-                || !seen.slow.is_empty()
+                || seen.slow.iter().any(Option::is_some)
                 || seen.row.is_some()
                 || !seen.proxies.is_empty()
                 || !seen.servers.is_empty()
@@ -411,5 +411,24 @@ mod tests {
         assert!(lans.asks_wire(&lan, (CONTROL, mac), at(62.0)) && !all(&lans, 359.999), "another may be in a sibling");
         lans.tidy(at(700.0));
         assert!(lans.0.is_empty(), "nothing is kept");
+    }
+
+    #[test]
+    fn an_answer_that_took_long_is_known_until_one_comes_soon_or_for_five_minutes() {
+        let mut lans = Lans::default();
+        let ms = Duration::from_millis;
+        let takes = |lans: &Lans, seconds| lans.takes(&lan("a"), at(seconds)).map(|takes| takes.as_millis());
+        lans.took(&lan("a"), true, ms(500), at(1.0));
+        assert!(takes(&lans, 1.0) == [0, 0] && lans.0.is_empty(), "nothing is kept");
+        lans.took(&lan("a"), true, ms(501), at(2.0));
+        lans.took(&lan("a"), false, ms(700), at(3.0));
+        lans.took(&lan("b"), false, ms(1), at(3.0));
+        assert_eq!(takes(&lans, 4.0), [501, 700]);
+        assert_eq!(lans.takes(&lan("b"), at(4.0)), [Duration::ZERO; 2]);
+        lans.took(&lan("a"), true, ms(1), at(5.0));
+        assert_eq!((takes(&lans, 302.9), takes(&lans, 303.0)), ([0, 700], [0, 0]));
+        lans.free(&lan("a"));
+        lans.tidy(at(303.0));
+        assert!(lans.0.is_empty());
     }
 }

@@ -8,7 +8,6 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use super::form::Form;
 use super::lease::Lease;
 use super::state::{Beside, State, Transaction};
 use super::timing;
@@ -115,7 +114,8 @@ impl Client {
         offer: &Arc<Lease>,
         out: &mut Output,
     ) -> Transaction {
-        let tx = Transaction { secs: before.secs, ..self.transact(now, Form::Request, Some(before)) };
+        let before = Transaction { soon: 0, ..before };
+        let tx = Transaction { secs: before.secs, ..self.transact(now, self.tally().takes[1], Some(before)) };
         self.count().requested = Some((offer.server, offer.ip(), tx.sent));
         out.frames.push(self.sender.select(tx.xid, tx.secs, offer.ip(), offer.server));
         self.asked = Some(offer.clone());

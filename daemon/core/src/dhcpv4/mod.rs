@@ -23,7 +23,6 @@ mod tally;
 mod tests;
 pub mod timing;
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -293,8 +292,9 @@ impl Client {
         self.repeats_first = Some(carrier + timing::OPENS);
     }
 
-    /// Tells the client how long an answer takes on its LAN, if it takes long: it asks no server again sooner.
-    pub fn expect_after(&mut self, takes: BTreeMap<Form, Duration>) {
+    /// Tells the client how long an offer and an acknowledgement take on its LAN, if they take long, else zero: it waits twice as
+    /// long before it asks again.
+    pub fn expect_after(&mut self, takes: [Duration; 2]) {
         if self.tally().takes != takes {
             self.count().takes = takes;
         }
@@ -476,7 +476,7 @@ impl Client {
             State::Selecting { second: Some((_, until)), .. } if now >= *until => self.choose(now, out),
             State::Selecting { tx, wanted, second: None } if now >= tx.next => {
                 let (tx, wanted) = (*tx, *wanted);
-                self.discover(now, wanted, Some(tx).filter(|tx| tx.sent > 0 || tx.soon), out);
+                self.discover(now, wanted, Some(tx).filter(|tx| tx.sent > 0 || tx.soon > 0), out);
             }
             State::Requesting { tx, .. } if now >= tx.next && tx.sent >= timing::MAX_REQUESTS => {
                 self.on_unacknowledged(now, out);
@@ -513,7 +513,7 @@ impl Client {
     /// Sends DISCOVER, the first one or the one that follows `before`.
     fn discover(&mut self, now: Instant, wanted: Option<Ipv4Addr>, before: Option<Transaction>, out: &mut Output) {
         let before = before.map(|tx| tx.going_on(now, &mut self.rng));
-        let tx = self.transact(now, Form::Discover, before);
+        let tx = self.transact(now, self.tally().takes[0], before);
         self.count().discovers += 1;
         out.frames.push(self.sender.discover(tx.xid, tx.secs, wanted));
         self.state = State::Selecting { tx, wanted, second: None };
@@ -541,25 +541,29 @@ impl Client {
             }
             return;
         }
-        let tx = self.transact(now, Form::Confirm, before);
+        let tx = self.transact(now, self.tally().takes[1], before);
         out.frames.push(self.sender.reboot(tx.xid, tx.secs, lease.ip()));
         let nak = if let State::Rebooting { nak, .. } = &mut self.state { nak.take() } else { None };
         self.state = State::Rebooting { tx, lease, silence, nak };
     }
 
     /// Returns the transaction of the message that is about to be sent: a new one, or `before`, advanced by one message.
-    fn transact(&mut self, now: Instant, form: Form, before: Option<Transaction>) -> Transaction {
-        let soon = before.is_none() && self.repeats_first.take().is_some_and(|until| now < until);
+    fn transact(&mut self, now: Instant, takes: Duration, before: Option<Transaction>) -> Transaction {
+        let soon = match before {
+            None => u8::from(self.repeats_first.take().is_some_and(|until| now < until)),
+            Some(tx) => (tx.soon + u8::from(tx.soon > 0)) % (timing::SOON.len() as u8 + 1),
+        };
         let (xid, began, late, sent) =
             before.map_or_else(|| (self.rng.u32(..), now, 0, 0), |tx| (tx.xid, tx.began, tx.late, tx.sent));
-        let sent = if soon { sent } else { sent + 1 };
+        let sent = if soon > 0 { sent } else { sent + 1 };
         let secs = timing::secs(began, now).saturating_add(late);
-        let next = if soon {
-            now + timing::SOON
-        } else {
-            self.sender.asks();
-            let takes = self.tally().takes.get(&form).copied().unwrap_or_default();
-            now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng).max(timing::patience(takes))
+        let next = match soon.checked_sub(1) {
+            Some(nth) => now + timing::SOON[usize::from(nth)],
+            None => {
+                self.sender.asks();
+                let patience = if takes.is_zero() { takes } else { timing::patience(takes, &mut self.rng) };
+                now + timing::acquisition_wait(sent, self.waited_for, &mut self.rng).max(patience)
+            }
         };
         let until = if self.waited_for { next } else { next.min(now + timing::RECEIVE_WINDOW) };
         Transaction { xid, began, late, over: false, secs, sent, soon, next, until }

@@ -47,7 +47,7 @@ impl Client {
         self.state = match &mut self.state {
             State::Requesting { tx, beside, .. } => {
                 // After the pause another transaction begins; until then offers to this one count.
-                let tx = Transaction { next, until: next.min(now + RECEIVE_WINDOW), sent: 0, soon: false, ..*tx };
+                let tx = Transaction { next, until: next.min(now + RECEIVE_WINDOW), sent: 0, soon: 0, ..*tx };
                 let spare = beside.take().and_then(|beside| beside.spare);
                 let second = spare.map(|spare| (spare, now + timing::CHOICE));
                 State::Selecting { tx, wanted: self.insists, second }

@@ -127,8 +127,8 @@ pub(crate) struct Transaction {
     pub(crate) secs: u16,
     /// Messages sent, not counting one that is repeated soon.
     pub(crate) sent: u32,
-    /// Whether the only message so far is repeated soon.
-    pub(crate) soon: bool,
+    /// Which of the waits in [`timing::SOON`] follows, from 1 on, if all messages so far are repeated soon; else 0.
+    pub(crate) soon: u8,
     /// When the next is due.
     pub(crate) next: Instant,
     /// Until when the client listens for an answer.

@@ -1,11 +1,9 @@
 //! What a client without a lease has tried.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::accept::Refusal;
-use super::form::Form;
 use super::{Client, Refused};
 use crate::wire::Mac;
 use crate::wire::message::{BadMessage, MessageType};
@@ -35,8 +33,8 @@ pub struct Tally {
     pub declined: Option<(Ipv4Addr, Mac)>,
     /// Whether another client on the same wire got an answer only once it set the broadcast flag.
     pub flag_helped_elsewhere: bool,
-    /// How long an answer takes on this LAN, if it takes long.
-    pub(super) takes: BTreeMap<Form, Duration>,
+    /// How long an offer and an acknowledgement take on this LAN, if they take long; else zero.
+    pub(super) takes: [Duration; 2],
     /// The servers whose offers wait for those of others, the latest last.
     pub(super) shunned: Vec<Ipv4Addr>,
     /// NAKs in a row.
@@ -126,7 +124,7 @@ pub(super) static UNTRIED: Tally = Tally {
     requested: None,
     declined: None,
     flag_helped_elsewhere: false,
-    takes: BTreeMap::new(),
+    takes: [Duration::ZERO; 2],
     shunned: Vec::new(),
     naks: 0,
     in_vain: 0,

@@ -43,9 +43,9 @@ const DECLINE_WAIT_OF_CALLER: (Duration, Duration) = (Duration::from_millis(100)
 /// long as its caller does.
 pub(crate) const CHOICE: Duration = Duration::from_millis(200);
 
-/// How soon a first message is repeated if it may have left before the way to the servers was open: a bridge's port forwards a
-/// moment after its link has carrier.
-pub(crate) const SOON: Duration = Duration::from_millis(200);
+/// After which waits a first message is repeated soon, if it may have left before the way to the servers was open. A bridge's port
+/// usually forwards a moment after its link has carrier, and on a busy machine a little later.
+pub(crate) const SOON: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(180)];
 
 /// How long after its link got carrier the way to the servers may not be open. A client that waited longer for its turn
 /// repeats nothing: a slow server would have to work on both.
@@ -70,9 +70,6 @@ const CAP_WAITED_FOR: Duration = Duration::from_secs(8);
 
 /// The longest time between two DISCOVERs while nobody waits.
 const CAP_BACKGROUND: Duration = Duration::from_secs(60);
-
-/// The longest that a client waits for an answer only because another took long: what RFC 2131 §4.1 has every client wait.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
 
 /// What a client's next deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,8 +103,8 @@ pub(crate) fn acquisition_wait(sent: u32, waited_for: bool, rng: &mut Rng) -> Du
 
 /// Returns how long a client waits at least for an answer where one takes this long: a server that is slow because many ask it
 /// would have to work on each message twice, and then be slower still.
-pub(crate) fn patience(takes: Duration) -> Duration {
-    (takes * 2).min(LONGEST_PATIENCE)
+pub(crate) fn patience(takes: Duration, rng: &mut Rng) -> Duration {
+    jittered(takes * 2, rng)
 }
 
 /// Returns the wait after the `count`-th DECLINE in a row (1 is the first). While a caller waits: 0.1, 0.2, 0.4 … 1.6 s, so that

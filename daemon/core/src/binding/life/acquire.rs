@@ -192,16 +192,9 @@ impl Acquire {
         common.keep_if_free(&mut self.client, cx);
         let (from, answered) = (warnings::sender(&signal), !is_ours(&signal));
         let asked = self.client.outstanding().map(|asked| asked.began);
-        if !self.queued.is_zero() {
-            // It is one of many, for which a server may be slow.
-            self.client.expect_after(cx.conflicts.takes(&common.identity.lan, cx.now.boot));
-        }
+        self.expect_answers(common, cx);
         let mut output = self.client.handle(cx.now.boot, signal);
-        if let (Some((form, Fate::Answered)), Some(asked)) = (output.settled, asked)
-            && let Some(took) = self.pace.took(asked, cx.now.boot)
-        {
-            cx.conflicts.took(&common.identity.lan, (form, took), cx.now.boot);
-        }
+        self.learn(common, asked, &output, cx);
         self.queue_no_more(common, cx);
         cx.out.counts.settled(output.settled);
         self.hear(common, answered, cx);

@@ -1,7 +1,7 @@
 //! Asking from a macvlan beside the LAN's link, if nobody answers messages from the link itself (see `link::Beside`).
 //!
-//! If an ADD that speaks from the LAN's link gets no answer to its first message, it sends the next one a second later from
-//! a temporary macvlan, with the Ethernet address that the interface will have.
+//! If an ADD that speaks from the LAN's link gets no answer to its first message, it sends the next one, usually a second
+//! later, from a temporary macvlan, with the Ethernet address that the interface will have.
 //!
 //! The macvlan must be gone before the ADD is answered, with a lease or without one: Docker's own macvlan gets that address, and
 //! the kernel does not set two with the same address up (EADDRINUSE). If the macvlan cannot be made, or fails, the ADD goes on
