@@ -112,8 +112,8 @@ impl Registry {
         }
     }
 
-    /// Goes on after the store refused to note that a lease is being given back: a DEL that waits fails. The binding keeps trying, and
-    /// the next DEL finds it.
+    /// Goes on after the store refused to note that a lease is being given back: a DEL that waits fails. The binding keeps trying,
+    /// and the next DEL finds it.
     pub(super) fn not_given_back(&mut self, now: Now, id: BindingId, cause: StoreCause) {
         self.lease_left(id, Err(cause.clone()));
         let Some(attachment) = self.attachment(id) else { return };

@@ -159,7 +159,7 @@ impl Common {
     }
 
     /// Returns the binding's state before the lease that waits for its probes, if no ADD waits.
-    pub(in crate::binding) fn probing(&self) -> Option<Before> {
+    fn probing(&self) -> Option<Before> {
         match self.guard.as_ref()?.waits {
             Waits::Lease(before) => Some(before),
             Waits::Add | Waits::Nothing => None,
