@@ -551,7 +551,8 @@ impl Client {
     fn transact(&mut self, now: Instant, takes: Duration, before: Option<Transaction>) -> Transaction {
         let soon = match before {
             None => u8::from(self.repeats_first.take().is_some_and(|until| now < until)),
-            Some(tx) => (tx.soon + u8::from(tx.soon > 0)) % (timing::SOON.len() as u8 + 1),
+            Some(tx) if tx.soon == 0 || usize::from(tx.soon) == timing::SOON.len() => 0,
+            Some(tx) => tx.soon + 1,
         };
         let (xid, began, late, sent) =
             before.map_or_else(|| (self.rng.u32(..), now, 0, 0), |tx| (tx.xid, tx.began, tx.late, tx.sent));

@@ -87,3 +87,21 @@ fn the_error_that_there_are_too_many_networks_names_one_that_has_no_container() 
     );
     assert!(said.contains("such as n0:"), "{said}");
 }
+
+#[test]
+fn no_network_is_forgotten_for_another_and_the_oldest_is_named_first() {
+    let mut rig = Rig::new(8);
+    for n in (0..crate::network::MOST_NETWORKS).rev() {
+        rig.at += std::time::Duration::from_secs(1);
+        rig.create(network(&format!("n{n}")));
+    }
+    rig.create_endpoint("e1", OWN);
+    let again = rig.create(network("n3"));
+    assert!(rig.is_done(again), "it was there");
+    let create = rig.create(network("n256"));
+    let NetworkFault::Full { most: 256, idle } = rig.fault(create) else { panic!("{:?}", rig.fault(create)) };
+    let used = rig.store.docker.endpoints.values().map(|endpoint| endpoint.network.clone()).collect::<Vec<_>>();
+    let others = (0..256).rev().map(|n| id(&format!("n{n}"))).filter(|network| !used.contains(network));
+    assert_eq!(*idle, others.collect::<Vec<_>>());
+    assert!(knows(&mut rig, "n0") && !knows(&mut rig, "n256"));
+}
